@@ -1,0 +1,39 @@
+# The two commands: `make demo` trains a ranker and shows what it learned, `make test`
+# checks everything on the four backends. Each makes its own environment first.
+
+PYTHON ?= python3
+BACKEND ?= numpy jax tensorflow torch
+DEVELOPMENT = .venv/development
+DEMO = .venv/demo
+
+.PHONY: demo test lint clean $(addprefix test-,numpy jax tensorflow torch)
+
+demo: $(DEMO)/installed
+	$(DEMO)/bin/python examples/visual_search.py --backend jax
+
+test: lint
+	$(MAKE) $(addprefix test-,$(BACKEND))
+
+lint: $(DEVELOPMENT)/installed
+	$(DEVELOPMENT)/bin/ruff check .
+	$(DEVELOPMENT)/bin/ruff format --check .
+	$(DEVELOPMENT)/bin/mypy
+
+# One process for each backend: Keras reads it once, when it is imported.
+test-numpy test-jax test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
+
+$(DEVELOPMENT)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DEVELOPMENT)
+	$(DEVELOPMENT)/bin/pip install --quiet --constraint constraints.txt \
+		--editable ".[jax,tensorflow,torch,dev]"
+	touch $@
+
+$(DEMO)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install --quiet --constraint constraints.txt \
+		--editable ".[jax,examples]"
+	touch $@
+
+clean:
+	rm -rf .venv build dist outputs

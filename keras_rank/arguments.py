@@ -1,0 +1,113 @@
+"""The arguments that metrics share: what each accepts, and how it is saved."""
+
+import math
+import numbers
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import keras
+import numpy as np
+
+from keras_rank import discounts, gains
+from keras_rank.lists import Tensor
+from keras_rank.ordering import Ties
+
+Function: TypeAlias = Callable[[Tensor], Tensor]
+ShuffleTies: TypeAlias = bool | Literal["average"]
+Seed: TypeAlias = int | keras.random.SeedGenerator | None
+
+GAINS: Mapping[str, Function] = {
+    "exponential": gains.exponential,
+    "linear": gains.linear,
+}
+DISCOUNTS: Mapping[str, Function] = {
+    "log2": discounts.log2,
+    "clipped_log2": discounts.clipped_log2,
+    "reciprocal": discounts.reciprocal,
+}
+
+
+def check_k(k: Any) -> int | None:
+    """Returns the cutoff as an int, or `None`."""
+    is_integer = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if k is not None and not (is_integer and k > 0):
+        raise ValueError(f"`k` should be a positive integer. Received: k={k!r}")
+    return None if k is None else int(k)
+
+
+def check_ties(shuffle_ties: Any) -> Ties:
+    """Returns what the ordering is to do with tied items."""
+    if isinstance(shuffle_ties, bool | np.bool_):
+        return "shuffle" if shuffle_ties else "stable"
+    if isinstance(shuffle_ties, str) and shuffle_ties == "average":
+        return "average"
+    raise ValueError(
+        '`shuffle_ties` should be True, False or "average". '
+        f"Received: shuffle_ties={shuffle_ties!r}"
+    )
+
+
+def check_seed(seed: Any) -> int:
+    """Returns the seed as an int, drawn here if there is none."""
+    if seed is None:
+        # From Python's generator, which `keras.utils.set_random_seed` seeds.
+        return random.getrandbits(31)
+    if isinstance(seed, keras.random.SeedGenerator):
+        seed = seed.get_config()["seed"]
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+        return int(seed)
+    raise ValueError(
+        "`seed` should be an integer, a `keras.random.SeedGenerator` or None. "
+        f"Received: seed={seed!r}"
+    )
+
+
+def check_number(argument: str, value: Any) -> float | None:
+    """Returns a finite number as a float, or `None`."""
+    if value is None:
+        return None
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and math.isfinite(value):
+        return float(value)
+    raise ValueError(
+        f"`{argument}` should be a finite number or None. "
+        f"Received: {argument}={value!r}"
+    )
+
+
+def resolve(
+    argument: str,
+    identifier: str | Function | dict[str, Any],
+    functions: Mapping[str, Function],
+) -> Function:
+    """Returns the function that a name, a config or a function stands for."""
+    if isinstance(identifier, str) and identifier in functions:
+        return functions[identifier]
+    if isinstance(identifier, dict):
+        identifier = keras.saving.deserialize_keras_object(identifier)
+    if callable(identifier):
+        return identifier
+    raise ValueError(
+        f"`{argument}` should be a function or one of {sorted(functions)}. "
+        f"Received: {argument}={identifier!r}"
+    )
+
+
+def serialize(
+    argument: str, function: Function, functions: Mapping[str, Function]
+) -> str | dict[str, Any]:
+    """Returns what `resolve` turns back into the function."""
+    for name, named_function in functions.items():
+        if function is named_function:
+            return name
+    if getattr(function, "__name__", "") == "<lambda>":
+        # Keras would save a lambda as byte code, and refuse to load it.
+        raise ValueError(
+            f"`{argument}` should be a named function in a metric that is saved: "
+            "write it with `def` and decorate it with "
+            "`@keras.saving.register_keras_serializable()`. "
+            f"Received: {argument}={function}"
+        )
+    config: dict[str, Any] = keras.saving.serialize_keras_object(function)
+    return config

@@ -1,0 +1,176 @@
+"""Discounts: how much of a gain is left at a given rank."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_rank.lists import Tensor
+
+DiscountFn = Callable[[Tensor], Tensor]
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+def log2(ranks: Tensor) -> Tensor:
+    """The discount `1 / log2(rank + 1)`: 1, 0.63, 0.5, 0.43, ...
+
+    Args:
+        ranks: tensor of any shape. The ranks, from 1.
+
+    Returns:
+        A tensor of the same shape.
+
+    Example:
+
+    >>> from keras import ops
+    >>> ops.convert_to_numpy(keras_rank.discounts.log2(ops.array([1.0, 3.0])))
+    array([1. , 0.5], dtype=float32)
+
+    Reference:
+        Burges et al., "Learning to rank using gradient descent", ICML 2005.
+    """
+    return ops.divide(1.0, ops.log2(ops.add(ranks, 1.0)))
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+def clipped_log2(ranks: Tensor) -> Tensor:
+    """The discount `1 / max(1, log2(rank))`: 1, 1, 0.63, 0.5, ...
+
+    Args:
+        ranks: tensor of any shape. The ranks, from 1.
+
+    Returns:
+        A tensor of the same shape.
+
+    Example:
+
+    >>> from keras import ops
+    >>> ops.convert_to_numpy(keras_rank.discounts.clipped_log2(ops.array([1.0, 4.0])))
+    array([1. , 0.5], dtype=float32)
+
+    Reference:
+        Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
+        techniques", ACM TOIS 20(4), 2002.
+    """
+    return ops.divide(1.0, ops.maximum(1.0, ops.log2(ranks)))
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+def reciprocal(ranks: Tensor) -> Tensor:
+    """The discount `1 / rank`.
+
+    Args:
+        ranks: tensor of any shape. The ranks, from 1.
+
+    Returns:
+        A tensor of the same shape.
+
+    Example:
+
+    >>> from keras import ops
+    >>> ops.convert_to_numpy(keras_rank.discounts.reciprocal(ops.array([1.0, 4.0])))
+    array([1.  , 0.25], dtype=float32)
+    """
+    return ops.divide(1.0, ranks)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class Geometric:
+    """The discount that `geometric` returns: `patience**(rank - 1)`."""
+
+    def __init__(self, patience: float) -> None:
+        if not 0.0 < patience < 1.0:
+            raise ValueError(
+                "`patience` should be a number between 0 and 1, both excluded. "
+                f"Received: patience={patience}"
+            )
+        self.patience = float(patience)
+
+    def __call__(self, ranks: Tensor) -> Tensor:
+        return ops.power(self.patience, ops.subtract(ranks, 1.0))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"patience": self.patience}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class Log:
+    """The discount that `log` returns: `1 / max(1, log(rank + offset, base))`."""
+
+    def __init__(self, base: float = 2.0, offset: float = 0.0) -> None:
+        if not 1.0 < base < math.inf:
+            raise ValueError(
+                f"`base` should be a number greater than 1. Received: base={base}"
+            )
+        if not 0.0 <= offset < math.inf:
+            raise ValueError(
+                f"`offset` should be a number of 0 or more. Received: offset={offset}"
+            )
+        self.base = float(base)
+        self.offset = float(offset)
+
+    def __call__(self, ranks: Tensor) -> Tensor:
+        logarithms = ops.log(ops.add(ranks, self.offset)) / math.log(self.base)
+        return ops.divide(1.0, ops.maximum(1.0, logarithms))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"base": self.base, "offset": self.offset}
+
+
+def geometric(patience: float) -> DiscountFn:
+    """Makes the discount `patience**(rank - 1)`, as in rank-biased precision.
+
+    Args:
+        patience: float between 0 and 1. The chance that a reader who has seen
+            an item goes on to the next.
+
+    Returns:
+        A function from ranks to discounts, which a saved model can restore.
+
+    Raises:
+        ValueError: if `patience` is not between 0 and 1.
+
+    Example:
+
+    >>> from keras import ops
+    >>> discount = keras_rank.discounts.geometric(patience=0.5)
+    >>> ops.convert_to_numpy(discount(ops.array([1.0, 2.0, 3.0])))
+    array([1.  , 0.5 , 0.25], dtype=float32)
+
+    Reference:
+        Moffat and Zobel, "Rank-biased precision for measurement of retrieval
+        effectiveness", ACM TOIS 27(1), 2008.
+    """
+    return Geometric(patience)
+
+
+def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
+    """Makes the discount `1 / max(1, log(rank + offset, base))`.
+
+    With `base=2` it is `clipped_log2` for `offset=0` and `log2` for `offset=1`.
+
+    Args:
+        base: float greater than 1. The base of the logarithm: ranks up to it
+            are not discounted.
+        offset: float of 0 or more. What is added to the rank.
+
+    Returns:
+        A function from ranks to discounts, which a saved model can restore.
+
+    Raises:
+        ValueError: if `base` or `offset` is out of its range.
+
+    Example:
+
+    >>> from keras import ops
+    >>> discount = keras_rank.discounts.log(base=10.0)
+    >>> ops.convert_to_numpy(discount(ops.array([1.0, 10.0, 100.0])))
+    array([1. , 1. , 0.5], dtype=float32)
+
+    Reference:
+        Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
+        techniques", ACM TOIS 20(4), 2002.
+    """
+    return Log(base, offset)

@@ -1,0 +1,255 @@
+"""Lists: what users pass, checked, cast and masked, as (batch, list_size) tensors."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank import ragged
+
+# A tensor is whatever the backend makes it: Keras has no common type for it.
+Tensor: TypeAlias = Any
+
+# Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
+# stay within float32.
+LARGEST_WEIGHT = 2.0**50
+LARGEST_GAIN = 2.0**64
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """A batch of lists of items, as every formula sees it.
+
+    Attributes:
+        labels: tensor of shape `(batch, list_size)`. 0 where there is no item.
+        scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
+            item, or one that was not retrieved.
+        mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
+        weights: tensor of shape `(batch, list_size)`, 0 where there is no item,
+            or `None` where every item weighs 1.
+        relevance: tensor of shape `(batch, list_size)`. What finding the item is
+            worth: its gain, or 1 for a relevant item. 0 where there is no item.
+    """
+
+    labels: Tensor
+    scores: Tensor
+    mask: Tensor
+    weights: Tensor | None = None
+    relevance: Tensor = None
+
+    def judged(self, relevance: Tensor) -> "Lists":
+        """Returns the same lists with the relevance of their items."""
+        relevance = ops.where(self.mask, ops.cast(relevance, self.labels.dtype), 0.0)
+        return dataclasses.replace(self, relevance=relevance)
+
+    def weighted(self, values: Tensor) -> Tensor:
+        """Returns the values of the items times their weights."""
+        return values if self.weights is None else values * self.weights
+
+    @property
+    def sizes(self) -> Tensor:
+        """The number of items of each list, of shape `(batch,)`."""
+        return ops.sum(ops.cast(self.mask, self.labels.dtype), axis=1)
+
+    @property
+    def has_items(self) -> Tensor:
+        """Whether a list has items, of shape `(batch,)`."""
+        return ops.any(self.mask, axis=1)
+
+    @property
+    def has_relevant(self) -> Tensor:
+        """Whether a list has relevant items, of shape `(batch,)`."""
+        return ops.any(self.relevance > 0.0, axis=1)
+
+    def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
+        """Returns the values, with what lists without relevant items score.
+
+        A list that is left out of the mean has the value NaN: one of padding only,
+        or any without relevant items where `empty_value` is `None`.
+        """
+        nothing = ops.full_like(values, float("nan"))
+        empty = nothing if empty_value is None else ops.full_like(values, empty_value)
+        values = ops.where(self.has_relevant, values, empty)
+        return ops.where(self.has_items, values, nothing)
+
+
+def standardize(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    dtype: str | None = None,
+) -> Lists:
+    """Checks and casts what users pass to a metric, and finds out what is an item.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict with the keys `"labels"` and `"mask"`.
+        y_pred: scores of the same shape.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+        dtype: the dtype of labels and weights, if wider than float32.
+
+    Returns:
+        `Lists`, all of whose tensors have the shape `(batch, list_size)`.
+    """
+    labels, mask = _labels_and_mask(y_true)
+    labels, scores, mask, weights = ragged.rectangular(
+        y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
+    )
+    dtype = "float64" if dtype == "float64" else "float32"
+    labels = _tensor("y_true", labels)
+    scores = _tensor("y_pred", scores)
+    single_list = len(labels.shape) == 1
+    if len(labels.shape) not in (1, 2):
+        raise ValueError(
+            "`y_true` should have the shape (list_size,) or (batch, list_size). "
+            f"Received: y_true.shape={_shape(labels)}"
+        )
+    _require_same_shape("y_pred", scores, labels)
+    if mask is not None:
+        mask = _tensor("mask", mask)
+        _require_same_shape("mask", mask, labels)
+    if weights is not None:
+        weights = ops.cast(_tensor("sample_weight", weights), dtype)
+        weights = _item_weights(weights, labels)
+    if single_list:
+        labels, scores, mask, weights = (
+            None if x is None else x[None] for x in (labels, scores, mask, weights)
+        )
+    if labels.shape[1] == 0:
+        # One position of padding changes no number, and spares every operation
+        # the case of an axis of size 0.
+        labels, scores, mask, weights = (
+            None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
+            for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
+        )
+    return _masked(ops.cast(labels, dtype), _ranked_as(scores), mask, weights)
+
+
+def _masked(
+    labels: Tensor, scores: Tensor, mask: Tensor | None, weights: Tensor | None
+) -> Lists:
+    """Takes out what is not an item, by the rules for labels, mask and weights."""
+    # A comparison with NaN is False: a NaN label or weight makes padding.
+    items = labels >= 0.0
+    if mask is not None:
+        items = ops.logical_and(items, ops.cast(mask, "bool"))
+    if weights is not None:
+        items = ops.logical_and(items, weights > 0.0)
+        weights = ops.where(items, ops.minimum(weights, LARGEST_WEIGHT), 0.0)
+    labels = ops.where(items, ops.minimum(labels, _largest(labels)), 0.0)
+    retrieved = ops.logical_and(items, scores == scores)
+    scores = ops.where(retrieved, scores, float("-inf"))
+    # XLA tells -0.0 from 0.0, and flushes denormal numbers to 0 where others don't.
+    scores = ops.where(ops.abs(scores) < _smallest_normal(scores), 0.0, scores)
+    return Lists(labels=labels, scores=scores, mask=items, weights=weights)
+
+
+def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
+    if not isinstance(y_true, dict):
+        return y_true, None
+    unknown = sorted(str(key) for key in y_true if key not in ("labels", "mask"))
+    if unknown or "labels" not in y_true:
+        raise ValueError(
+            '`y_true` should be labels, or a dict with the keys "labels" and "mask" '
+            f"(optional). Received: y_true with the keys {list(y_true)}"
+            + (f", of which {unknown} are unknown" if unknown else "")
+        )
+    return y_true["labels"], y_true.get("mask")
+
+
+def _tensor(argument: str, value: Any) -> Tensor:
+    """Converts to a tensor of numbers, or says which argument is none."""
+    if not keras.ops.is_tensor(value):
+        value = _array(value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and not _is_number(dtype):
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of "
+            f"dtype {dtype}"
+        )
+    return ops.convert_to_tensor(value)
+
+
+def _array(value: Any) -> Any:
+    """Converts what NumPy knows to an array, with the precision that it has."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        # A list of symbolic tensors, for one: the backend can stack those.
+        return ops.convert_to_tensor(value)
+    # An empty Python list has no dtype of its own.
+    return array.astype("float32") if array.size == 0 else array
+
+
+def _is_number(dtype: Any) -> bool:
+    try:
+        name = keras.backend.standardize_dtype(dtype)
+    except ValueError:
+        return False
+    return bool(name.startswith(("float", "bfloat", "int", "uint", "bool")))
+
+
+def _shape(x: Tensor) -> tuple[int | None, ...]:
+    return tuple(x.shape)
+
+
+def _sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
+    """Whether two shapes may be the same: a size unknown in a graph may be any."""
+    return len(sizes) == len(others) and all(
+        a is None or b is None or a == b for a, b in zip(sizes, others, strict=True)
+    )
+
+
+def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
+    if not _sizes_agree(_shape(x), _shape(labels)):
+        raise ValueError(
+            f"`{argument}` should have the same shape as `y_true`. Received: "
+            f"{argument}.shape={_shape(x)}, y_true.shape={_shape(labels)}"
+        )
+
+
+def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
+    """Gives each item its own weight or that of its list."""
+    shape, rank = _shape(labels), len(weights.shape)
+    if rank == 1 and len(shape) == 2:
+        weights = weights[:, None]
+    accepted = [(), shape] if len(shape) == 1 else [(), (shape[0], 1), shape]
+    if not any(_sizes_agree(_shape(weights), sizes) for sizes in accepted):
+        expected = (
+            "a number or have the same shape as `y_true`"
+            if len(shape) == 1
+            else "a number, have one weight per list, of shape (batch,) or (batch, 1), "
+            "or have the same shape as `y_true`, (batch, list_size)"
+        )
+        received = _shape(weights)[:rank]
+        raise ValueError(
+            f"`sample_weight` should be {expected}. Received: "
+            f"sample_weight.shape={received}, y_true.shape={shape}"
+        )
+    return ops.broadcast_to(weights, ops.shape(labels))
+
+
+def _ranked_as(scores: Tensor) -> Tensor:
+    """Casts scores up to float32 or float64, so that no tie is made by rounding."""
+    dtype = keras.backend.standardize_dtype(scores.dtype)
+    if dtype in ("float64", "int32", "uint32", "int64", "uint64"):
+        # JAX has no float64 unless asked for, and would warn of a cast to it.
+        widest = ops.convert_to_tensor(np.zeros((), "float64")).dtype
+        return ops.cast(scores, keras.backend.standardize_dtype(widest))
+    return ops.cast(scores, "float32")
+
+
+def _limits(x: Tensor) -> "np.finfo[Any]":
+    return np.finfo(keras.backend.standardize_dtype(x.dtype))
+
+
+def _largest(x: Tensor) -> float:
+    return float(_limits(x).max)
+
+
+def _smallest_normal(x: Tensor) -> float:
+    return float(_limits(x).smallest_normal)

@@ -1,0 +1,204 @@
+"""The base class of all metrics: the only `update_state` and `result`."""
+
+import re
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_rank import totals
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_k,
+    check_number,
+    check_seed,
+    check_ties,
+)
+from keras_rank.lists import Lists, Tensor, standardize
+from keras_rank.ordering import Ranking, rank
+from keras_rank.weighting import list_weights
+
+
+class RankingMetric(keras.metrics.Metric):
+    """Base class of ranking metrics: the weighted mean of one value per list.
+
+    To add a metric, write its formula in `compute`: from the lists and their
+    ranking to one value per list. Padding, ties, weights, empty lists, batching and
+    exact sums are taken care of here.
+
+    ```python
+    @keras.saving.register_keras_serializable()
+    class SuccessAtOne(keras_rank.metrics.RankingMetric):
+        def compute(self, lists, ranking):
+            relevant_by_rank = ranking.take(lists.relevance)  # (batch, k)
+            return relevant_by_rank[:, 0]
+    ```
+
+    `lists` holds `labels`, `scores`, `weights`, `mask` and `relevance`, each of
+    shape `(batch, list_size)`. `ranking.take(values)` puts any values of that shape
+    in the order of the scores, cut at `k`: with `shuffle_ties="average"` it gives
+    the mean over tied items, which is exact for a formula that is linear in them.
+    `ranking.ranks` are the ranks: 1, 2, 3, ... Only `keras.ops` may be used, so that
+    the metric compiles.
+
+    What is relevant is told by `relevance`, which a metric of graded relevance
+    overrides. The list weights and the lists that count as empty follow from it.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle, which is a function of the seed, the
+            number of the list since the last reset, and the item. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to the name of the metric and its cutoff: `ndcg@10`.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> class SuccessAtOne(keras_rank.metrics.RankingMetric):
+    ...     def compute(self, lists, ranking):
+    ...         return ranking.take(lists.relevance)[:, 0]
+    >>> metric = SuccessAtOne()
+    >>> metric.update_state([[1, 0], [1, 0]], [[0.9, 0.1], [0.2, 0.8]])
+    >>> float(metric.result())
+    0.5
+    """
+
+    # Keras's callbacks read it in their automatic mode: the larger, the better.
+    _direction = "up"
+
+    # The start of the default name; `None` makes it from the name of the class.
+    base_name: str | None = None
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = 1.0,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        self.k = check_k(k)
+        super().__init__(name=name or self._default_name(), dtype=dtype)
+        self._ties = check_ties(shuffle_ties)
+        self.shuffle_ties = shuffle_ties
+        self.seed = check_seed(seed)
+        self.empty_value = check_number("empty_value", empty_value)
+        self.relevance_threshold = check_number(
+            "relevance_threshold", relevance_threshold
+        )
+        # Not `add_variable`, whose variables take the precision of the mixed
+        # precision policy and lose the sums.
+        self.totals = _sum_variable(totals.SHAPE, "float32", "totals")
+        # Keys the shuffle. Wraps after 2**31 lists, which harms nothing.
+        self.lists_seen = _sum_variable((), "int32", "lists_seen")
+
+    def relevance(self, labels: Tensor) -> Tensor:
+        """Returns what finding an item of a label is worth, 0 if it is irrelevant.
+
+        Args:
+            labels: tensor of shape `(batch, list_size)`.
+
+        Returns:
+            A tensor of the same shape. By default 1 from `relevance_threshold` on.
+        """
+        return labels >= self.relevance_threshold
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        """Computes the metric: the one method that a new metric has to write.
+
+        Args:
+            lists: the labels, scores, weights, mask and relevance of the items.
+            ranking: the order of each list by its scores, cut at `k`.
+
+        Returns:
+            A tensor of shape `(batch,)`: one value per list. That of a list without
+            relevant items is not used.
+        """
+        raise NotImplementedError(
+            f"`{type(self).__name__}` should define `compute(lists, ranking)`."
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch of lists to the mean.
+
+        Args:
+            y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+                uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
+                below 0 or NaN, and a mask of False, make a position padding.
+            y_pred: scores of the same shape. An item scored `-inf` or NaN is
+                judged, but not retrieved: it has no rank.
+            sample_weight: `None`, a number, or weights of shape `(batch,)`,
+                `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
+                list. An item whose weight is not above 0 is padding.
+
+        Raises:
+            ValueError: if the shapes or dtypes don't fit. The state is left as it
+                was.
+        """
+        lists = standardize(y_true, y_pred, sample_weight, self._compute_dtype())
+        lists = lists.judged(self.relevance(lists.labels))
+        ranking = rank(lists, self.k, self._ties, self.seed, self.lists_seen + 0)
+        batch_totals = totals.batch_totals(
+            values=self.compute(lists, ranking),
+            weights=list_weights(lists),
+            has_relevant=lists.has_relevant,
+            has_items=lists.has_items,
+        )
+        # The new values come first: on some backends a variable that is assigned
+        # changes what was computed from it.
+        new_totals = totals.add(self.totals, batch_totals)
+        new_lists = ops.sum(ops.cast(lists.has_items, "int32"))
+        self.totals.assign(new_totals)
+        self.lists_seen.assign(self.lists_seen + new_lists)
+
+    def result(self) -> Tensor:
+        """Returns the mean over all lists since the last reset, 0 if there are none."""
+        return totals.mean(self.totals, self.empty_value, self._compute_dtype())
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "k": self.k,
+            "shuffle_ties": self.shuffle_ties,
+            "seed": self.seed,
+            "empty_value": self.empty_value,
+            "relevance_threshold": self.relevance_threshold,
+        }
+
+    def _compute_dtype(self) -> str:
+        return "float64" if self.dtype == "float64" else "float32"
+
+    def _default_name(self) -> str:
+        class_name = type(self).__name__
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
+        name = self.base_name or words
+        return name if self.k is None else f"{name}@{self.k}"
+
+
+def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
+    """Makes a variable that replicas may add up."""
+    return keras.Variable(
+        initializer="zeros",
+        shape=shape,
+        dtype=dtype,
+        trainable=False,
+        autocast=False,
+        aggregation="sum",
+        synchronization="on_read",
+        name=name,
+    )

@@ -1,0 +1,179 @@
+"""Metrics of graded relevance as Keras metrics: DCG and NDCG."""
+
+from typing import Any
+
+import keras
+
+from keras_rank import discounts, gains
+from keras_rank.arguments import (
+    DISCOUNTS,
+    GAINS,
+    Function,
+    Seed,
+    ShuffleTies,
+    resolve,
+    serialize,
+)
+from keras_rank.functional.graded import (
+    absolute_gains,
+    discounted_gain,
+    normalized_discounted_gain,
+    relative_gains,
+)
+from keras_rank.lists import Lists, Tensor
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.ordering import Ranking
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class DCG(RankingMetric):
+    """Computes the mean discounted cumulative gain.
+
+    `DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
+
+    where `list_weight` is the mean weight of the items by their gain, which is 1
+    without weights and also weighs the list in the mean. The result is 0 or more,
+    and the value of a list without relevant items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
+            Gains are cut to the range 0 to 2**64. Defaults to
+            `keras_rank.gains.exponential`.
+        rank_discount_fn: function from ranks to discounts, or `"log2"`,
+            `"clipped_log2"` or `"reciprocal"`. Defaults to
+            `keras_rank.discounts.log2`.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. Items with a label below it gain nothing.
+            Defaults to `None`: every item gains.
+        name: str. Defaults to `dcg@k`, or `dcg` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.DCG(k=2)
+    >>> metric.update_state([[3, 0, 1], [0, 2, 0]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '4.4464'
+
+    Reference:
+        Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
+        techniques", ACM TOIS 20(4), 2002.
+    """
+
+    base_name = "dcg"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        gain_fn: str | Function = gains.exponential,
+        rank_discount_fn: str | Function = discounts.log2,
+        *,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+        self.gain_fn = resolve("gain_fn", gain_fn, GAINS)
+        self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+
+    def relevance(self, labels: Tensor) -> Tensor:
+        return absolute_gains(labels, self.gain_fn, self.relevance_threshold)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return discounted_gain(lists, ranking, self.rank_discount_fn)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "gain_fn": serialize("gain_fn", self.gain_fn, GAINS),
+            "rank_discount_fn": serialize(
+                "rank_discount_fn", self.rank_discount_fn, DISCOUNTS
+            ),
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class NDCG(DCG):
+    """Computes the mean normalized discounted cumulative gain.
+
+    `NDCG@k = DCG@k / ideal DCG@k`
+
+    where the ideal is the DCG of the items in the order of `weight * gain`, those
+    included that were not retrieved. The result is between 0 and 1, and the value
+    of a list without relevant items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
+            Gains are cut to the range 0 to 2**64; exponential gains of larger
+            labels are scaled down together, which their ratio does not feel.
+            Defaults to `keras_rank.gains.exponential`.
+        rank_discount_fn: function from ranks to discounts that do not grow, or
+            `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
+            `keras_rank.discounts.log2`.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. Items with a label below it gain nothing.
+            Defaults to `None`: every item gains.
+        name: str. Defaults to `ndcg@k`, or `ndcg` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.NDCG(k=2)
+    >>> metric.update_state([[3, 0, 1], [0, 2, 0]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.7738'
+
+    In a model, where its name carries the cutoff:
+
+    ```python
+    model.compile(loss="mse", metrics=[NDCG(k=5), NDCG(k=10)])
+    model.fit(x, y, validation_data=(x_val, y_val), callbacks=[
+        keras.callbacks.EarlyStopping(monitor="val_ndcg@10", patience=3)
+    ])
+    ```
+
+    References:
+        Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
+        techniques", ACM TOIS 20(4), 2002.
+        McSherry and Najork, "Computing information retrieval performance measures
+        efficiently in the presence of tied scores", ECIR 2008.
+    """
+
+    base_name = "ndcg"
+
+    def relevance(self, labels: Tensor) -> Tensor:
+        return relative_gains(labels, self.gain_fn, self.relevance_threshold)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return normalized_discounted_gain(lists, ranking, self.rank_discount_fn)

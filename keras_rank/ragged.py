@@ -1,0 +1,131 @@
+"""Lists of uneven length: padded to a rectangle, whatever they are made of."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+# What pads an argument: no item, not retrieved, masked, no weight.
+PADDING = {"y_true": -1.0, "y_pred": -np.inf, "mask": 0.0, "sample_weight": 0.0}
+
+
+def rectangular(**arguments: Any) -> list[Any]:
+    """Pads the arguments on the right where some have lists of uneven length.
+
+    Args:
+        **arguments: `y_true`, `y_pred`, `mask` and `sample_weight`. Each may be a
+            list or tuple of rows, a `tf.RaggedTensor`, a nested torch tensor, or
+            anything that is rectangular already.
+
+    Returns:
+        The arguments, in the same order, those of uneven length padded.
+
+    Raises:
+        ValueError: if an argument has another number of items in some list than
+            `y_true`.
+    """
+    if not any(is_ragged(value) for value in arguments.values()):
+        return list(arguments.values())
+    expected = _lengths(arguments["y_true"])
+    for name, value in arguments.items():
+        # A weight may also belong to a whole list, or to all of them.
+        per_item = is_ragged(value) or name in ("y_pred", "mask")
+        found = _lengths(value) if per_item and value is not None else None
+        if expected is not None and found is not None:
+            _require_same_lengths(name, found, expected)
+    return [
+        padded(name, value) if is_ragged(value) else value
+        for name, value in arguments.items()
+    ]
+
+
+def is_ragged(value: Any) -> bool:
+    """Whether a value holds lists of uneven length, or is of a type made for them."""
+    if isinstance(value, list | tuple):
+        lengths = {len(row) if _is_row(row) else None for row in value}
+        return len(lengths) > 1 and None not in lengths
+    return _is_tensorflow(value) or _is_torch(value)
+
+
+def padded(name: str, value: Any) -> Any:
+    """Pads lists of uneven length with what stands for nothing in that argument."""
+    padding = PADDING[name]
+    if _is_tensorflow(value):
+        if len(value.shape) != 2:
+            raise _nested_error(name, f"{name}.shape={tuple(value.shape)}")
+        if not value.dtype.is_floating:
+            value = ops.cast(value, "float32")
+        return value.to_tensor(padding)
+    if _is_torch(value):
+        if value.dim() != 2:
+            raise _nested_error(name, f"{name} with {value.dim()} dimensions")
+        if not value.is_floating_point():
+            value = value.float()
+        return value.to_padded_tensor(padding)
+    rows = [np.asarray(row) for row in value if _is_flat(row)]
+    if len(rows) < len(value):
+        deeper = next(i for i, row in enumerate(value) if not _is_flat(row))
+        raise _nested_error(name, f"list {deeper} of {name}, which holds lists")
+    dtype = np.result_type(np.float32, *(row.dtype for row in rows if row.size))
+    array = np.full((len(rows), max(map(len, rows))), padding, dtype)
+    for i, row in enumerate(rows):
+        array[i, : len(row)] = row
+    return array
+
+
+def _nested_error(name: str, received: str) -> ValueError:
+    return ValueError(
+        f"`{name}` should be a list of items or a batch of such lists. "
+        f"Received: {received}"
+    )
+
+
+def _require_same_lengths(
+    name: str, found: Sequence[int], expected: Sequence[int]
+) -> None:
+    if len(found) != len(expected):
+        raise ValueError(
+            f"`{name}` should have as many lists as `y_true`. Received: "
+            f"{len(found)} lists in {name}, {len(expected)} in y_true"
+        )
+    for i, (size, expected_size) in enumerate(zip(found, expected, strict=True)):
+        if size != expected_size:
+            raise ValueError(
+                f"`{name}` should have as many items as `y_true` in every list. "
+                f"Received: {size} items in list {i} of {name}, "
+                f"{expected_size} in y_true"
+            )
+
+
+def _lengths(value: Any) -> Sequence[int] | None:
+    """Returns the number of items of each list, `None` where a graph hides it."""
+    if isinstance(value, list | tuple):
+        return [len(row) if _is_row(row) else 1 for row in value]
+    if _is_tensorflow(value):
+        lengths = value.row_lengths()
+        return lengths.numpy().tolist() if hasattr(lengths, "numpy") else None
+    if _is_torch(value):
+        return [len(row) for row in value.unbind()]
+    shape = tuple(np.shape(value))
+    if len(shape) != 2 or None in shape:
+        return None
+    return [shape[1]] * shape[0]
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, list | tuple) or len(getattr(row, "shape", ())) > 0
+
+
+def _is_flat(row: Any) -> bool:
+    if isinstance(row, list | tuple):
+        return not any(_is_row(item) for item in row)
+    return len(row.shape) == 1
+
+
+def _is_tensorflow(value: Any) -> bool:
+    return hasattr(value, "to_tensor") and hasattr(value, "row_splits")
+
+
+def _is_torch(value: Any) -> bool:
+    return bool(getattr(value, "is_nested", False))

@@ -1,0 +1,94 @@
+"""Running totals over all lists: sums that stay exact, and the mean they give.
+
+A sum of float32 numbers stops growing at 2**24 ones. So each sum is a pair of
+float32 numbers, its rounded value and what was lost by rounding. Every part is a
+plain sum, so that the totals of two replicas may be added.
+"""
+
+from keras import ops
+
+from keras_rank.arithmetic import ratio
+from keras_rank.lists import Tensor
+
+# The columns of the totals: the weighted values and the weights of lists that have
+# relevant items, the number of these, and the number of lists that have none.
+SHAPE = (2, 4)
+
+
+def batch_totals(
+    values: Tensor, weights: Tensor, has_relevant: Tensor, has_items: Tensor
+) -> Tensor:
+    """Returns the totals of one batch, of shape `(4,)`.
+
+    Args:
+        values: tensor of shape `(batch,)`. One value per list.
+        weights: tensor of shape `(batch,)`. One weight per list.
+        has_relevant: boolean tensor of shape `(batch,)`.
+        has_items: boolean tensor of shape `(batch,)`.
+    """
+    values = ops.where(has_relevant, values, 0.0)
+    empty = ops.logical_and(has_items, ops.logical_not(has_relevant))
+    columns = (
+        values * weights,
+        weights,
+        ops.cast(has_relevant, values.dtype),
+        ops.cast(empty, values.dtype),
+    )
+    return ops.stack([ops.sum(column) for column in columns])
+
+
+def add(totals: Tensor, addends: Tensor) -> Tensor:
+    """Adds exactly, but for what two float32 numbers can't hold.
+
+    The rounding error of the sum is found by Knuth's TwoSum and kept in the low
+    part, then both parts are renormalized: without that, once the high part is too
+    large to grow, everything would go into the low one.
+
+    Args:
+        totals: float32 tensor of shape `(2, 4)`. High and low parts.
+        addends: tensor of shape `(4,)`, float32 or float64.
+
+    Returns:
+        A float32 tensor of shape `(2, 4)`.
+    """
+    # Copies, as on TensorFlow and torch a variable's value changes with it.
+    high, low = totals[0] * 1.0, totals[1] * 1.0
+    x = ops.cast(addends, "float32")
+    rest = ops.cast(addends - ops.cast(x, addends.dtype), "float32")
+    total = high + x
+    virtual = total - high
+    error = (high - (total - virtual)) + (x - virtual)
+    low = low + (error + rest)
+    renormalized = total + low
+    return ops.stack([renormalized, low - (renormalized - total)])
+
+
+def merge(totals: Tensor, others: Tensor) -> Tensor:
+    """Adds other totals, both their parts."""
+    return add(add(totals, others[0]), others[1])
+
+
+def mean(totals: Tensor, empty_value: float | None, dtype: str) -> Tensor:
+    """Returns the weighted mean over all lists.
+
+    A list without relevant items weighs the average of the lists that have some,
+    or 1 if none has, and scores `empty_value`; if that is `None`, it is left out.
+
+    Args:
+        totals: float32 tensor of shape `(2, 4)`. High and low parts.
+        empty_value: float or `None`.
+        dtype: the dtype of the result.
+
+    Returns:
+        A scalar tensor, 0 if there are no lists.
+    """
+    sums = ops.cast(totals[0], dtype) + ops.cast(totals[1], dtype)
+    value, weight, relevant_lists, empty_lists = (sums[i] for i in range(4))
+    if empty_value is not None:
+        average_weight = ops.where(
+            relevant_lists > 0.0, ratio(weight, relevant_lists), 1.0
+        )
+        empty_weight = empty_lists * average_weight
+        value = value + empty_weight * empty_value
+        weight = weight + empty_weight
+    return ratio(value, weight)

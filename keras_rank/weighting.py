@@ -1,0 +1,25 @@
+"""The weight of a list, from the weights of its items."""
+
+from keras import ops
+
+from keras_rank.arithmetic import ratio
+from keras_rank.lists import Lists, Tensor
+
+
+def list_weights(lists: Lists) -> Tensor:
+    """The mean weight of the items of a list, by their relevance.
+
+        weight = sum(weights * relevance) / sum(relevance)
+
+    Args:
+        lists: judged lists.
+
+    Returns:
+        A tensor of shape `(batch,)`: 0 for a list without relevant items, which
+        gets the average of the others once these are known (see `totals`).
+    """
+    has_relevant = ops.cast(lists.has_relevant, lists.labels.dtype)
+    if lists.weights is None:
+        return has_relevant
+    weighted = ops.sum(lists.weighted(lists.relevance), axis=1)
+    return ratio(weighted, ops.sum(lists.relevance, axis=1))
