@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_rank import discounts, gains
-from keras_rank.lists import Tensor
+from keras_rank.arithmetic import Tensor
 from keras_rank.ordering import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]

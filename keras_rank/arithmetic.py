@@ -1,8 +1,24 @@
 """Arithmetic that is the same on all backends."""
 
+from typing import Any, TypeAlias
+
+import numpy as np
 from keras import ops
 
-from keras_rank.lists import Tensor
+# A tensor is whatever the backend makes it: Keras has no common type for it.
+Tensor: TypeAlias = Any
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Chooses, and leaves float64 as it is, which `ops.where` does not on NumPy."""
+    if isinstance(condition, np.ndarray | np.generic):
+        return np.where(condition, x, y)
+    return ops.where(condition, x, y)
+
+
+def at_most(x: Tensor, bound: float) -> Tensor:
+    """Cuts at a bound, in the dtype of `x`, which `ops.minimum` changes on torch."""
+    return where(x > bound, bound, x)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -11,5 +27,30 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     Instead of `ops.divide_no_nan`, which divides by 0 first on NumPy, and warns.
     """
     positive = denominator > 0.0
-    quotient = numerator / ops.where(positive, denominator, 1.0)
-    return ops.where(positive, quotient, 0.0)
+    quotient = numerator / where(positive, denominator, 1.0)
+    return where(positive, quotient, 0.0)
+
+
+def total(values: Tensor) -> Tensor:
+    """Sums each row so that zeros at its end never change the sum, bit for bit.
+
+    Neighbours are added first, then neighbouring sums: longer rows give the same
+    additions, and some of zeros. `ops.sum` adds in an order that depends on the size
+    of the row; it is used in a graph where that size is not known.
+
+    Args:
+        values: tensor of shape `(batch, size)`.
+
+    Returns:
+        A tensor of shape `(batch,)`.
+    """
+    size = values.shape[1]
+    if size is None:
+        return ops.sum(values, axis=1)
+    while size > 1:
+        if size % 2 == 1:
+            values = ops.pad(values, [(0, 0), (0, 1)])
+            size += 1
+        values = values[:, 0::2] + values[:, 1::2]
+        size //= 2
+    return values[:, 0]

@@ -7,7 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.lists import Tensor
+from keras_rank.arithmetic import Tensor
+
+__all__ = ["clipped_log2", "geometric", "log", "log2", "reciprocal"]
 
 DiscountFn = Callable[[Tensor], Tensor]
 
@@ -94,6 +96,10 @@ class Geometric:
     def get_config(self) -> dict[str, Any]:
         return {"patience": self.patience}
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Geometric":
+        return cls(**config)
+
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Log:
@@ -117,6 +123,10 @@ class Log:
 
     def get_config(self) -> dict[str, Any]:
         return {"base": self.base, "offset": self.offset}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Log":
+        return cls(**config)
 
 
 def geometric(patience: float) -> DiscountFn:
@@ -166,8 +176,8 @@ def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
 
     >>> from keras import ops
     >>> discount = keras_rank.discounts.log(base=10.0)
-    >>> ops.convert_to_numpy(discount(ops.array([1.0, 10.0, 100.0])))
-    array([1. , 1. , 0.5], dtype=float32)
+    >>> [f"{float(x):.2f}" for x in discount(ops.array([1.0, 10.0, 100.0]))]
+    ['1.00', '1.00', '0.50']
 
     Reference:
         Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR

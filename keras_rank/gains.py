@@ -5,7 +5,9 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.lists import Tensor
+from keras_rank.arithmetic import Tensor
+
+__all__ = ["exponential", "linear"]
 
 GainFn = Callable[[Tensor], Tensor]
 

@@ -2,16 +2,14 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_rank import ragged
-
-# A tensor is whatever the backend makes it: Keras has no common type for it.
-Tensor: TypeAlias = Any
+from keras_rank.arithmetic import Tensor, at_most, where
 
 # Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
 # stay within float32.
@@ -42,7 +40,7 @@ class Lists:
 
     def judged(self, relevance: Tensor) -> "Lists":
         """Returns the same lists with the relevance of their items."""
-        relevance = ops.where(self.mask, ops.cast(relevance, self.labels.dtype), 0.0)
+        relevance = where(self.mask, ops.cast(relevance, self.labels.dtype), 0.0)
         return dataclasses.replace(self, relevance=relevance)
 
     def weighted(self, values: Tensor) -> Tensor:
@@ -72,8 +70,8 @@ class Lists:
         """
         nothing = ops.full_like(values, float("nan"))
         empty = nothing if empty_value is None else ops.full_like(values, empty_value)
-        values = ops.where(self.has_relevant, values, empty)
-        return ops.where(self.has_items, values, nothing)
+        values = where(self.has_relevant, values, empty)
+        return where(self.has_items, values, nothing)
 
 
 def standardize(
@@ -100,8 +98,8 @@ def standardize(
         y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
     )
     dtype = "float64" if dtype == "float64" else "float32"
-    labels = _tensor("y_true", labels)
-    scores = _tensor("y_pred", scores)
+    labels = to_tensor("y_true", labels)
+    scores = to_tensor("y_pred", scores)
     single_list = len(labels.shape) == 1
     if len(labels.shape) not in (1, 2):
         raise ValueError(
@@ -110,10 +108,10 @@ def standardize(
         )
     _require_same_shape("y_pred", scores, labels)
     if mask is not None:
-        mask = _tensor("mask", mask)
+        mask = to_tensor("mask", mask)
         _require_same_shape("mask", mask, labels)
     if weights is not None:
-        weights = ops.cast(_tensor("sample_weight", weights), dtype)
+        weights = ops.cast(to_tensor("sample_weight", weights), dtype)
         weights = _item_weights(weights, labels)
     if single_list:
         labels, scores, mask, weights = (
@@ -139,12 +137,12 @@ def _masked(
         items = ops.logical_and(items, ops.cast(mask, "bool"))
     if weights is not None:
         items = ops.logical_and(items, weights > 0.0)
-        weights = ops.where(items, ops.minimum(weights, LARGEST_WEIGHT), 0.0)
-    labels = ops.where(items, ops.minimum(labels, _largest(labels)), 0.0)
+        weights = where(items, at_most(weights, LARGEST_WEIGHT), 0.0)
+    labels = where(items, at_most(labels, _largest(labels)), 0.0)
     retrieved = ops.logical_and(items, scores == scores)
-    scores = ops.where(retrieved, scores, float("-inf"))
+    scores = where(retrieved, scores, float("-inf"))
     # XLA tells -0.0 from 0.0, and flushes denormal numbers to 0 where others don't.
-    scores = ops.where(ops.abs(scores) < _smallest_normal(scores), 0.0, scores)
+    scores = where(ops.abs(scores) < _smallest_normal(scores), 0.0, scores)
     return Lists(labels=labels, scores=scores, mask=items, weights=weights)
 
 
@@ -161,9 +159,9 @@ def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
     return y_true["labels"], y_true.get("mask")
 
 
-def _tensor(argument: str, value: Any) -> Tensor:
+def to_tensor(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of numbers, or says which argument is none."""
-    if not keras.ops.is_tensor(value):
+    if not ops.is_tensor(value):
         value = _array(value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _is_number(dtype):
@@ -171,7 +169,8 @@ def _tensor(argument: str, value: Any) -> Tensor:
             f"`{argument}` should hold real numbers. Received: {argument} of "
             f"dtype {dtype}"
         )
-    return ops.convert_to_tensor(value)
+    # On NumPy the conversion would bring float64 down to float32.
+    return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
 
 
 def _array(value: Any) -> Any:
@@ -236,11 +235,15 @@ def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
 def _ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)
-    if dtype in ("float64", "int32", "uint32", "int64", "uint64"):
-        # JAX has no float64 unless asked for, and would warn of a cast to it.
-        widest = ops.convert_to_tensor(np.zeros((), "float64")).dtype
-        return ops.cast(scores, keras.backend.standardize_dtype(widest))
-    return ops.cast(scores, "float32")
+    if dtype == "float64":
+        return scores
+    if dtype not in ("int32", "uint32", "int64", "uint64"):
+        return ops.cast(scores, "float32")
+    if isinstance(scores, np.ndarray):
+        return scores.astype("float64")
+    # JAX has no float64 unless asked for, and would warn of a cast to it.
+    widest = ops.convert_to_tensor(np.zeros((), "float64")).dtype
+    return ops.cast(scores, keras.backend.standardize_dtype(widest))
 
 
 def _limits(x: Tensor) -> "np.finfo[Any]":

@@ -6,13 +6,15 @@ The only file that decides ties, and the only one that names a backend.
 import dataclasses
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.lists import Lists, Tensor
+from keras_rank.arithmetic import Tensor, total, where
+from keras_rank.lists import Lists
 
 Ties = Literal["shuffle", "stable", "average"]
 
@@ -56,7 +58,7 @@ class Ranking:
             A tensor of shape `(batch, depth)`.
         """
         taken = ops.take_along_axis(values, self.order, axis=1)
-        taken = ops.where(self.occupied, taken, 0.0)
+        taken = where(self.occupied, taken, 0.0)
         return taken if self.ties is None else self.ties.mean(taken, values)
 
     @property
@@ -111,11 +113,11 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = _total_by_group(taken, self.group)
-            in_cut_group = ops.where(self.scores == self.cut_score, values, 0.0)
-            cut_totals = ops.sum(in_cut_group, axis=1, keepdims=True)
-            return ops.where(self.cut, cut_totals, totals) / self.sizes
+            in_cut_group = where(self.scores == self.cut_score, values, 0.0)
+            cut_totals = total(in_cut_group)[:, None]
+            return where(self.cut, cut_totals, totals) / self.sizes
 
-        return ops.cond(self.any, averaged, lambda: taken)
+        return _cond(self.any, averaged, lambda: taken)
 
 
 def rank(
@@ -151,7 +153,7 @@ def rank(
         next_by_rank = _shifted_left(by_rank)
         tied = _tied(by_rank, next_by_rank)
         if ties == "shuffle":
-            order = ops.cond(
+            order = _cond(
                 ops.any(tied),
                 lambda: _sorted_by(scores, preference(), order),
                 lambda: order,
@@ -164,7 +166,7 @@ def rank(
         by_rank, order = by_rank[:, :depth], order[:, :depth]
         tied = _tied(by_rank, next_by_rank)
         if ties != "average":
-            order = ops.cond(
+            order = _cond(
                 ops.any(tied),
                 lambda: _tie_broken(scores, preference(), by_rank, order),
                 lambda: order,
@@ -211,13 +213,13 @@ def _tie_broken(
     compete for the ranks that are left.
     """
     last = by_rank[:, -1:]
-    competing = ops.where(scores == last, preference, _INT32_MIN)
+    competing = where(scores == last, preference, _INT32_MIN)
     _, competitors = _largest(competing, ops.shape(order)[1])
     above = by_rank > last
     number_above = ops.sum(ops.cast(above, "int32"), axis=1, keepdims=True)
     turn = ops.arange(ops.shape(order)[1], dtype="int32") - number_above
     filled = ops.take_along_axis(competitors, ops.maximum(turn, 0), axis=1)
-    return _sorted_by(scores, preference, ops.where(above, order, filled))
+    return _sorted_by(scores, preference, where(above, order, filled))
 
 
 def _sorted_by(scores: Tensor, preference: Tensor, order: Tensor) -> Tensor:
@@ -234,7 +236,7 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
     rows = ops.arange(batch, dtype="int32")[:, None] * depth
     group = ops.reshape(rows + number, (-1,))
-    cut_score = ops.where(tied[:, -1:], by_rank[:, -1:], math.nan)
+    cut_score = where(tied[:, -1:], by_rank[:, -1:], math.nan)
     cut = by_rank == cut_score
     any_tied = ops.any(tied)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
@@ -242,18 +244,18 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
     def sizes() -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)
         cut_sizes = ops.sum(equal, axis=1, keepdims=True)
-        return ops.where(cut, cut_sizes, _total_by_group(ones, group))
+        return where(cut, cut_sizes, _total_by_group(ones, group))
 
     def places() -> Tensor:
         position = ops.cast(ops.arange(depth), dtype)
-        start = _total_by_group(ops.where(starts, position, 0.0), group)
+        start = _total_by_group(where(starts, position, 0.0), group)
         return position - start + 1.0
 
     return TieGroups(
         any=any_tied,
         group=group,
-        sizes=ops.cond(any_tied, sizes, lambda: ones),
-        places=ops.cond(any_tied, places, lambda: ones),
+        sizes=_cond(any_tied, sizes, lambda: ones),
+        places=_cond(any_tied, places, lambda: ones),
         scores=scores,
         cut_score=cut_score,
         cut=cut,
@@ -312,7 +314,7 @@ def _top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
         values, positions = ops.top_k(x, count)
         # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless
         # there is an operation between the two.
-        values = ops.where(values > _lowest(x), values, _lowest(x))
+        values = where(values > _lowest(x), values, _lowest(x))
         return values, ops.maximum(positions, 0)
     # Keras sorts whole rows on NumPy.
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
@@ -326,6 +328,19 @@ def _top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 def _lowest(x: Tensor) -> float | int:
     return _INT32_MIN if "int" in str(x.dtype) else -math.inf
+
+
+def _cond(
+    condition: Tensor, if_true: Callable[[], Tensor], if_false: Callable[[], Tensor]
+) -> Tensor:
+    """Computes one of two, and only that, on every backend but in a vmap."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        # JAX would compile both branches anew at every call outside of jit.
+        if not isinstance(condition, jax.core.Tracer):
+            return if_true() if condition else if_false()
+    return ops.cond(condition, if_true, if_false)
 
 
 def _stable_argsort(x: Tensor) -> Tensor:

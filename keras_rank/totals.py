@@ -7,8 +7,7 @@ plain sum, so that the totals of two replicas may be added.
 
 from keras import ops
 
-from keras_rank.arithmetic import ratio
-from keras_rank.lists import Tensor
+from keras_rank.arithmetic import Tensor, ratio, where
 
 # The columns of the totals: the weighted values and the weights of lists that have
 # relevant items, the number of these, and the number of lists that have none.
@@ -26,7 +25,7 @@ def batch_totals(
         has_relevant: boolean tensor of shape `(batch,)`.
         has_items: boolean tensor of shape `(batch,)`.
     """
-    values = ops.where(has_relevant, values, 0.0)
+    values = where(has_relevant, values, 0.0)
     empty = ops.logical_and(has_items, ops.logical_not(has_relevant))
     columns = (
         values * weights,
@@ -85,9 +84,7 @@ def mean(totals: Tensor, empty_value: float | None, dtype: str) -> Tensor:
     sums = ops.cast(totals[0], dtype) + ops.cast(totals[1], dtype)
     value, weight, relevant_lists, empty_lists = (sums[i] for i in range(4))
     if empty_value is not None:
-        average_weight = ops.where(
-            relevant_lists > 0.0, ratio(weight, relevant_lists), 1.0
-        )
+        average_weight = where(relevant_lists > 0.0, ratio(weight, relevant_lists), 1.0)
         empty_weight = empty_lists * average_weight
         value = value + empty_weight * empty_value
         weight = weight + empty_weight

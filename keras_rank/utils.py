@@ -7,7 +7,10 @@ import keras
 from keras import ops
 
 from keras_rank import totals
-from keras_rank.lists import Tensor
+from keras_rank.arithmetic import Tensor, where
+from keras_rank.lists import to_tensor
+
+__all__ = ["mask_labels", "merge_state"]
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
@@ -30,16 +33,16 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     >>> ops.convert_to_numpy(labels)
     array([[ 2.,  1., -1.]], dtype=float32)
     """
-    labels = ops.convert_to_tensor(labels)
+    labels = to_tensor("labels", labels)
     if not keras.backend.is_float_dtype(labels.dtype):
         labels = ops.cast(labels, "float32")
-    mask = ops.cast(ops.convert_to_tensor(mask), "bool")
+    mask = ops.cast(to_tensor("mask", mask), "bool")
     if tuple(mask.shape) != tuple(labels.shape):
         raise ValueError(
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"
         )
-    return ops.where(mask, labels, -1.0)
+    return where(mask, labels, -1.0)
 
 
 def merge_state(

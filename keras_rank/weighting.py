@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_rank.arithmetic import ratio
-from keras_rank.lists import Lists, Tensor
+from keras_rank.arithmetic import Tensor, ratio, total
+from keras_rank.lists import Lists
 
 
 def list_weights(lists: Lists) -> Tensor:
@@ -21,5 +21,5 @@ def list_weights(lists: Lists) -> Tensor:
     has_relevant = ops.cast(lists.has_relevant, lists.labels.dtype)
     if lists.weights is None:
         return has_relevant
-    weighted = ops.sum(lists.weighted(lists.relevance), axis=1)
-    return ratio(weighted, ops.sum(lists.relevance, axis=1))
+    weighted_relevance = total(lists.weighted(lists.relevance))
+    return ratio(weighted_relevance, total(lists.relevance))

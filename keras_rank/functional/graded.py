@@ -18,8 +18,8 @@ from keras_rank.arguments import (
     check_ties,
     resolve,
 )
-from keras_rank.arithmetic import ratio
-from keras_rank.lists import LARGEST_GAIN, Lists, Tensor, standardize
+from keras_rank.arithmetic import Tensor, at_most, ratio, total, where
+from keras_rank.lists import LARGEST_GAIN, Lists, standardize
 from keras_rank.ordering import Ranking, rank, top_values
 from keras_rank.weighting import list_weights
 
@@ -189,8 +189,7 @@ def discounted_gain(
     """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
     gains_by_rank = ranking.take(lists.weighted(lists.relevance))
     discounts_by_rank = rank_discount_fn(ranking.ranks)
-    total = ops.sum(gains_by_rank * discounts_by_rank, axis=1)
-    return ratio(total, list_weights(lists))
+    return ratio(total(gains_by_rank * discounts_by_rank), list_weights(lists))
 
 
 def normalized_discounted_gain(
@@ -201,10 +200,10 @@ def normalized_discounted_gain(
     gains_by_rank = ranking.take(weighted_gains)
     ideal_gains = top_values(weighted_gains, ranking.depth)
     discounts_by_rank = rank_discount_fn(ranking.ranks)
-    total = ops.sum(gains_by_rank * discounts_by_rank, axis=1)
-    ideal = ops.sum(ideal_gains * discounts_by_rank, axis=1)
+    gain = total(gains_by_rank * discounts_by_rank)
+    ideal_gain = total(ideal_gains * discounts_by_rank)
     # The mean over tied items may exceed the ideal by a rounding error.
-    return ops.minimum(ratio(total, ideal), 1.0)
+    return at_most(ratio(gain, ideal_gain), 1.0)
 
 
 def absolute_gains(
@@ -214,7 +213,7 @@ def absolute_gains(
     gains_of_labels = ops.clip(gain_fn(labels), 0.0, LARGEST_GAIN)
     if threshold is None:
         return gains_of_labels
-    return ops.where(labels >= threshold, gains_of_labels, 0.0)
+    return where(labels >= threshold, gains_of_labels, 0.0)
 
 
 def relative_gains(

@@ -15,7 +15,8 @@ from keras_rank.arguments import (
     check_seed,
     check_ties,
 )
-from keras_rank.lists import Lists, Tensor, standardize
+from keras_rank.arithmetic import Tensor
+from keras_rank.lists import Lists, standardize
 from keras_rank.ordering import Ranking, rank
 from keras_rank.weighting import list_weights
 

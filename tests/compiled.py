@@ -1,0 +1,57 @@
+"""The ways in which an update is compiled, by backend."""
+
+import functools
+
+import keras
+import pytest
+
+
+def _jax_jit(metric):
+    import jax
+
+    stateless_update = jax.jit(metric.stateless_update_state)
+
+    def update(*batch):
+        variables = stateless_update([v.value for v in metric.variables], *batch)
+        for variable, value in zip(metric.variables, variables, strict=True):
+            variable.assign(value)
+
+    return update
+
+
+def _tf_function(metric, **options):
+    import tensorflow as tf
+
+    unknown = tf.TensorSpec((None, None), "float32")
+    return tf.function(
+        lambda *batch: metric.update_state(*batch),
+        input_signature=[unknown] * 3,
+        autograph=False,
+        **options,
+    )
+
+
+def _torch_compile(metric):
+    import torch
+
+    return torch.compile(
+        lambda *batch: metric.update_state(*map(torch.as_tensor, batch)),
+        backend="aot_eager",
+    )
+
+
+WAYS = {
+    "jax.jit": _jax_jit,
+    "tf.function": _tf_function,
+    "tf.function with XLA": functools.partial(_tf_function, jit_compile=True),
+    "torch.compile": _torch_compile,
+}
+
+_BACKENDS = {"jax": "jax", "tf": "tensorflow", "torch": "torch"}
+
+
+def skip_unless_here(way):
+    """Skips the test where the way belongs to another backend."""
+    backend = _BACKENDS[way.partition(".")[0]]
+    if backend != keras.backend.backend():
+        pytest.skip(f"{way} is a way of {backend}")

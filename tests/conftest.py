@@ -1,0 +1,60 @@
+"""One backend per process, named by `KERAS_BACKEND`; NumPy where it names none."""
+
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "numpy")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Two devices on one machine, for the tests of distribution.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import keras_rank
+
+settings.register_profile(
+    "keras_rank",
+    deadline=None,
+    derandomize=True,
+    # The other backends run the same code, more slowly.
+    max_examples=40 if os.environ["KERAS_BACKEND"] == "numpy" else 10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("keras_rank")
+
+BACKEND = keras.backend.backend()
+
+
+@pytest.fixture(autouse=True)
+def doctest_names(doctest_namespace):
+    doctest_namespace["keras_rank"] = keras_rank
+
+
+@pytest.fixture
+def backend() -> str:
+    return BACKEND
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "trains: needs `fit`, which Keras does not have on NumPy"
+    )
+
+
+def pytest_collection_modifyitems(items):
+    if BACKEND == "numpy":
+        skip = pytest.mark.skip(reason="Keras does not train on the NumPy backend")
+        for item in items:
+            if "trains" in item.keywords:
+                item.add_marker(skip)
+
+
+def pytest_report_header() -> str:
+    return f"keras {keras.__version__} on {BACKEND}"

@@ -1,0 +1,149 @@
+"""The truth: every metric of one list, in plain Python, slow and obvious.
+
+Nothing here knows of Keras, tensors or batches. Numbers are float64.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+INT32 = 2**32
+
+
+class Item(NamedTuple):
+    label: float
+    score: float
+    weight: float = 1.0
+
+    @property
+    def retrieved(self) -> bool:
+        return self.score > -math.inf
+
+
+Formula = Callable[..., float]
+
+
+def items_of(labels, scores, weights=None, mask=None) -> list[Item]:
+    """The items of a list, in their order: what is padding is left out."""
+    size = len(labels)
+    weights = [1.0] * size if weights is None else weights
+    mask = [True] * size if mask is None else mask
+    items = []
+    for label, score, weight, real in zip(labels, scores, weights, mask, strict=True):
+        if label >= 0 and real and weight > 0:
+            score = -math.inf if math.isnan(score) else float(score)
+            items.append(Item(float(label), score, float(weight)))
+    return items
+
+
+def value(formula: Formula, items, k=None, ties="average", seed=0, number=0, **options):
+    """The value of one list: the mean over its orders."""
+    orders = list(orders_of(items, ties, seed, number))
+    depth = len(items) if k is None else k
+    return statistics.fmean(
+        formula(ranked[:depth], items, k, **options) for ranked in orders
+    )
+
+
+def orders_of(items, ties, seed=0, number=0) -> Iterator[list[Item]]:
+    """The orders of the retrieved items: one, or all that ties allow."""
+    retrieved = [i for i, item in enumerate(items) if item.retrieved]
+    if ties == "stable":
+        yield [items[i] for i in sorted(retrieved, key=lambda i: -items[i].score)]
+    elif ties == "shuffle":
+        keys = [shuffle_key(seed, number, i) for i in range(len(items))]
+        order = sorted(retrieved, key=lambda i: (-items[i].score, -keys[i]))
+        yield [items[i] for i in order]
+    else:
+        scores = sorted({items[i].score for i in retrieved}, reverse=True)
+        groups = [[items[i] for i in retrieved if items[i].score == s] for s in scores]
+        for parts in itertools.product(*map(itertools.permutations, groups)):
+            yield [item for part in parts for item in part]
+
+
+def mean(values: Sequence[float], weights: Sequence[float | None], empty_value=0.0):
+    """The mean over lists. A weight of `None` is that of a list without relevance."""
+    known = [weight for weight in weights if weight is not None]
+    average = statistics.fmean(known) if known else 1.0
+    total = total_weight = 0.0
+    for list_value, weight in zip(values, weights, strict=True):
+        if weight is None and empty_value is None:
+            continue
+        weight = average if weight is None else weight
+        total += weight * (empty_value if list_value is None else list_value)
+        total_weight += weight
+    return total / total_weight if total_weight else 0.0
+
+
+def list_weight(items, relevance: Callable[[float], float]) -> float | None:
+    total = sum(relevance(item.label) for item in items)
+    if total == 0:
+        return None
+    return sum(item.weight * relevance(item.label) for item in items) / total
+
+
+# What items are worth.
+
+
+def exponential(label: float) -> float:
+    return 2.0**label - 1.0
+
+
+def linear(label: float) -> float:
+    return label
+
+
+def binary(threshold: float = 1.0) -> Callable[[float], float]:
+    return lambda label: float(label >= threshold)
+
+
+def log2(rank: int) -> float:
+    return 1.0 / math.log2(rank + 1)
+
+
+def clipped_log2(rank: int) -> float:
+    return 1.0 / max(1.0, math.log2(rank))
+
+
+# The formulas: of the ranked items up to the cutoff, all items, and the cutoff.
+
+
+def dcg(ranked, items, k, relevance=exponential, discount=log2) -> float:
+    weight = list_weight(items, relevance)
+    return _discounted(ranked, relevance, discount) / weight if weight else 0.0
+
+
+def ndcg(ranked, items, k, relevance=exponential, discount=log2) -> float:
+    gain = lambda item: item.weight * relevance(item.label)  # noqa: E731
+    ideal = sorted(items, key=gain, reverse=True)[:k]
+    best = _discounted(ideal, relevance, discount)
+    return _discounted(ranked, relevance, discount) / best if best else 0.0
+
+
+def _discounted(ranked, relevance, discount) -> float:
+    return math.fsum(
+        item.weight * relevance(item.label) * discount(rank)
+        for rank, item in enumerate(ranked, start=1)
+    )
+
+
+# The shuffle: a hash of the seed, the number of the list, and that of the item.
+
+
+def shuffle_key(seed: int, list_number: int, item_number: int) -> int:
+    import hashlib
+
+    digest = hashlib.blake2s(str(seed).encode(), digest_size=4).digest()
+    folded_seed = int.from_bytes(digest, "little")
+    list_key = mix(mix(list_number) ^ folded_seed)
+    key = mix(mix(item_number + 1) ^ list_key)
+    signed = key - INT32 if key >= INT32 // 2 else key
+    return max(signed, -(2**31) + 1)
+
+
+def mix(x: int) -> int:
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) % INT32
+    x = ((x ^ (x >> 15)) * 0x846CA68B) % INT32
+    return x ^ (x >> 16)

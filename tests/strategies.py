@@ -1,0 +1,41 @@
+"""Batches of lists for hypothesis: ragged, tied, masked, empty, not retrieved."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+# One shape for all examples, so that compiled code is compiled once.
+BATCH, LIST_SIZE = 8, 7
+
+
+@st.composite
+def batches(draw, weighted=False, ties=True, unretrieved=True):
+    """Draws labels, scores and weights of shape `(BATCH, LIST_SIZE)`.
+
+    Lists are shorter where labels are -1. Few distinct scores make many ties.
+    """
+    seed = draw(st.integers(0, 2**32 - 1))
+    levels = draw(st.integers(1, 8)) if ties else 0
+    share = draw(st.sampled_from([0.0, 0.2, 0.6, 1.0]))
+    rng = np.random.default_rng(seed)
+    shape = (BATCH, LIST_SIZE)
+    labels = rng.integers(0, 5, size=shape).astype("float32")
+    labels[rng.random(shape) < share * rng.random((BATCH, 1))] = 0.0
+    labels[rng.random(shape) < rng.choice([0.0, 0.3, 0.9])] = -1.0
+    labels[rng.random(BATCH) < 0.1] = -1.0
+    if ties:
+        scores = rng.integers(0, levels, size=shape).astype("float32") / 2
+    else:
+        scores = np.stack([rng.permutation(LIST_SIZE) for _ in range(BATCH)])
+        scores = scores.astype("float32") - 3
+    if unretrieved:
+        scores[rng.random(shape) < rng.choice([0.0, 0.3])] = -np.inf
+        scores[rng.random(shape) < rng.choice([0.0, 0.1])] = np.nan
+    weights = None
+    if weighted:
+        weights = rng.choice([0.0, 0.5, 1.0, 2.0, 3.5], size=shape)
+        weights = weights.astype("float32")
+    return labels, scores, weights
+
+
+cutoffs = st.sampled_from([None, 1, 2, 3, 5, 7, 20])
+ties = st.sampled_from([True, False, "average"])

@@ -1,0 +1,253 @@
+"""The arguments of a metric: what is accepted, what the errors say, what is saved."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_rank
+from keras_rank import discounts, functional, gains, metrics
+
+
+@pytest.mark.parametrize("k", [0, -5, 3.5, True, "3", [3], np.int64(0)])
+def test_k_should_be_a_positive_integer(k):
+    message = f"`k` should be a positive integer. Received: k={k!r}"
+    for make in (metrics.NDCG, metrics.DCG):
+        with pytest.raises(ValueError) as error:
+            make(k=k)
+        assert str(error.value) == message
+    with pytest.raises(ValueError) as error:
+        functional.ndcg([1], [1], k=k)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("k", [1, np.int32(1), np.int64(1), np.uint8(1)])
+def test_integers_of_numpy_are_integers(k):
+    metric = metrics.NDCG(k=k)
+    assert metric.name == "ndcg@1"
+    assert type(metric.get_config()["k"]) is int
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"shuffle_ties": "random"},
+            '`shuffle_ties` should be True, False or "average". '
+            "Received: shuffle_ties='random'",
+        ),
+        (
+            {"shuffle_ties": 1},
+            '`shuffle_ties` should be True, False or "average". '
+            "Received: shuffle_ties=1",
+        ),
+        (
+            {"seed": 1.5},
+            "`seed` should be an integer, a `keras.random.SeedGenerator` or None. "
+            "Received: seed=1.5",
+        ),
+        (
+            {"empty_value": "skip"},
+            "`empty_value` should be a finite number or None. "
+            "Received: empty_value='skip'",
+        ),
+        (
+            {"empty_value": float("nan")},
+            "`empty_value` should be a finite number or None. "
+            "Received: empty_value=nan",
+        ),
+        (
+            {"relevance_threshold": "high"},
+            "`relevance_threshold` should be a finite number or None. "
+            "Received: relevance_threshold='high'",
+        ),
+        (
+            {"gain_fn": "square"},
+            "`gain_fn` should be a function or one of ['exponential', 'linear']. "
+            "Received: gain_fn='square'",
+        ),
+        (
+            {"rank_discount_fn": 2},
+            "`rank_discount_fn` should be a function or one of "
+            "['clipped_log2', 'log2', 'reciprocal']. Received: rank_discount_fn=2",
+        ),
+    ],
+)
+def test_errors_say_what_is_accepted(arguments, message):
+    with pytest.raises(ValueError) as error:
+        metrics.NDCG(**arguments)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: discounts.geometric(1.0),
+            "`patience` should be a number between 0 and 1, both excluded. "
+            "Received: patience=1.0",
+        ),
+        (
+            lambda: discounts.log(base=1),
+            "`base` should be a number greater than 1. Received: base=1",
+        ),
+        (
+            lambda: discounts.log(offset=-1),
+            "`offset` should be a number of 0 or more. Received: offset=-1",
+        ),
+    ],
+)
+def test_errors_of_discounts(make, message):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert str(error.value) == message
+
+
+def test_discounts_of_the_first_ranks():
+    ranks = np.arange(1.0, 6.0, dtype="float32")
+    expected = {
+        discounts.log2: 1 / np.log2(ranks + 1),
+        discounts.clipped_log2: [1, 1, *(1 / np.log2(ranks[2:]))],
+        discounts.reciprocal: 1 / ranks,
+        discounts.geometric(0.7): 0.7 ** (ranks - 1),
+        discounts.log(base=2, offset=1): 1 / np.log2(ranks + 1),
+        discounts.log(base=3): [1, 1, 1, *(1 / (np.log(ranks[3:]) / np.log(3)))],
+    }
+    for discount, values in expected.items():
+        found = ops.convert_to_numpy(discount(ops.convert_to_tensor(ranks)))
+        np.testing.assert_allclose(found, values, rtol=1e-6)
+
+
+def test_strings_name_the_functions():
+    inputs = [[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]]
+    for name, function in (
+        ("exponential", gains.exponential),
+        ("linear", gains.linear),
+    ):
+        by_name = functional.ndcg(*inputs, gain_fn=name)
+        assert float(by_name[0]) == float(functional.ndcg(*inputs, gain_fn=function)[0])
+    for name in ("log2", "clipped_log2", "reciprocal"):
+        by_name = functional.ndcg(*inputs, rank_discount_fn=name)
+        function = getattr(discounts, name)
+        by_function = functional.ndcg(*inputs, rank_discount_fn=function)
+        assert float(by_name[0]) == float(by_function[0])
+
+
+def test_a_gain_below_zero_counts_as_zero():
+    values = functional.ndcg(
+        [[0, 1, 2, 3]], [[0.9, 0.8, 0.2, 0.1]], gain_fn=lambda labels: labels - 1.5
+    )
+    expected = (0.5 / 2 + 1.5 / np.log2(5)) / (1.5 + 0.5 / np.log2(3))
+    assert float(values[0]) == pytest.approx(expected)
+
+
+def test_huge_labels_neither_overflow_nor_spoil_later_batches():
+    """The ratio of exponential gains is exact: 2**999 is half of 2**1000."""
+    expected = (0.5 / np.log2(3) + 1 / np.log2(4)) / (1 + 0.5 / np.log2(3))
+    metric = metrics.NDCG()
+    metric.update_state([[1000, 0, 999]], [[0.5, 0.9, 0.7]])
+    assert float(metric.result()) == pytest.approx(expected)
+    metric.update_state([[1, 0]], [[0.9, 0.1]])
+    assert float(metric.result()) == pytest.approx((expected + 1) / 2)
+    weights = [[1.0, 1.0, 3.0]]
+    assert np.isfinite(float(metrics.NDCG()([[1000, 0, 999]], [[3, 2, 1]], weights)))
+    assert np.isfinite(float(metrics.DCG()([[1000, 0, 999]], [[3, 2, 1]], weights)))
+
+
+def test_ordinary_labels_have_the_plain_exponential_gain(rng):
+    """Up to the label from which gains are scaled, to the last bit."""
+    labels = rng.integers(0, 31, size=(9, 6)).astype("float32")
+    scores = rng.normal(size=(9, 6)).astype("float32")
+
+    def plain(labels):
+        return ops.subtract(ops.power(2.0, labels), 1.0)
+
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(functional.ndcg(labels, scores)),
+        ops.convert_to_numpy(functional.ndcg(labels, scores, gain_fn=plain)),
+    )
+
+
+def test_empty_value():
+    labels, scores = [[0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1]]
+    assert float(metrics.NDCG()(labels, scores)) == 0.5
+    assert float(metrics.NDCG(empty_value=1.0)(labels, scores)) == 1.0
+    assert float(metrics.NDCG(empty_value=None)(labels, scores)) == 1.0
+    assert float(metrics.NDCG(empty_value=None)(labels[:1], scores[:1])) == 0.0
+    values = ops.convert_to_numpy(functional.ndcg(labels, scores, empty_value=None))
+    np.testing.assert_array_equal(values, [np.nan, 1.0])
+
+
+def test_seeds():
+    assert metrics.NDCG(seed=np.int64(3)).seed == 3
+    assert metrics.NDCG(seed=keras.random.SeedGenerator(5)).seed == 5
+    keras.utils.set_random_seed(0)
+    first = metrics.NDCG().seed
+    keras.utils.set_random_seed(0)
+    assert metrics.NDCG().seed == first
+    assert metrics.NDCG().seed != first
+    assert float(metrics.NDCG(seed=-(10**30))([[1, 0]], [[1, 1]])) > 0
+
+
+def test_names():
+    assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg@10"]
+    assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg@3"]
+    assert metrics.NDCG(k=10, name="mine").name == "mine"
+    assert metrics.NDCG._direction == "up"
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def square(labels):
+    return labels * labels
+
+
+@pytest.mark.parametrize("function", [square, discounts.geometric(0.5)])
+def test_registered_functions_are_saved(function):
+    metric = metrics.NDCG(k=2, gain_fn=function, seed=1)
+    saved = keras.metrics.serialize(metric)
+    restored = keras.metrics.deserialize(saved)
+    assert restored.get_config() == metric.get_config()
+    inputs = [[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]]
+    assert float(restored(*inputs)) == float(metric(*inputs))
+
+
+def test_a_lambda_is_refused_when_the_config_is_asked_for():
+    metric = metrics.NDCG(gain_fn=lambda labels: labels)
+    assert float(metric([[1, 0]], [[0.9, 0.1]])) == 1.0
+    with pytest.raises(ValueError) as error:
+        metric.get_config()
+    assert str(error.value).startswith(
+        "`gain_fn` should be a named function in a metric that is saved: write it "
+        "with `def` and decorate it with "
+        "`@keras.saving.register_keras_serializable()`. Received: gain_fn=<function"
+    )
+
+
+def test_a_metric_without_a_formula_says_so():
+    class Nothing(keras_rank.metrics.RankingMetric):
+        pass
+
+    with pytest.raises(NotImplementedError, match="`Nothing` should define `compute"):
+        Nothing()([[1, 0]], [[0.9, 0.1]])
+
+
+def test_a_metric_of_the_users_own():
+    class MeanTopLabel(keras_rank.metrics.RankingMetric):
+        def compute(self, lists, ranking):
+            return ranking.take(lists.labels)[:, 0]
+
+    metric = MeanTopLabel(k=1, empty_value=None, shuffle_ties="average")
+    assert metric.name == "mean_top_label@1"
+    labels, scores = [[3, 0, 1], [2, 1, -1]], [[0.9, 0.5, 0.1], [0.3, 0.3, 0.9]]
+    assert float(metric(labels, scores)) == (3 + 1.5) / 2
+
+
+def test_mask_labels():
+    masked = keras_rank.utils.mask_labels([[2, 1], [0, 3]], [[True, False], [1, 0]])
+    np.testing.assert_array_equal(ops.convert_to_numpy(masked), [[2, -1], [0, -1]])
+    with pytest.raises(ValueError) as error:
+        keras_rank.utils.mask_labels([[2, 1]], [[True]])
+    assert str(error.value) == (
+        "`mask` should have the same shape as `labels`. "
+        "Received: mask.shape=(1, 1), labels.shape=(1, 2)"
+    )

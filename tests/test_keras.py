@@ -1,0 +1,190 @@
+"""Inside Keras: compile, fit, evaluate, callbacks, saving."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+
+import keras_rank
+from keras_rank.metrics import DCG, NDCG
+
+LISTS, ITEMS, FEATURES = 23, 6, 3
+
+
+@pytest.fixture
+def data(rng):
+    x = rng.normal(size=(LISTS, ITEMS, FEATURES)).astype("float32")
+    y = rng.integers(-1, 4, size=(LISTS, ITEMS)).astype("float32")
+    return x, y
+
+
+def build_model(**compile_arguments):
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((ITEMS, FEATURES))
+    outputs = keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
+    model = keras.Model(inputs, outputs)
+    compile_arguments = {
+        "optimizer": "sgd",
+        "loss": "mse",
+        "metrics": [NDCG(k=2, seed=1), NDCG(k=5, seed=1), DCG(seed=1)],
+        **compile_arguments,
+    }
+    model.compile(**compile_arguments)
+    return model
+
+
+def expected_ndcg(y, scores, k, weights=None):
+    weights = np.ones_like(y) if weights is None else np.broadcast_to(weights, y.shape)
+    lists = [oracle.items_of(*row) for row in zip(y, scores, weights, strict=True)]
+    lists = [items for items in lists if items]
+    values = [oracle.value(oracle.ndcg, items, k=k) for items in lists]
+    list_weights = [oracle.list_weight(items, oracle.exponential) for items in lists]
+    return pytest.approx(oracle.mean(values, list_weights), abs=2e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 23])
+def test_evaluate_gives_the_number_of_the_standalone_metric(data, batch_size):
+    x, y = data
+    model = build_model()
+    logs = model.evaluate(x, y, batch_size=batch_size, return_dict=True, verbose=0)
+    scores = model.predict(x, verbose=0)
+    assert set(logs) == {"loss", "ndcg@2", "ndcg@5", "dcg"}
+    for k in (2, 5):
+        assert logs[f"ndcg@{k}"] == expected_ndcg(y, scores, k)
+        assert logs[f"ndcg@{k}"] == pytest.approx(
+            float(NDCG(k=k, seed=1)(y, scores)), abs=2e-6
+        )
+
+
+WAYS_TO_COMPILE = [
+    {"run_eagerly": True},
+    {"jit_compile": False},
+    {"jit_compile": True},
+    {"steps_per_execution": 2},
+]
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("way", WAYS_TO_COMPILE, ids=str)
+def test_fit_gives_the_same_however_it_is_compiled(data, way, backend):
+    if backend == "torch" and "steps_per_execution" in way:
+        pytest.skip("Keras has no steps_per_execution on torch")
+    if backend == "torch" and way.get("jit_compile"):
+        pytest.skip("compiling a model's step with inductor takes minutes")
+    x, y = data
+    still = keras.optimizers.SGD(0.0)
+    model = build_model(optimizer=still, **way)
+    history = model.fit(
+        x, y, batch_size=4, epochs=2, validation_data=(x, y), verbose=0, shuffle=False
+    ).history
+    scores = model.predict(x, verbose=0)
+    for name in ("ndcg@2", "val_ndcg@2"):
+        assert history[name] == [expected_ndcg(y, scores, 2)] * 2
+
+
+@pytest.mark.trains
+def test_train_on_batch(data):
+    x, y = data
+    model = build_model(optimizer=keras.optimizers.SGD(0.0))
+    logs = model.train_on_batch(x, y, return_dict=True)
+    assert logs["ndcg@2"] == expected_ndcg(y, model.predict(x, verbose=0), 2)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("per_item", [False, True])
+def test_weighted_metrics(data, per_item, rng):
+    x, y = data
+    weights = rng.choice([0.5, 1.0, 4.0], size=y.shape if per_item else (LISTS, 1))
+    weights = weights.astype("float32")
+    # A loss that takes weights of either shape.
+    model = build_model(
+        loss=lambda y_true, y_pred: (y_true - y_pred) ** 2,
+        metrics=[],
+        weighted_metrics=[NDCG(k=2, seed=1)],
+        optimizer=keras.optimizers.SGD(0.0),
+    )
+    logs = model.fit(x, y, sample_weight=weights, batch_size=5, verbose=0).history
+    scores = model.predict(x, verbose=0)
+    assert logs["ndcg@2"] == [expected_ndcg(y, scores, 2, weights)]
+
+
+@pytest.mark.trains
+def test_callbacks_know_the_direction(data, tmp_path):
+    x, y = data
+    monitored = {"monitor": "val_ndcg@5"}
+    checkpoint = str(tmp_path / "{epoch}-{val_ndcg@5:.3f}.keras")
+    callbacks = [
+        keras.callbacks.EarlyStopping(patience=5, **monitored),
+        keras.callbacks.ModelCheckpoint(checkpoint, save_best_only=True, **monitored),
+        keras.callbacks.ReduceLROnPlateau(patience=5, **monitored),
+        keras.callbacks.CSVLogger(str(tmp_path / "log.csv")),
+    ]
+    history = build_model().fit(
+        x, y, validation_data=(x, y), epochs=3, callbacks=callbacks, verbose=0
+    )
+    assert all(c.monitor_op(2.0, 1.0) for c in callbacks[:3])
+    best = max(history.history["val_ndcg@5"])
+    assert list(tmp_path.glob(f"*-{best:.3f}.keras"))
+    header = (tmp_path / "log.csv").read_text().splitlines()[0]
+    assert "val_ndcg@5" in header.split(",")
+
+
+def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
+    x, y = data
+    metrics = [
+        NDCG(k=2, seed=1, shuffle_ties="average", gain_fn="linear"),
+        DCG(k=3, seed=2, rank_discount_fn=keras_rank.discounts.log(base=3)),
+    ]
+    model = build_model(metrics=metrics)
+    expected = model.evaluate(x, y, return_dict=True, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
+    found = loaded.evaluate(x, y, return_dict=True, verbose=0)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_changes_only_the_scores(data, policy):
+    x, y = data
+    before = keras.config.dtype_policy()
+    try:
+        keras.config.set_dtype_policy(policy)
+        model = build_model(optimizer=keras.optimizers.SGD(0.0))
+        logs = model.evaluate(x, y, batch_size=4, return_dict=True, verbose=0)
+        scores = keras.ops.convert_to_numpy(
+            keras.ops.cast(model(x, training=False), "float32")
+        )
+        assert all(v.dtype == "float32" for v in NDCG().variables[:1])
+        assert logs["ndcg@2"] == expected_ndcg(y, scores, 2)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def test_stateless_use(rng):
+    """The way of a training loop of one's own."""
+    metric = NDCG(k=2, seed=1)
+    variables = metric.stateless_reset_state()
+    scores = rng.normal(size=(6, 5))
+    labels = rng.integers(0, 3, size=(6, 5))
+    for rows in (slice(0, 2), slice(2, 6)):
+        variables = metric.stateless_update_state(variables, labels[rows], scores[rows])
+    found = float(metric.stateless_result(variables))
+    assert float(metric.result()) == 0.0
+    assert found == pytest.approx(float(metric(labels, scores)), abs=1e-6)
+
+
+def test_two_outputs_are_told_apart(data):
+    x, y = data
+    inputs = keras.Input((ITEMS, FEATURES))
+    outputs = {
+        name: keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
+        for name in ("buy", "click")
+    }
+    model = keras.Model(inputs, outputs)
+    model.compile(
+        loss={"buy": "mse", "click": "mse"},
+        metrics={"buy": [NDCG(k=2)], "click": [NDCG(k=2)]},
+    )
+    logs = model.evaluate(x, {"buy": y, "click": y}, return_dict=True, verbose=0)
+    assert {"buy_ndcg@2", "click_ndcg@2"} <= set(logs)

@@ -1,0 +1,331 @@
+"""The laws that every metric obeys on every backend, over the registry."""
+
+import itertools
+
+import compiled
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import CASES
+from strategies import BATCH, LIST_SIZE, batches, cutoffs, ties
+
+import keras_rank
+
+all_metrics = pytest.mark.parametrize("case", CASES, ids=str)
+
+TIES = {True: "shuffle", False: "stable", "average": "average"}
+
+
+def items_by_list(labels, scores, weights=None):
+    weights = itertools.repeat(None) if weights is None else weights
+    return [oracle.items_of(*row) for row in zip(labels, scores, weights, strict=False)]
+
+
+def oracle_values(case, lists, k, shuffle_ties):
+    """One value per list, `None` where a list has no relevant item."""
+    number, values = 0, []
+    for items in lists:
+        relevant = oracle.list_weight(items, case.relevance) is not None
+        values.append(
+            case.oracle_value(items, k=k, ties=TIES[shuffle_ties], number=number)
+            if relevant
+            else None
+        )
+        number += bool(items)
+    return values
+
+
+def oracle_result(case, lists, k, shuffle_ties, empty_value=0.0):
+    values = oracle_values(case, lists, k, shuffle_ties)
+    kept = [(v, items) for v, items in zip(values, lists, strict=True) if items]
+    weights = [oracle.list_weight(items, case.relevance) for _, items in kept]
+    return oracle.mean([v for v, _ in kept], weights, empty_value)
+
+
+def result_of(metric, *batch, splits=()):
+    """The result after the batch, given in parts."""
+    labels, scores, weights = batch
+    for part in np.split(np.arange(len(labels)), splits):
+        metric.update_state(
+            labels[part], scores[part], None if weights is None else weights[part]
+        )
+    return float(metric.result())
+
+
+def close(value, expected):
+    return value == pytest.approx(expected, rel=2e-6, abs=2e-6)
+
+
+@all_metrics
+@given(batch=batches(), k=cutoffs, shuffle_ties=ties)
+def test_function_equals_the_oracle(case, batch, k, shuffle_ties):
+    labels, scores, _ = batch
+    lists = items_by_list(labels, scores)
+    values = ops.convert_to_numpy(
+        case.values(labels, scores, k=k, shuffle_ties=shuffle_ties)
+    )
+    assert values.shape == (BATCH,)
+    expected = oracle_values(case, lists, k, shuffle_ties)
+    for value, items, expected_value in zip(values, lists, expected, strict=True):
+        if not items:
+            assert np.isnan(value)
+        elif expected_value is None:
+            assert value == 0.0
+        else:
+            assert close(value, expected_value)
+
+
+@all_metrics
+@given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
+def test_class_is_the_weighted_mean_of_the_oracle(case, batch, k, shuffle_ties):
+    lists = items_by_list(*batch)
+    for empty_value in (0.0, None):
+        metric = case.make(k=k, shuffle_ties=shuffle_ties, empty_value=empty_value)
+        expected = oracle_result(case, lists, k, shuffle_ties, empty_value)
+        assert close(result_of(metric, *batch), expected)
+
+
+@all_metrics
+@given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
+def test_class_is_the_weighted_mean_of_the_function(case, batch, k, shuffle_ties):
+    labels, scores, weights = batch
+    metric = case.make(k=k, shuffle_ties=shuffle_ties, empty_value=None)
+    values = ops.convert_to_numpy(
+        case.values(
+            labels, scores, weights, k=k, shuffle_ties=shuffle_ties, empty_value=None
+        )
+    )
+    list_weights = [
+        oracle.list_weight(items, case.relevance)
+        for items in items_by_list(labels, scores, weights)
+    ]
+    counted = [(v, w) for v, w in zip(values, list_weights, strict=True) if w]
+    assert all(np.isnan(v) for v, w in zip(values, list_weights, strict=True) if not w)
+    total = sum(w for _, w in counted)
+    expected = sum(v * w for v, w in counted) / total if total else 0.0
+    assert close(result_of(metric, *batch), expected)
+
+
+@all_metrics
+@given(
+    batch=batches(weighted=True),
+    splits=st.sets(st.integers(0, BATCH)),
+    shuffle_ties=ties,
+    empty_value=st.sampled_from([0.0, 0.5, None]),
+)
+def test_any_batching_gives_the_same(case, batch, splits, shuffle_ties, empty_value):
+    arguments = {"shuffle_ties": shuffle_ties, "empty_value": empty_value, "k": 3}
+    whole = result_of(case.make(**arguments), *batch)
+    parts = result_of(case.make(**arguments), *batch, splits=sorted(splits))
+    assert close(parts, whole)
+
+
+@all_metrics
+@given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
+def test_masked_is_removed_bit_for_bit(case, batch, k, shuffle_ties):
+    """Padding anywhere, with any label, score and weight, changes nothing."""
+    labels, scores, weights = batch
+    weights = np.maximum(weights, 0.5)
+    junk = np.array([[np.nan, np.inf, 1e30, -1e30, -np.inf]] * BATCH, "float32")
+    positions = [0, 2, 2, 5, 7]
+    mask = np.insert(labels >= 0, positions, False, axis=1)
+    padded = {
+        "labels": np.insert(labels, positions, np.abs(junk), axis=1),
+        "mask": mask,
+    }
+    padded_scores = np.insert(scores, positions, junk, axis=1)
+    padded_weights = np.insert(weights, positions, np.abs(junk), axis=1)
+    arguments = {"k": k, "shuffle_ties": shuffle_ties}
+    expected = case.values(labels, scores, weights, **arguments)
+    found = case.values(padded, padded_scores, padded_weights, **arguments)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(found), ops.convert_to_numpy(expected)
+    )
+
+
+@all_metrics
+@given(batch=batches(weighted=True, ties=False), k=cutoffs, data=st.data())
+def test_item_order_does_not_matter_without_ties(case, batch, k, data):
+    _assert_item_order_does_not_matter(case, batch, data, k=k, shuffle_ties=True)
+
+
+@all_metrics
+@given(batch=batches(weighted=True), k=cutoffs, data=st.data())
+def test_item_order_never_matters_to_the_average(case, batch, k, data):
+    _assert_item_order_does_not_matter(case, batch, data, k=k, shuffle_ties="average")
+
+
+def _assert_item_order_does_not_matter(case, batch, data, **arguments):
+    order = data.draw(st.permutations(range(LIST_SIZE)))
+    shuffled = tuple(x[:, order] for x in batch)
+    expected = ops.convert_to_numpy(case.values(*batch, **arguments))
+    found = ops.convert_to_numpy(case.values(*shuffled, **arguments))
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
+@all_metrics
+def test_mean_over_many_seeds_tends_to_the_average(case):
+    lists = 4000
+    labels = np.tile([[0, 3, 1, 2, 0, 4]], (lists, 1))
+    scores = np.tile([[0.5, 0.5, 0.1, 0.5, 0.1, 0.1]], (lists, 1))
+    for k in (1, 3, 5, None):
+        shuffled = ops.convert_to_numpy(case.values(labels, scores, k=k))
+        average = case.values(labels[:1], scores[:1], k=k, shuffle_ties="average")
+        error = shuffled.std() / np.sqrt(lists)
+        assert abs(shuffled.mean() - float(average[0])) < 4 * error + 1e-6
+
+
+@all_metrics
+@given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
+def test_values_are_in_their_range(case, batch, k, shuffle_ties):
+    values = case.values(*batch, k=k, shuffle_ties=shuffle_ties, empty_value=0.0)
+    values = ops.convert_to_numpy(values)
+    values = values[~np.isnan(values)]
+    assert np.all(values >= 0.0)
+    if case.in_unit_interval:
+        assert np.all(values <= 1.0)
+
+
+@all_metrics
+@given(batch=batches(ties=False, unretrieved=False), k=cutoffs)
+def test_a_perfect_order_scores_one(case, batch, k):
+    if not case.perfect_is_one:
+        pytest.skip("the value of a perfect order depends on its labels")
+    labels, _, _ = batch
+    values = ops.convert_to_numpy(case.values(labels, labels, k=k, empty_value=None))
+    assert np.all(values[~np.isnan(values)] == 1.0)
+
+
+@all_metrics
+@pytest.mark.parametrize("k", [1, 3, None])
+def test_a_constant_model_is_not_flattered(case, k):
+    """Wherever the relevant item stands, the value is the mean over its places."""
+    labels = 4.0 * np.eye(LIST_SIZE, dtype="float32")
+    constant = np.full_like(labels, 0.5)
+    by_place = case.values(labels, -np.tile(np.arange(7.0), (7, 1)), k=k)
+    expected = np.mean(ops.convert_to_numpy(by_place))
+    average = case.values(labels, constant, k=k, shuffle_ties="average")
+    np.testing.assert_allclose(ops.convert_to_numpy(average), expected, rtol=1e-6)
+
+
+@all_metrics
+@given(batch=batches(weighted=True), shuffle_ties=ties)
+def test_a_cutoff_beyond_the_list_is_no_cutoff(case, batch, shuffle_ties):
+    expected = case.values(*batch, shuffle_ties=shuffle_ties)
+    for k in (LIST_SIZE, LIST_SIZE + 1, 1000):
+        found = case.values(*batch, k=k, shuffle_ties=shuffle_ties)
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(found), ops.convert_to_numpy(expected)
+        )
+
+
+@all_metrics
+@given(batch=batches(weighted=True), k=cutoffs)
+def test_weights_of_one_and_a_common_factor_change_nothing(case, batch, k):
+    labels, scores, weights = batch
+    arguments = {"k": k, "shuffle_ties": "average"}
+    unweighted = result_of(case.make(**arguments), labels, scores, None)
+    ones = result_of(case.make(**arguments), labels, scores, np.ones_like(scores))
+    assert close(ones, unweighted)
+    expected = result_of(case.make(**arguments), labels, scores, weights)
+    for factor in (1e-3, 8.0, 1e6):
+        scaled = (weights * factor).astype("float32")
+        assert close(
+            result_of(case.make(**arguments), labels, scores, scaled), expected
+        )
+
+
+@all_metrics
+@given(batch=batches(unretrieved=False), k=cutoffs, shuffle_ties=ties)
+def test_a_monotone_map_of_the_scores_changes_nothing(case, batch, k, shuffle_ties):
+    labels, scores, _ = batch
+    arguments = {"k": k, "shuffle_ties": shuffle_ties}
+    expected = ops.convert_to_numpy(case.values(labels, scores, **arguments))
+    for mapped in (scores * 1e-20, scores * 1e20 - 1e21, np.exp(scores), scores**3):
+        found = case.values(labels, mapped, **arguments)
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+@all_metrics
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_compiled_equals_eager(case, shuffle_ties, k, way, rng):
+    compiled.skip_unless_here(way)
+    shape = (5, 11)
+    labels = rng.integers(-1, 5, size=shape).astype("float32")
+    scores = rng.integers(0, 6, size=shape).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
+    arguments = {"k": k, "shuffle_ties": shuffle_ties}
+    eager, metric = case.make(**arguments), case.make(**arguments)
+    update = compiled.WAYS[way](metric)
+    # The last two are shorter and fewer: shapes change between calls.
+    for part in (slice(0, 2), slice(2, 5), slice(3, 5)):
+        width = 11 if part.start < 3 else 9
+        batch = [x[part, :width] for x in (labels, scores, weights)]
+        eager.update_state(*batch)
+        update(*batch)
+        assert close(float(metric.result()), float(eager.result()))
+
+
+@all_metrics
+def test_config_round_trip(case):
+    metric = case.make(k=3, shuffle_ties="average", empty_value=None, name="mine")
+    config = metric.get_config()
+    restored = type(metric).from_config(config)
+    assert restored.get_config() == config
+    labels, scores = [[3, 0, 1, 0]], [[0.1, 0.2, 0.2, 0.3]]
+    assert float(restored(labels, scores)) == float(metric(labels, scores))
+
+
+@all_metrics
+def test_same_seed_gives_the_same_shuffle_after_reset_and_round_trip(case):
+    metric = case.metric(**case.arguments)
+    labels, scores = np.tile([[3, 0, 1, 0]], (9, 1)), np.zeros((9, 4))
+    first = float(metric(labels, scores))
+    going_on = float(metric(labels, scores))
+    metric.reset_state()
+    again = float(metric(labels, scores))
+    restored = type(metric).from_config(metric.get_config())
+    assert first == again == float(restored(labels, scores))
+    # The second batch was shuffled in other ways than the first one.
+    assert going_on != first
+
+
+@all_metrics
+def test_inputs_are_not_changed(case, rng):
+    labels = rng.integers(-1, 5, size=(4, 7)).astype("float32")
+    scores = rng.integers(0, 3, size=(4, 7)).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.5], size=(4, 7)).astype("float32")
+    mask = rng.random((4, 7)) < 0.8
+    inputs = [labels, scores, weights, mask]
+    before = [x.copy() for x in inputs]
+    tensors = [ops.convert_to_tensor(x) for x in inputs]
+    for given_labels, given_scores, given_weights, given_mask in (inputs, tensors):
+        case.make(k=3)(
+            {"labels": given_labels, "mask": given_mask}, given_scores, given_weights
+        )
+    for x, tensor, original in zip(inputs, tensors, before, strict=True):
+        np.testing.assert_array_equal(x, original)
+        np.testing.assert_array_equal(ops.convert_to_numpy(tensor), original)
+
+
+@all_metrics
+def test_nothing_retrieved_scores_the_worst(case):
+    """A model that diverged to NaN has found nothing."""
+    for score in (np.nan, -np.inf):
+        values = case.values([[3, 0, 1]], np.full((1, 3), score), k=2)
+        assert float(values[0]) == 0.0
+
+
+def test_every_metric_is_listed():
+    public = {getattr(keras_rank.metrics, name) for name in keras_rank.metrics.__all__}
+    listed = {case.metric for case in CASES}
+    assert public - listed == {keras_rank.metrics.RankingMetric}
+    functions = {
+        getattr(keras_rank.functional, name) for name in keras_rank.functional.__all__
+    }
+    assert functions == {case.function for case in CASES}

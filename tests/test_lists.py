@@ -1,0 +1,283 @@
+"""What is accepted as lists, what is padding, and what the errors say."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_rank import functional, metrics
+from keras_rank.lists import standardize
+
+
+def value(*inputs, **arguments):
+    return float(functional.ndcg(*inputs, seed=1, **arguments)[0])
+
+
+LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "weights", "message"),
+    [
+        (
+            [[[1.0]]],
+            [[[1.0]]],
+            None,
+            "`y_true` should have the shape (list_size,) or (batch, list_size). "
+            "Received: y_true.shape=(1, 1, 1)",
+        ),
+        (
+            1.0,
+            1.0,
+            None,
+            "`y_true` should have the shape (list_size,) or (batch, list_size). "
+            "Received: y_true.shape=()",
+        ),
+        (
+            [[1, 0]],
+            [[0.1, 0.2, 0.3]],
+            None,
+            "`y_pred` should have the same shape as `y_true`. Received: "
+            "y_pred.shape=(1, 3), y_true.shape=(1, 2)",
+        ),
+        (
+            [[1, 0]],
+            [[[0.1], [0.2]]],
+            None,
+            "`y_pred` should have the same shape as `y_true`. Received: "
+            "y_pred.shape=(1, 2, 1), y_true.shape=(1, 2)",
+        ),
+        (
+            {"labels": [[1, 0]], "mask": [[True]]},
+            [[0.1, 0.2]],
+            None,
+            "`mask` should have the same shape as `y_true`. Received: "
+            "mask.shape=(1, 1), y_true.shape=(1, 2)",
+        ),
+        (
+            {"labels": [[1, 0]], "masks": [[True, True]]},
+            [[0.1, 0.2]],
+            None,
+            '`y_true` should be labels, or a dict with the keys "labels" and "mask" '
+            "(optional). Received: y_true with the keys ['labels', 'masks'], of which "
+            "['masks'] are unknown",
+        ),
+        (
+            {"mask": [[True, True]]},
+            [[0.1, 0.2]],
+            None,
+            '`y_true` should be labels, or a dict with the keys "labels" and "mask" '
+            "(optional). Received: y_true with the keys ['mask']",
+        ),
+        (
+            [["a", "b"]],
+            [[0.1, 0.2]],
+            None,
+            "`y_true` should hold real numbers. Received: y_true of dtype <U1",
+        ),
+        (
+            [[1, 0]],
+            np.array([[1j, 2j]]),
+            None,
+            "`y_pred` should hold real numbers. Received: y_pred of dtype complex128",
+        ),
+        (
+            [[1, 0]],
+            np.array([[None, 1]]),
+            None,
+            "`y_pred` should hold real numbers. Received: y_pred of dtype object",
+        ),
+        (
+            [[1, 0], [0, 1]],
+            [[0.1, 0.2], [0.1, 0.2]],
+            [1.0, 2.0, 3.0],
+            "`sample_weight` should be a number, have one weight per list, of shape "
+            "(batch,) or (batch, 1), or have the same shape as `y_true`, "
+            "(batch, list_size). Received: sample_weight.shape=(3,), "
+            "y_true.shape=(2, 2)",
+        ),
+        (
+            [[1, 0, 0]],
+            [[0.1, 0.2, 0.3]],
+            [1.0, 1.0, 1.0, 1.0],
+            "`sample_weight` should be a number, have one weight per list, of shape "
+            "(batch,) or (batch, 1), or have the same shape as `y_true`, "
+            "(batch, list_size). Received: sample_weight.shape=(4,), "
+            "y_true.shape=(1, 3)",
+        ),
+        (
+            [1, 0, 0],
+            [0.1, 0.2, 0.3],
+            [1.0],
+            "`sample_weight` should be a number or have the same shape as `y_true`. "
+            "Received: sample_weight.shape=(1,), y_true.shape=(3,)",
+        ),
+        (
+            [[1, 0], [1]],
+            [[0.1, 0.2], [0.1, 0.2]],
+            None,
+            "`y_pred` should have as many items as `y_true` in every list. "
+            "Received: 2 items in list 1 of y_pred, 1 in y_true",
+        ),
+        (
+            [[1, 0], [1]],
+            [[0.1, 0.2]],
+            None,
+            "`y_pred` should have as many lists as `y_true`. "
+            "Received: 1 lists in y_pred, 2 in y_true",
+        ),
+        (
+            [[1, 0], [[1]]],
+            [[0.1, 0.2], [0.1]],
+            None,
+            "`y_true` should be a list of items or a batch of such lists. "
+            "Received: list 1 of y_true, which holds lists",
+        ),
+    ],
+)
+def test_error_names_the_argument_and_leaves_the_state(
+    labels, scores, weights, message
+):
+    metric = metrics.NDCG(k=2)
+    expected = float(metric(LABELS, SCORES))
+    with pytest.raises(ValueError) as error:
+        metric.update_state(labels, scores, weights)
+    assert str(error.value) == message
+    assert float(metric.result()) == expected
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int32", "int64", "uint8", "float16", "float64", "bfloat16"]
+)
+def test_any_number_will_do(dtype, backend):
+    expected = value([[0, 2, 1, 0]], [[4, 3, 2, 1]])
+    if backend == "jax" and dtype.endswith("64"):
+        pytest.skip("JAX has no 64 bits unless asked for")
+    labels = ops.cast(ops.array([[0, 2, 1, 0]], dtype="int32"), dtype)
+    scores = ops.cast(ops.array([[4, 3, 2, 1]], dtype="int32"), dtype)
+    assert value(labels, scores) == expected
+
+
+def test_any_array_will_do():
+    expected = value([[0, 2, 1, 0]], [[4, 3, 2, 1]])
+    assert value([0, 2, 1, 0], (4, 3, 2, 1)) == expected
+    labels, scores = np.array([[0, 2, 1, 0]]), np.array([[4, 3, 2, 1]])
+    for dtype in ("int64", "uint8", "float16", "float64"):
+        assert value(labels.astype(dtype), scores.astype(dtype)) == expected
+
+
+def test_boolean_labels_and_masks_of_numbers():
+    assert value([[False, True]], [[0.1, 0.2]]) == 1.0
+    masked = {"labels": [[1, 1, 0]], "mask": [[0, 2, 1]]}
+    assert value(masked, [[0.9, 0.2, 0.1]]) == 1.0
+
+
+def test_scores_are_ranked_in_float64_where_the_backend_has_it(backend):
+    close = np.array([[1.0, 1.0 + 1e-12]])
+    average = value([[0, 1]], close, shuffle_ties="average")
+    rounded = value([[0, 1]], [[1.0, 1.0]], shuffle_ties="average")
+    assert average == (rounded if backend == "jax" else 1.0)
+
+
+def test_low_precision_scores_tie_only_where_they_are_equal():
+    scores = ops.cast(ops.array([[1.0, 1.0078125]]), "bfloat16")
+    assert value([[0, 1]], scores, shuffle_ties="average") == 1.0
+
+
+@pytest.mark.parametrize("junk_label", [-1.0, -0.5, np.nan, -np.inf])
+@pytest.mark.parametrize("junk_score", [0.0, 1e30, np.inf, -np.inf, np.nan])
+def test_labels_below_zero_are_padding(junk_label, junk_score):
+    labels = [[0.0, junk_label, 2.0, 1.0, 0.0, junk_label]]
+    scores = [[0.4, junk_score, 0.3, 0.2, 0.1, junk_score]]
+    assert value(labels, scores) == value(LABELS, SCORES)
+
+
+@pytest.mark.parametrize("junk_weight", [0.0, -1.0, np.nan, -np.inf])
+def test_weights_of_zero_or_less_are_padding(junk_weight):
+    labels, scores = [[0, 3, 2, 1, 0]], [[0.4, np.inf, 0.3, 0.2, 0.1]]
+    weights = [[1.0, junk_weight, 1.0, 1.0, 1.0]]
+    assert value(labels, scores, weights) == value(LABELS, SCORES)
+
+
+def test_infinite_and_huge_values_are_finite_in_the_end():
+    assert value([[np.inf, 0.0]], [[0.1, 0.9]]) == pytest.approx(1 / np.log2(3))
+    assert value([[1.0, 2.0]], [[np.inf, -np.inf]]) > 0
+    weights = [[np.inf, 1.0]]
+    assert np.isfinite(value([[1.0, 2.0]], [[0.9, 0.1]], weights))
+
+
+def test_items_that_were_not_retrieved_count_in_the_ideal():
+    """The one of three relevant items that was retrieved is first."""
+    ideal = 1 + 1 / np.log2(3) + 1 / np.log2(4)
+    for missing in (-np.inf, np.nan):
+        scores = [[0.5, missing, missing, 0.1]]
+        assert value([[1, 1, 1, 0]], scores) == pytest.approx(1 / ideal)
+
+
+def test_signed_zeros_and_denormal_scores_tie():
+    expected = value([[1, 0]], [[0.0, 0.0]], shuffle_ties="average")
+    for scores in ([[0.0, -0.0]], [[-0.0, 0.0]], [[1e-40, -1e-40]]):
+        scores = np.array(scores, "float32")
+        assert value([[1, 0]], scores, shuffle_ties="average") == expected
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0), (0,)])
+def test_nothing_counts_nothing(shape):
+    metric = metrics.NDCG(k=2)
+    expected = float(metric(LABELS, SCORES))
+    metric.update_state(np.zeros(shape), np.zeros(shape))
+    assert float(metric.result()) == expected
+    values = functional.ndcg(np.zeros(shape), np.zeros(shape))
+    assert np.all(np.isnan(ops.convert_to_numpy(values)))
+    assert tuple(values.shape) == (shape[0] if len(shape) == 2 else 1,)
+
+
+RAGGED = ([[1, 0, 2], [0, 1], [3]], [[0.3, 0.2, 0.1], [0.9, 0.5], [0.0]])
+
+
+def ragged_forms():
+    yield "lists", RAGGED
+    yield "tuples", tuple(tuple(map(tuple, rows)) for rows in RAGGED)
+    yield "arrays", tuple([np.array(row) for row in rows] for rows in RAGGED)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        yield "tf.ragged", tuple(tf.ragged.constant(rows) for rows in RAGGED)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        yield (
+            "torch.nested",
+            tuple(
+                torch.nested.nested_tensor(
+                    [torch.tensor(row) for row in rows], layout=torch.jagged
+                )
+                for rows in RAGGED
+            ),
+        )
+
+
+@pytest.mark.parametrize(("form", "ragged"), list(ragged_forms()))
+def test_lists_of_uneven_length(form, ragged):
+    expected = [value(*row) for row in zip(*RAGGED, strict=True)]
+    found = ops.convert_to_numpy(functional.ndcg(*ragged, seed=1))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    metric = metrics.NDCG()
+    assert float(metric(*ragged)) == pytest.approx(np.mean(expected))
+
+
+def test_uneven_masks_and_weights():
+    labels, scores = RAGGED
+    masked = {"labels": labels, "mask": [[True, False, True], [True, True], [True]]}
+    expected = value([1, 2], [0.3, 0.1])
+    assert value(masked, scores) == pytest.approx(expected)
+    weights = [[1.0, 0.0, 1.0], [1.0, 1.0], [1.0]]
+    assert value(labels, scores, weights) == pytest.approx(expected)
+    per_list = [2.0, 1.0, 1.0]
+    assert float(metrics.NDCG()(labels, scores, per_list)) > 0
+
+
+def test_even_lists_under_an_uneven_name():
+    """Uneven lists of even length are just a batch."""
+    lists = standardize([[1, 0], [0, 1]], [[0.1, 0.2], [0.3, 0.4]])
+    assert tuple(lists.labels.shape) == (2, 2)

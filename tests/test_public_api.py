@@ -1,0 +1,88 @@
+"""What is public, that it is documented, and that the layers hold."""
+
+import ast
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import keras_rank
+
+PACKAGE = pathlib.Path(keras_rank.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def public_objects():
+    for name in keras_rank.__all__:
+        module = getattr(keras_rank, name)
+        yield name, module
+        for inner in getattr(module, "__all__", []):
+            yield f"{name}.{inner}", getattr(module, inner)
+
+
+@pytest.mark.parametrize(("name", "thing"), list(public_objects()))
+def test_public_names_are_documented(name, thing):
+    doc = inspect.getdoc(thing)
+    assert doc, name
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        assert "Example" in doc, f"{name} has no example"
+        assert ">>>" in doc, f"the example of {name} is not run"
+        parameters = inspect.signature(thing).parameters
+        for parameter in parameters:
+            documented = f"{parameter}: " in doc or f"{parameter.strip('_')}:" in doc
+            assert documented or parameter in ("args", "kwargs"), (name, parameter)
+
+
+def test_all_is_what_is_there():
+    for name, module in public_objects():
+        if inspect.ismodule(module) and hasattr(module, "__all__"):
+            assert sorted(module.__all__) == list(module.__all__), name
+            assert all(hasattr(module, inner) for inner in module.__all__)
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_layers(path):
+    """Metrics import formulas, never the other way; no private Keras anywhere."""
+    imported = set(imports_of(path))
+    assert not any(name.startswith("keras.src") for name in imported)
+    assert not imported & {"tensorflow", "torch"}
+    assert "jax" not in imported or path.name == "ordering.py"
+    if path.parent.name != "metrics" and path.name not in ("__init__.py",):
+        assert not any("keras_rank.metrics" in name for name in imported)
+    if path.stem in ("lists", "ragged", "arithmetic", "ordering"):
+        assert not any("functional" in name for name in imported)
+
+
+def test_only_the_ordering_names_a_backend():
+    for path in MODULES:
+        if path.name != "ordering.py":
+            assert "backend.backend()" not in path.read_text(), path
+
+
+def test_importing_is_light(backend):
+    """Only the backend in use is imported."""
+    others = {"jax", "tensorflow", "torch"} - {backend}
+    if backend == "numpy":
+        others.discard("jax")  # Keras computes a few things on NumPy with JAX.
+    code = f"import sys, keras_rank; print(sorted({others} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import keras; {code}"], capture_output=True, text=True
+    )
+    baseline = code.replace(", keras_rank", "")
+    keras_alone = subprocess.run(
+        [sys.executable, "-c", f"import keras; {baseline}"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == keras_alone.stdout
+    assert done.returncode == 0

@@ -1,0 +1,81 @@
+"""Real lists: 201 queries of a search engine, labels 0 to 4."""
+
+import pathlib
+
+import numpy as np
+import oracle
+import pytest
+from sklearn.metrics import ndcg_score
+
+from keras_rank.metrics import NDCG
+
+FOLDER = pathlib.Path(__file__).parents[2] / "shared" / "data" / "lambdarank"
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER.exists(), reason="the data is not here, and not ours to publish"
+)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    sizes = np.loadtxt(FOLDER / "rank.train.query", dtype=int)
+    labels, features = [], []
+    for line in (FOLDER / "rank.train").read_text().splitlines():
+        label, *pairs = line.split()
+        row = dict(pair.split(":") for pair in pairs)
+        labels.append(int(label))
+        features.append([float(row.get(str(i), 0.0)) for i in range(1, 301)])
+    ends = np.cumsum(sizes)
+    assert (len(sizes), ends[-1]) == (201, 3005)
+    return tuple(np.split(np.array(x), ends[:-1]) for x in (labels, features))
+
+
+def padded(lists, padding):
+    """Pads to one shape, so that compiled code is compiled once."""
+    rows = np.full((len(lists), max(map(len, lists))), padding, "float32")
+    for row, items in zip(rows, lists, strict=True):
+        row[: len(items)] = items
+    return rows
+
+
+def scorings(features):
+    """A few fixed models: features with many ties, sums with few, and a constant."""
+    yield "one feature", [x[:, 9] for x in features]
+    yield "another", [x[:, 44] for x in features]
+    yield "a sum", [x.sum(axis=1) for x in features]
+    yield "rounded", [np.round(x[:, :40].mean(axis=1), 1) for x in features]
+    yield "constant", [np.zeros(len(x)) for x in features]
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 10])
+def test_ndcg_of_fixed_scorings(queries, k):
+    labels, features = queries
+    for name, scores in scorings(features):
+        scores = [x.astype("float32") for x in scores]
+        theirs = [
+            ndcg_score([y], [s], k=k) if len(y) > 1 else float(y[0] > 0)
+            for y, s in zip(labels, scores, strict=True)
+        ]
+        ours = [
+            oracle.value(
+                oracle.ndcg,
+                oracle.items_of(y, s),
+                k=k,
+                ties="shuffle",
+                seed=1,
+                number=number,
+            )
+            for number, (y, s) in enumerate(zip(labels, scores, strict=True))
+        ]
+        padded_labels, padded_scores = padded(labels, -1), padded(scores, 0)
+        for batch_size in (1, 7, 64, 201):
+            average = NDCG(k=k, gain_fn="linear", shuffle_ties="average")
+            shuffled = NDCG(k=k, seed=1)
+            for start in range(0, 201, batch_size):
+                batch = slice(start, start + batch_size)
+                average.update_state(padded_labels[batch], padded_scores[batch])
+                shuffled.update_state(padded_labels[batch], padded_scores[batch])
+            assert float(average.result()) == pytest.approx(
+                np.mean(theirs), abs=1e-6
+            ), name
+            assert float(shuffled.result()) == pytest.approx(np.mean(ours), abs=1e-6)

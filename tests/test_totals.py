@@ -1,0 +1,92 @@
+"""Sums that stay exact, and states that add up."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_rank
+from keras_rank import metrics, totals
+
+
+def exact(pair):
+    return np.asarray(pair, "float64").sum(axis=0)
+
+
+def test_sums_go_on_beyond_two_to_the_24():
+    """Where `keras.metrics.Mean` stops counting."""
+    start = np.float32(2**24)
+    assert start + np.float32(1) == start
+    sums = ops.convert_to_tensor(np.array([[2**24] * 4, [0] * 4], "float32"))
+    for _ in range(100):
+        sums = totals.add(sums, ops.array([1.0, 0.7, 1e-3, 0.0]))
+    found = exact(ops.convert_to_numpy(sums)) - 2**24
+    np.testing.assert_allclose(found, [100, 70, 0.1, 0], rtol=1e-6)
+
+
+def test_sums_of_many_addends(rng):
+    addends = rng.random((3000, 4)).astype("float32") * 1e4
+    sums = ops.zeros(totals.SHAPE)
+    for row in addends:
+        sums = totals.add(sums, ops.convert_to_tensor(row))
+    found = exact(ops.convert_to_numpy(sums))
+    np.testing.assert_allclose(found, addends.astype("float64").sum(0), rtol=1e-11)
+
+
+def test_adding_variables_is_merging(rng):
+    labels, scores = rng.integers(-1, 4, (9, 6)), rng.normal(size=(9, 6))
+    weights = rng.random((9, 6))
+    whole = metrics.NDCG(seed=1)
+    whole.update_state(labels, scores, weights)
+    parts = [metrics.NDCG(seed=1) for _ in range(3)]
+    for part, rows in zip(parts, ([0, 1, 2, 3], [], [4, 5, 6, 7, 8]), strict=True):
+        part.update_state(labels[rows], scores[rows], weights[rows])
+    added = [sum(vs) for vs in zip(*(part.variables for part in parts), strict=True)]
+    expected = pytest.approx(float(whole.result()), rel=1e-6)
+    assert float(whole.stateless_result(added)) == expected
+    merged = keras_rank.utils.merge_state(parts[0], parts[1:])
+    assert merged is parts[0]
+    assert float(merged.result()) == expected
+    assert int(merged.lists_seen + 0) == int(whole.lists_seen + 0)
+
+
+def test_merging_different_metrics_is_an_error():
+    with pytest.raises(ValueError, match="`others` should be metrics of the same"):
+        keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.NDCG(k=2)])
+    with pytest.raises(ValueError, match="Received: DCG with"):
+        keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.DCG(k=1)])
+
+
+@pytest.mark.parametrize("floatx", ["float16", "bfloat16"])
+def test_state_is_float32_whatever_the_default(floatx):
+    before = keras.config.floatx()
+    try:
+        keras.config.set_floatx(floatx)
+        metric = metrics.NDCG()
+        for _ in range(300):
+            metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
+        assert float(metric.result()) == pytest.approx(1 / np.log2(3), rel=1e-6)
+    finally:
+        keras.config.set_floatx(before)
+
+
+def test_result_is_a_number_of_its_own():
+    """It does not change with the state that it was computed from."""
+    metric = metrics.NDCG()
+    metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
+    held = metric.result()
+    metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
+    metric.reset_state()
+    assert float(held) == 1.0
+    assert float(metric.result()) == 0.0
+
+
+def test_float64_is_kept(backend):
+    if backend == "jax":
+        pytest.skip("JAX has no float64 unless asked for")
+    metric = metrics.NDCG(dtype="float64")
+    metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
+    # Keras computes the logarithms of the discount in float32 but on TensorFlow.
+    precision = 1e-13 if backend == "tensorflow" else 1e-7
+    assert metric.result().dtype == ops.cast(0, "float64").dtype
+    assert float(metric.result()) == pytest.approx(1 / np.log2(3), rel=precision)
