@@ -3,7 +3,7 @@
 import math
 import numbers
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import keras
@@ -16,6 +16,9 @@ from keras_rank.ordering import Ties
 Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None
+
+NORMALIZERS = ("total", "clipped", "retrieved")
+DENOMINATORS = ("available", "k")
 
 GAINS: Mapping[str, Function] = {
     "exponential": gains.exponential,
@@ -72,6 +75,36 @@ def check_number(argument: str, value: Any) -> float | None:
         return float(value)
     raise ValueError(
         f"`{argument}` should be a finite number or None. "
+        f"Received: {argument}={value!r}"
+    )
+
+
+def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns one of the choices."""
+    if isinstance(value, str) and value in choices:
+        return value
+    raise ValueError(
+        f"`{argument}` should be one of {list(choices)}. Received: {argument}={value!r}"
+    )
+
+
+def check_fraction(argument: str, value: Any) -> float:
+    """Returns a float between 0 and 1, both excluded."""
+    if isinstance(value, numbers.Real) and 0.0 < float(value) < 1.0:
+        return float(value)
+    raise ValueError(
+        f"`{argument}` should be a number between 0 and 1, both excluded. "
+        f"Received: {argument}={value!r}"
+    )
+
+
+def check_positive(argument: str, value: Any) -> float:
+    """Returns a finite float above 0."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and 0.0 < value < math.inf:
+        return float(value)
+    raise ValueError(
+        f"`{argument}` should be a finite number above 0. "
         f"Received: {argument}={value!r}"
     )
 

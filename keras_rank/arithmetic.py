@@ -54,3 +54,30 @@ def total(values: Tensor) -> Tensor:
         values = values[:, 0::2] + values[:, 1::2]
         size //= 2
     return values[:, 0]
+
+
+def first_event(chances: Tensor) -> Tensor:
+    """The chance that the first of independent events is the one at each place.
+
+    `chance[r] * product(1 - chance[s] for s < r)`
+
+    The products are built up in doubling steps, each from what comes before alone:
+    appending zeros changes nothing, bit for bit, as it might in `ops.cumprod`, which
+    is used in a graph where the size is not known.
+
+    Args:
+        chances: tensor of shape `(batch, size)`.
+
+    Returns:
+        A tensor of the same shape.
+    """
+    none_yet = ops.pad(1.0 - chances[:, :-1], [(0, 0), (1, 0)], constant_values=1.0)
+    size = chances.shape[1]
+    if size is None:
+        return chances * ops.cumprod(none_yet, axis=1)
+    step = 1
+    while step < size:
+        before = ops.pad(none_yet[:, :-step], [(0, 0), (step, 0)], constant_values=1.0)
+        none_yet = none_yet * before
+        step *= 2
+    return chances * none_yet

@@ -173,6 +173,16 @@ def to_tensor(argument: str, value: Any) -> Tensor:
     return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
 
 
+def require(condition: Tensor, message: str) -> None:
+    """Raises where values can be seen. In compiled code nothing can be raised."""
+    try:
+        holds = bool(condition)
+    except Exception:
+        return
+    if not holds:
+        raise ValueError(message)
+
+
 def _array(value: Any) -> Any:
     """Converts what NumPy knows to an array, with the precision that it has."""
     try:

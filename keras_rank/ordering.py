@@ -117,7 +117,7 @@ class TieGroups:
             cut_totals = total(in_cut_group)[:, None]
             return where(self.cut, cut_totals, totals) / self.sizes
 
-        return _cond(self.any, averaged, lambda: taken)
+        return cond(self.any, averaged, lambda: taken)
 
 
 def rank(
@@ -153,7 +153,7 @@ def rank(
         next_by_rank = _shifted_left(by_rank)
         tied = _tied(by_rank, next_by_rank)
         if ties == "shuffle":
-            order = _cond(
+            order = cond(
                 ops.any(tied),
                 lambda: _sorted_by(scores, preference(), order),
                 lambda: order,
@@ -166,7 +166,7 @@ def rank(
         by_rank, order = by_rank[:, :depth], order[:, :depth]
         tied = _tied(by_rank, next_by_rank)
         if ties != "average":
-            order = _cond(
+            order = cond(
                 ops.any(tied),
                 lambda: _tie_broken(scores, preference(), by_rank, order),
                 lambda: order,
@@ -185,6 +185,49 @@ def top_values(values: Tensor, count: Tensor | int) -> Tensor:
     if values.shape[1] is not None and count == values.shape[1]:
         return ops.flip(ops.sort(values, axis=1), axis=1)
     return _largest(values, count)[0]
+
+
+def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
+    """Returns the values of each list in the order of the keys.
+
+    Args:
+        values: tensor of shape `(batch, list_size)`.
+        *keys: tensors of the same shape. A key to sort by, the smallest first, and
+            optionally scores, the largest first, which come before the key.
+    """
+    key, *scores = keys
+    order = _stable_argsort(key)
+    for score in scores:
+        by_score = _stable_argsort(-ops.take_along_axis(score, order, axis=1))
+        order = ops.take_along_axis(order, by_score, axis=1)
+    return ops.take_along_axis(values, order, axis=1)
+
+
+def inversions(values: Tensor) -> Tensor:
+    """Counts the pairs of each list whose first value is larger than the second.
+
+    By sorting with the binary digits of the places that values have when sorted,
+    the highest digit first: at each digit, an entry with a 0 moves ahead of the
+    entries with a 1 that it is inverted with, and no other. So the memory is that of
+    the list, not of its pairs.
+
+    Args:
+        values: tensor of shape `(batch, list_size)`.
+
+    Returns:
+        A float tensor of shape `(batch,)`.
+    """
+    size = values.shape[1]
+    digits = 31 if size is None else max(size - 1, 1).bit_length()
+    sequence = _stable_argsort(values)
+    here = ops.arange(ops.shape(values)[1], dtype="int32")
+    count = 0.0
+    for digit in reversed(range(digits)):
+        order = _stable_argsort(ops.right_shift(sequence, digit))
+        moved_ahead = ops.maximum(order - here, 0)
+        count = count + total(ops.cast(moved_ahead, "float32"))
+        sequence = ops.take_along_axis(sequence, order, axis=1)
+    return count
 
 
 def _depth(scores: Tensor, k: int) -> Tensor | int:
@@ -254,8 +297,8 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
     return TieGroups(
         any=any_tied,
         group=group,
-        sizes=_cond(any_tied, sizes, lambda: ones),
-        places=_cond(any_tied, places, lambda: ones),
+        sizes=cond(any_tied, sizes, lambda: ones),
+        places=cond(any_tied, places, lambda: ones),
         scores=scores,
         cut_score=cut_score,
         cut=cut,
@@ -330,7 +373,7 @@ def _lowest(x: Tensor) -> float | int:
     return _INT32_MIN if "int" in str(x.dtype) else -math.inf
 
 
-def _cond(
+def cond(
     condition: Tensor, if_true: Callable[[], Tensor], if_false: Callable[[], Tensor]
 ) -> Tensor:
     """Computes one of two, and only that, on every backend but in a vmap."""

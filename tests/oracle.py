@@ -99,6 +99,9 @@ def binary(threshold: float = 1.0) -> Callable[[float], float]:
     return lambda label: float(label >= threshold)
 
 
+at_least_one = binary()
+
+
 def log2(rank: int) -> float:
     return 1.0 / math.log2(rank + 1)
 
@@ -127,6 +130,104 @@ def _discounted(ranked, relevance, discount) -> float:
         item.weight * relevance(item.label) * discount(rank)
         for rank, item in enumerate(ranked, start=1)
     )
+
+
+def average_precision(ranked, items, k, normalizer="total", relevant=at_least_one):
+    weight = lambda item: item.weight * relevant(item.label)  # noqa: E731
+    found, terms, precisions = 0, [], []
+    for rank, item in enumerate(ranked, start=1):
+        if relevant(item.label):
+            found += 1
+            precisions.append(found / rank)
+            terms.append(item.weight * found / rank)
+    if normalizer == "retrieved":
+        return statistics.fmean(precisions) if precisions else 0.0
+    best = sorted(map(weight, items), reverse=True)
+    divisor = sum(best if normalizer == "total" else best[:k])
+    return sum(terms) / divisor if divisor else 0.0
+
+
+def reciprocal_rank(ranked, items, k, relevant=at_least_one):
+    for rank, item in enumerate(ranked, start=1):
+        if relevant(item.label):
+            return 1 / rank
+    return 0.0
+
+
+def hits(ranked, relevant):
+    return sum(relevant(item.label) for item in ranked)
+
+
+def precision(ranked, items, k, denominator="available", relevant=at_least_one):
+    k = len(items) if k is None else k
+    divisor = k if denominator == "k" else min(k, len(items))
+    return hits(ranked, relevant) / divisor if divisor else 0.0
+
+
+def recall(ranked, items, k, relevant=at_least_one):
+    count = hits(items, relevant)
+    return hits(ranked, relevant) / count if count else 0.0
+
+
+def hit_rate(ranked, items, k, relevant=at_least_one):
+    return float(hits(ranked, relevant) > 0)
+
+
+def f1(ranked, items, k, denominator="available", relevant=at_least_one):
+    p = precision(ranked, items, k, denominator, relevant)
+    r = recall(ranked, items, k, relevant)
+    return 2 * p * r / (p + r) if p + r else 0.0
+
+
+def r_precision(ranked, items, k, relevant=at_least_one):
+    count = int(hits(items, relevant))
+    count = count if k is None else min(count, k)
+    return hits(ranked[:count], relevant) / count if count else 0.0
+
+
+def rank_biased_precision(ranked, items, k, persistence=0.8, relevant=at_least_one):
+    return (1 - persistence) * sum(
+        relevant(item.label) * persistence ** (rank - 1)
+        for rank, item in enumerate(ranked, start=1)
+    )
+
+
+def expected_reciprocal_rank(ranked, items, k, max_grade=4, threshold=None):
+    value, reached = 0.0, 1.0
+    for rank, item in enumerate(ranked, start=1):
+        counts = threshold is None or item.label >= threshold
+        stop = (2**item.label - 1) / 2**max_grade if counts else 0.0
+        value += reached * stop / rank
+        reached *= 1 - stop
+    return value
+
+
+def average_relevance_position(ranked, items, k, relevant=at_least_one):
+    last = len(items) if k is None else min(k + 1, len(items))
+    ranks = {id(item): rank for rank, item in enumerate(ranked, start=1)}
+    total = sum(item.label for item in items if relevant(item.label))
+    position = sum(
+        item.label * ranks.get(id(item), last) for item in items if relevant(item.label)
+    )
+    return position / total if total else 0.0
+
+
+def pairwise_accuracy(ranked, items, k, threshold=0.0):
+    """Of all pairs with different labels; the order of tied items is not asked."""
+    best = sorted((item.score for item in items if item.retrieved), reverse=True)
+    lowest = best[k - 1] if k is not None and k < len(best) else -math.inf
+    label = lambda item: item.label if item.label >= threshold else 0.0  # noqa: E731
+    pairs = credit = 0.0
+    for better, worse in itertools.permutations(items, 2):
+        if label(better) > label(worse):
+            pairs += 1
+            high, low = (
+                -1e300 if item.retrieved and item.score < lowest else item.score
+                for item in (better, worse)
+            )
+            if better.retrieved:
+                credit += 1.0 if high > low else 0.5 if high == low else 0.0
+    return credit / pairs if pairs else 0.0
 
 
 # The shuffle: a hash of the seed, the number of the list, and that of the item.

@@ -21,14 +21,21 @@ class Case:
     metric: type[metrics.RankingMetric]
     function: Callable[..., Any]
     formula: oracle.Formula
-    # The oracle's relevance of a label.
-    relevance: Callable[[float], float]
+    # The oracle's relevance of a label; `None`: 1 above the lowest label of the list.
+    relevance: Callable[[float], float] | None = oracle.at_least_one
     # Arguments of the class and the function, and those of the oracle.
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     oracle_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Whether the value lies between 0 and 1, and is 1 for a perfect order.
     in_unit_interval: bool = True
     perfect_is_one: bool = True
+    # Whether the value has ties to break, and lists left out whatever `empty_value`.
+    breaks_ties: bool = True
+    leaves_out_empty: bool = False
+    # Whether a cutoff beyond the list is the same as none.
+    ignores_longer_cutoffs: bool = True
+    # The value of labels 3, 0, 1 if nothing is retrieved.
+    worst: float = 0.0
 
     def __str__(self) -> str:
         return self.name
@@ -38,6 +45,11 @@ class Case:
 
     def values(self, *inputs: Any, **arguments: Any) -> Any:
         return self.function(*inputs, **{"seed": 1, **self.arguments, **arguments})
+
+    def list_weight(self, items) -> float | None:
+        lowest = min((item.label for item in items), default=0.0)
+        relevance = self.relevance or (lambda label: float(label > lowest))
+        return oracle.list_weight(items, relevance)
 
     def oracle_value(self, items, **arguments: Any) -> float:
         arguments = {"seed": 1, **self.oracle_arguments, **arguments}
@@ -94,5 +106,125 @@ CASES = [
         oracle_arguments={"discount": lambda rank: 0.7 ** (rank - 1)},
         in_unit_interval=False,
         perfect_is_one=False,
+    ),
+    Case(
+        name="map",
+        metric=metrics.MeanAveragePrecision,
+        function=functional.average_precision,
+        formula=oracle.average_precision,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="map, clipped",
+        metric=metrics.MeanAveragePrecision,
+        function=functional.average_precision,
+        formula=oracle.average_precision,
+        arguments={"normalizer": "clipped"},
+        oracle_arguments={"normalizer": "clipped"},
+    ),
+    Case(
+        name="map of the retrieved, from grade 3",
+        metric=metrics.MeanAveragePrecision,
+        function=functional.average_precision,
+        formula=oracle.average_precision,
+        relevance=oracle.binary(3.0),
+        arguments={"normalizer": "retrieved", "relevance_threshold": 3.0},
+        oracle_arguments={"normalizer": "retrieved", "relevant": oracle.binary(3.0)},
+    ),
+    Case(
+        name="mrr",
+        metric=metrics.MeanReciprocalRank,
+        function=functional.reciprocal_rank,
+        formula=oracle.reciprocal_rank,
+    ),
+    Case(
+        name="precision",
+        metric=metrics.PrecisionAtK,
+        function=functional.precision,
+        formula=oracle.precision,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="precision of k",
+        metric=metrics.PrecisionAtK,
+        function=functional.precision,
+        formula=oracle.precision,
+        arguments={"denominator": "k"},
+        oracle_arguments={"denominator": "k"},
+        perfect_is_one=False,
+        ignores_longer_cutoffs=False,
+    ),
+    Case(
+        name="recall",
+        metric=metrics.RecallAtK,
+        function=functional.recall,
+        formula=oracle.recall,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="hit rate",
+        metric=metrics.HitRate,
+        function=functional.hit_rate,
+        formula=oracle.hit_rate,
+    ),
+    Case(
+        name="f1",
+        metric=metrics.F1AtK,
+        function=functional.f1,
+        formula=oracle.f1,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="r-precision",
+        metric=metrics.RPrecision,
+        function=functional.r_precision,
+        formula=oracle.r_precision,
+    ),
+    Case(
+        name="err",
+        metric=metrics.ExpectedReciprocalRank,
+        function=functional.expected_reciprocal_rank,
+        formula=oracle.expected_reciprocal_rank,
+        relevance=lambda label: float(label > 0),
+        perfect_is_one=False,
+    ),
+    Case(
+        name="err from grade 2 of 5",
+        metric=metrics.ExpectedReciprocalRank,
+        function=functional.expected_reciprocal_rank,
+        formula=oracle.expected_reciprocal_rank,
+        relevance=oracle.binary(2.0),
+        arguments={"max_grade": 5, "relevance_threshold": 2.0},
+        oracle_arguments={"max_grade": 5, "threshold": 2.0},
+        perfect_is_one=False,
+    ),
+    Case(
+        name="rbp",
+        metric=metrics.RankBiasedPrecision,
+        function=functional.rank_biased_precision,
+        formula=oracle.rank_biased_precision,
+        arguments={"persistence": 0.7},
+        oracle_arguments={"persistence": 0.7},
+        perfect_is_one=False,
+    ),
+    Case(
+        name="arp",
+        metric=metrics.AverageRelevancePosition,
+        function=functional.average_relevance_position,
+        formula=oracle.average_relevance_position,
+        in_unit_interval=False,
+        perfect_is_one=False,
+        leaves_out_empty=True,
+        worst=3.0,
+    ),
+    Case(
+        name="pairwise accuracy",
+        metric=metrics.PairwiseAccuracy,
+        function=functional.pairwise_accuracy,
+        formula=oracle.pairwise_accuracy,
+        relevance=None,
+        perfect_is_one=False,
+        breaks_ties=False,
+        leaves_out_empty=True,
     ),
 ]

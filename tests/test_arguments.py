@@ -189,6 +189,13 @@ def test_seeds():
     assert float(metrics.NDCG(seed=-(10**30))([[1, 0]], [[1, 1]])) > 0
 
 
+def test_lists_of_later_batches_are_shuffled_in_other_ways():
+    metric = metrics.NDCG(seed=1)
+    first = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))
+    both = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))
+    assert first != both
+
+
 def test_names():
     assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg@10"]
     assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg@3"]

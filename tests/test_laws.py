@@ -28,7 +28,7 @@ def oracle_values(case, lists, k, shuffle_ties):
     """One value per list, `None` where a list has no relevant item."""
     number, values = 0, []
     for items in lists:
-        relevant = oracle.list_weight(items, case.relevance) is not None
+        relevant = case.list_weight(items) is not None
         values.append(
             case.oracle_value(items, k=k, ties=TIES[shuffle_ties], number=number)
             if relevant
@@ -41,7 +41,8 @@ def oracle_values(case, lists, k, shuffle_ties):
 def oracle_result(case, lists, k, shuffle_ties, empty_value=0.0):
     values = oracle_values(case, lists, k, shuffle_ties)
     kept = [(v, items) for v, items in zip(values, lists, strict=True) if items]
-    weights = [oracle.list_weight(items, case.relevance) for _, items in kept]
+    weights = [case.list_weight(items) for _, items in kept]
+    empty_value = None if case.leaves_out_empty else empty_value
     return oracle.mean([v for v, _ in kept], weights, empty_value)
 
 
@@ -73,7 +74,7 @@ def test_function_equals_the_oracle(case, batch, k, shuffle_ties):
         if not items:
             assert np.isnan(value)
         elif expected_value is None:
-            assert value == 0.0
+            assert np.isnan(value) if case.leaves_out_empty else value == 0.0
         else:
             assert close(value, expected_value)
 
@@ -99,8 +100,7 @@ def test_class_is_the_weighted_mean_of_the_function(case, batch, k, shuffle_ties
         )
     )
     list_weights = [
-        oracle.list_weight(items, case.relevance)
-        for items in items_by_list(labels, scores, weights)
+        case.list_weight(items) for items in items_by_list(labels, scores, weights)
     ]
     counted = [(v, w) for v, w in zip(values, list_weights, strict=True) if w]
     assert all(np.isnan(v) for v, w in zip(values, list_weights, strict=True) if not w)
@@ -214,6 +214,8 @@ def test_a_constant_model_is_not_flattered(case, k):
 @all_metrics
 @given(batch=batches(weighted=True), shuffle_ties=ties)
 def test_a_cutoff_beyond_the_list_is_no_cutoff(case, batch, shuffle_ties):
+    if not case.ignores_longer_cutoffs:
+        pytest.skip("the cutoff itself is the denominator")
     expected = case.values(*batch, shuffle_ties=shuffle_ties)
     for k in (LIST_SIZE, LIST_SIZE + 1, 1000):
         found = case.values(*batch, k=k, shuffle_ties=shuffle_ties)
@@ -250,8 +252,9 @@ def test_a_monotone_map_of_the_scores_changes_nothing(case, batch, k, shuffle_ti
 
 
 @all_metrics
-@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize(
+    ("k", "shuffle_ties"), [(3, True), (3, "average"), (None, "average"), (None, False)]
+)
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_compiled_equals_eager(case, shuffle_ties, k, way, rng):
     compiled.skip_unless_here(way)
@@ -262,9 +265,8 @@ def test_compiled_equals_eager(case, shuffle_ties, k, way, rng):
     arguments = {"k": k, "shuffle_ties": shuffle_ties}
     eager, metric = case.make(**arguments), case.make(**arguments)
     update = compiled.WAYS[way](metric)
-    # The last two are shorter and fewer: shapes change between calls.
-    for part in (slice(0, 2), slice(2, 5), slice(3, 5)):
-        width = 11 if part.start < 3 else 9
+    # The last batch has fewer and shorter lists: shapes change between calls.
+    for part, width in ((slice(0, 3), 11), (slice(3, 5), 9)):
         batch = [x[part, :width] for x in (labels, scores, weights)]
         eager.update_state(*batch)
         update(*batch)
@@ -286,13 +288,11 @@ def test_same_seed_gives_the_same_shuffle_after_reset_and_round_trip(case):
     metric = case.metric(**case.arguments)
     labels, scores = np.tile([[3, 0, 1, 0]], (9, 1)), np.zeros((9, 4))
     first = float(metric(labels, scores))
-    going_on = float(metric(labels, scores))
+    metric.update_state(labels, scores)
     metric.reset_state()
     again = float(metric(labels, scores))
     restored = type(metric).from_config(metric.get_config())
     assert first == again == float(restored(labels, scores))
-    # The second batch was shuffled in other ways than the first one.
-    assert going_on != first
 
 
 @all_metrics
@@ -318,7 +318,7 @@ def test_nothing_retrieved_scores_the_worst(case):
     """A model that diverged to NaN has found nothing."""
     for score in (np.nan, -np.inf):
         values = case.values([[3, 0, 1]], np.full((1, 3), score), k=2)
-        assert float(values[0]) == 0.0
+        assert float(values[0]) == case.worst
 
 
 def test_every_metric_is_listed():

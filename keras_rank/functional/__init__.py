@@ -1,5 +1,30 @@
 """Ranking metrics as functions that return one value per list."""
 
-from keras_rank.functional.graded import dcg, ndcg
+from keras_rank.functional.binary import (
+    average_precision,
+    f1,
+    hit_rate,
+    precision,
+    r_precision,
+    rank_biased_precision,
+    recall,
+    reciprocal_rank,
+)
+from keras_rank.functional.graded import dcg, expected_reciprocal_rank, ndcg
+from keras_rank.functional.pairwise import average_relevance_position, pairwise_accuracy
 
-__all__ = ["dcg", "ndcg"]
+__all__ = [
+    "average_precision",
+    "average_relevance_position",
+    "dcg",
+    "expected_reciprocal_rank",
+    "f1",
+    "hit_rate",
+    "ndcg",
+    "pairwise_accuracy",
+    "precision",
+    "r_precision",
+    "rank_biased_precision",
+    "recall",
+    "reciprocal_rank",
+]

@@ -12,15 +12,14 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
-    check_k,
     check_number,
-    check_seed,
-    check_ties,
+    check_positive,
     resolve,
 )
-from keras_rank.arithmetic import Tensor, at_most, ratio, total, where
-from keras_rank.lists import LARGEST_GAIN, Lists, standardize
-from keras_rank.ordering import Ranking, rank, top_values
+from keras_rank.arithmetic import Tensor, at_most, first_event, ratio, total, where
+from keras_rank.functional.per_list import in_order, is_relevant
+from keras_rank.lists import LARGEST_GAIN, Lists, require
+from keras_rank.ordering import Ranking, cond, rank, top_values
 from keras_rank.weighting import list_weights
 
 
@@ -89,12 +88,19 @@ def dcg(
         Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
         techniques", ACM TOIS 20(4), 2002.
     """
-    lists = standardize(y_true, y_pred, sample_weight, dtype)
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    lists = lists.judged(absolute_gains(lists.labels, gain_fn, threshold))
-    ranking = rank(lists, check_k(k), check_ties(shuffle_ties), check_seed(seed))
     discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        lambda lists: absolute_gains(lists, gain_fn, threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+    )
     values = discounted_gain(lists, ranking, discount_fn)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
@@ -173,13 +179,98 @@ def ndcg(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    lists = standardize(y_true, y_pred, sample_weight, dtype)
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    lists = lists.judged(relative_gains(lists.labels, gain_fn, threshold))
-    ranking = rank(lists, check_k(k), check_ties(shuffle_ties), check_seed(seed))
     discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        lambda lists: relative_gains(lists, gain_fn, threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+    )
     values = normalized_discounted_gain(lists, ranking, discount_fn)
+    return lists.fill_empty(values, check_number("empty_value", empty_value))
+
+
+def expected_reciprocal_rank(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    *,
+    k: int | None = None,
+    max_grade: float = 4.0,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    empty_value: float | None = 0.0,
+    relevance_threshold: float | None = None,
+    dtype: str | None = None,
+) -> Tensor:
+    """Computes the expected reciprocal rank at which a reader stops of each list.
+
+    `ERR@k = sum(stop(r) / r * product(1 - stop(s) for s in 1..r-1) for r in 1..k)`
+
+    where `stop = (2**label - 1) / 2**max_grade` is the chance that the item satisfies.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
+            or NaN, and a mask of False, make a position padding.
+        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
+            but not retrieved: it has no rank.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+            An item whose weight is not above 0 is padding. Weights of items
+            weigh their list, not its ranks.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        max_grade: positive number. The highest label there is. A larger one is an
+            error where values can be seen, and counts as `max_grade` in compiled
+            code. Defaults to 4.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` gives NaN.
+        relevance_threshold: float. Items with a label below it never satisfy.
+            Defaults to `None`: every label counts.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        A tensor of shape `(batch,)`, from 0 to less than 1. A list of padding
+        only gives NaN.
+
+    Raises:
+        ValueError: if an argument has another type or shape than stated above.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.expected_reciprocal_rank(labels, scores)
+    >>> f"{float(value[0]):.4f}"
+    '0.2002'
+
+    Reference:
+        Chapelle, Metzler, Zhang and Grinspan, "Expected reciprocal rank for graded
+        relevance", CIKM 2009.
+    """
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        lambda lists: is_relevant(lists, threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+    )
+    values = expected_reciprocal_of_stop(
+        lists, ranking, check_positive("max_grade", max_grade)
+    )
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
@@ -206,32 +297,96 @@ def normalized_discounted_gain(
     return at_most(ratio(gain, ideal_gain), 1.0)
 
 
-def absolute_gains(
-    labels: Tensor, gain_fn: Function, threshold: float | None
-) -> Tensor:
-    """The gains of the labels, from 0 to `LARGEST_GAIN`."""
-    gains_of_labels = ops.clip(gain_fn(labels), 0.0, LARGEST_GAIN)
+def absolute_gains(lists: Lists, gain_fn: Function, threshold: float | None) -> Tensor:
+    """The gains of the items, from 0 to `LARGEST_GAIN`."""
+    gains_of_items = ops.clip(gain_fn(lists.labels), 0.0, LARGEST_GAIN)
     if threshold is None:
-        return gains_of_labels
-    return where(labels >= threshold, gains_of_labels, 0.0)
+        return gains_of_items
+    return where(lists.labels >= threshold, gains_of_items, 0.0)
 
 
-def relative_gains(
-    labels: Tensor, gain_fn: Function, threshold: float | None
-) -> Tensor:
-    """The gains of the labels up to a factor for each list.
+def relative_gains(lists: Lists, gain_fn: Function, threshold: float | None) -> Tensor:
+    """The gains of the items up to a factor for each list.
 
     Exponential gains overflow float32 at a label of 128. Only their ratios matter
     here, so a list with such labels has all its gains divided by a power of two:
     `2**(label - shift) - 2**-shift`.
     """
     if gain_fn is not gains.exponential:
-        return absolute_gains(labels, gain_fn, threshold)
+        return absolute_gains(lists, gain_fn, threshold)
     # The initial value spares a batch of no lists an error.
-    largest_label = ops.max(labels, axis=1, keepdims=True, initial=0.0)
+    largest_label = ops.max(lists.labels, axis=1, keepdims=True, initial=0.0)
     shift = ops.maximum(largest_label - math.log2(LARGEST_GAIN), 0.0)
 
     def shifted(labels: Tensor) -> Tensor:
         return ops.power(2.0, labels - shift) - ops.power(2.0, -shift)
 
-    return absolute_gains(labels, shifted, threshold)
+    return absolute_gains(lists, shifted, threshold)
+
+
+def expected_reciprocal_of_stop(
+    lists: Lists, ranking: Ranking, max_grade: float
+) -> Tensor:
+    """The formula of ERR. `sum(chance to stop first at r / r)`."""
+    require(
+        ops.all(lists.labels <= max_grade),
+        f"`y_true` should have labels up to `max_grade`, {max_grade}. "
+        "Received: a larger label",
+    )
+    grades = at_most(lists.labels, max_grade) * lists.relevance
+    stops = (ops.power(2.0, grades) - 1.0) / 2.0**max_grade
+
+    def over_ranks() -> Tensor:
+        return total(first_event(ranking.take(stops)) / ranking.ranks)
+
+    if ranking.ties is None:
+        return over_ranks()
+    return cond(
+        ranking.ties.any, lambda: _over_tie_groups(lists, ranking, stops), over_ranks
+    )
+
+
+def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
+    """ERR in the mean over the orders of tied items.
+
+    The reader who reaches a group of m tied items passes its first j with the chance
+    `passed[j]`: the mean, over all subsets of j of them, of the product of their
+    `1 - stop`. So the chance to stop at place j is `passed[j - 1] - passed[j]`. With
+    one more item, the n-th, a subset of j holds it with the chance j / n:
+    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
+
+    It goes through the whole lists, as the group at the cutoff may reach their end.
+    """
+    whole = rank(lists, None, "average")
+    stops_by_rank = ops.take_along_axis(stops, whole.order, axis=1)
+    stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
+    sizes, places, depth = whole.group_sizes, whole.places, ranking.depth
+    subset_size = ops.cast(ops.arange(depth + 1), stops.dtype)[None, :]
+    # The chance to pass no items is 1; with no items, there are no larger subsets.
+    no_items = ops.cast(subset_size == 0.0, stops.dtype) + 0.0 * stops[:, :1]
+
+    def with_next_item(
+        i: Tensor, state: tuple[Tensor, Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        value, reached, reached_next, passed = state
+        item, size = ops.take(places, i, axis=1)[:, None], ops.take(sizes, i, axis=1)
+        go_on = 1.0 - ops.take(stops_by_rank, i, axis=1)[:, None]
+        passed = where(item == 1.0, no_items, passed)
+        one_less = ops.pad(passed[:, :-1], [(0, 0), (1, 0)])
+        with_item = at_most(subset_size / item, 1.0)
+        passed = passed * (1.0 - with_item) + one_less * go_on * with_item
+        reached_next = reached_next * go_on
+
+        ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)
+        counts = ops.logical_and(subset_size >= 1.0, subset_size <= item)
+        counts = ops.logical_and(counts, ranks <= depth)
+        stop_first = ops.pad(passed[:, :-1], [(0, 0), (1, 0)]) - passed
+        stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
+        at_end = item[:, 0] == size
+        value = value + where(at_end, reached[:, 0] * total(stop_first), 0.0)
+        reached = where(at_end[:, None], reached_next, reached)
+        return value, reached, reached_next, passed
+
+    ones = ops.ones_like(stops[:, :1])
+    start = (0.0 * stops[:, 0], ones, ones, no_items)
+    return ops.fori_loop(0, ops.shape(stops)[1], with_next_item, start)[0]

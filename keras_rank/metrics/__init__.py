@@ -1,6 +1,32 @@
 """Ranking metrics for `model.compile` and standalone use."""
 
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.metrics.graded import DCG, NDCG
+from keras_rank.metrics.binary import (
+    F1AtK,
+    HitRate,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    PrecisionAtK,
+    RankBiasedPrecision,
+    RecallAtK,
+    RPrecision,
+)
+from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
+from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 
-__all__ = ["DCG", "NDCG", "RankingMetric"]
+__all__ = [
+    "DCG",
+    "NDCG",
+    "AverageRelevancePosition",
+    "ExpectedReciprocalRank",
+    "F1AtK",
+    "HitRate",
+    "MeanAveragePrecision",
+    "MeanReciprocalRank",
+    "PairwiseAccuracy",
+    "PrecisionAtK",
+    "RPrecision",
+    "RankBiasedPrecision",
+    "RankingMetric",
+    "RecallAtK",
+]

@@ -16,6 +16,7 @@ from keras_rank.arguments import (
     check_ties,
 )
 from keras_rank.arithmetic import Tensor
+from keras_rank.functional.per_list import is_relevant
 from keras_rank.lists import Lists, standardize
 from keras_rank.ordering import Ranking, rank
 from keras_rank.weighting import list_weights
@@ -108,16 +109,17 @@ class RankingMetric(keras.metrics.Metric):
         # Keys the shuffle. Wraps after 2**31 lists, which harms nothing.
         self.lists_seen = _sum_variable((), "int32", "lists_seen")
 
-    def relevance(self, labels: Tensor) -> Tensor:
-        """Returns what finding an item of a label is worth, 0 if it is irrelevant.
+    def relevance(self, lists: Lists) -> Tensor:
+        """Returns what finding an item is worth, 0 if it is irrelevant.
 
         Args:
-            labels: tensor of shape `(batch, list_size)`.
+            lists: the labels, scores, weights and mask of the items.
 
         Returns:
-            A tensor of the same shape. By default 1 from `relevance_threshold` on.
+            A tensor of shape `(batch, list_size)`. By default 1 for labels from
+            `relevance_threshold` on.
         """
-        return labels >= self.relevance_threshold
+        return is_relevant(lists, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         """Computes the metric: the one method that a new metric has to write.
@@ -152,7 +154,7 @@ class RankingMetric(keras.metrics.Metric):
                 was.
         """
         lists = standardize(y_true, y_pred, sample_weight, self._compute_dtype())
-        lists = lists.judged(self.relevance(lists.labels))
+        lists = lists.judged(self.relevance(lists))
         ranking = rank(lists, self.k, self._ties, self.seed, self.lists_seen + 0)
         batch_totals = totals.batch_totals(
             values=self.compute(lists, ranking),

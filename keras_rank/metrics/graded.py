@@ -1,4 +1,4 @@
-"""Metrics of graded relevance as Keras metrics: DCG and NDCG."""
+"""Metrics of graded relevance as Keras metrics."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
+    check_positive,
     resolve,
     serialize,
 )
@@ -18,6 +19,7 @@ from keras_rank.arithmetic import Tensor
 from keras_rank.functional.graded import (
     absolute_gains,
     discounted_gain,
+    expected_reciprocal_of_stop,
     normalized_discounted_gain,
     relative_gains,
 )
@@ -98,8 +100,8 @@ class DCG(RankingMetric):
         self.gain_fn = resolve("gain_fn", gain_fn, GAINS)
         self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
 
-    def relevance(self, labels: Tensor) -> Tensor:
-        return absolute_gains(labels, self.gain_fn, self.relevance_threshold)
+    def relevance(self, lists: Lists) -> Tensor:
+        return absolute_gains(lists, self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         return discounted_gain(lists, ranking, self.rank_discount_fn)
@@ -173,8 +175,83 @@ class NDCG(DCG):
 
     base_name = "ndcg"
 
-    def relevance(self, labels: Tensor) -> Tensor:
-        return relative_gains(labels, self.gain_fn, self.relevance_threshold)
+    def relevance(self, lists: Lists) -> Tensor:
+        return relative_gains(lists, self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         return normalized_discounted_gain(lists, ranking, self.rank_discount_fn)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class ExpectedReciprocalRank(RankingMetric):
+    """Computes the mean expected reciprocal rank at which a reader stops.
+
+    `ERR@k = sum(stop(r) / r * product(1 - stop(s) for s in 1..r-1) for r in 1..k)`
+
+    where `stop = (2**label - 1) / 2**max_grade` is the chance that the item satisfies.
+
+    The result is from 0 to less than 1, and the value of a list without relevant
+    items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        max_grade: positive number. The highest label there is. A larger one is an
+            error where values can be seen, and counts as `max_grade` in compiled
+            code. Defaults to 4.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. Items with a label below it never satisfy.
+            Defaults to `None`: every label counts.
+        name: str. Defaults to `err@k`, or `err` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.ExpectedReciprocalRank()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.2002'
+
+    Reference:
+        Chapelle, Metzler, Zhang and Grinspan, "Expected reciprocal rank for graded
+        relevance", CIKM 2009.
+    """
+
+    base_name = "err"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        max_grade: float = 4.0,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+        self.max_grade = check_positive("max_grade", max_grade)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return expected_reciprocal_of_stop(lists, ranking, self.max_grade)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_grade": self.max_grade}

@@ -1,0 +1,218 @@
+"""Metrics of relations: where items stand, and which stands above which."""
+
+import math
+from typing import Any
+
+from keras import ops
+
+from keras_rank.arguments import Seed, ShuffleTies, check_number
+from keras_rank.arithmetic import Tensor, at_most, ratio, total, where
+from keras_rank.functional.per_list import in_order, is_relevant
+from keras_rank.lists import Lists
+from keras_rank.ordering import Ranking, in_order_of, inversions, top_values
+
+# Below all scores but -inf.
+LOWEST_SCORE = -3.4e38
+
+
+def average_relevance_position(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    *,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    empty_value: float | None = None,
+    relevance_threshold: float | None = 1.0,
+    dtype: str | None = None,
+) -> Tensor:
+    """Computes the mean rank of the relevant items of each list, by their labels.
+
+    `ARP = sum(label * rank) / sum(label)` over the relevant items
+
+    The smaller, the better. A relevant item that was not retrieved, or is below rank k,
+    counts as one at rank k + 1, or as the last of its list.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
+            or NaN, and a mask of False, make a position padding.
+        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
+            but not retrieved: it has no rank.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+            An item whose weight is not above 0 is padding. Weights of items
+            weigh their list, not its ranks.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        empty_value: ignored, and there so that all metrics take the same
+            arguments: a list with no relevant item gives NaN.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        A tensor of shape `(batch,)`, 1 or more. A list with no relevant item gives NaN.
+
+    Raises:
+        ValueError: if an argument has another type or shape than stated above.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.average_relevance_position(labels, scores)
+    >>> f"{float(value[0]):.4f}"
+    '2.0000'
+
+    Reference:
+        Zhu and Klabjan, "Listwise learning to rank by exploring unique ratings",
+        WSDM 2020.
+    """
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        lambda lists: is_relevant(lists, threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+    )
+    values = mean_relevant_rank(lists, ranking)
+    return lists.fill_empty(values, None)
+
+
+def pairwise_accuracy(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    *,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    empty_value: float | None = None,
+    relevance_threshold: float | None = None,
+    dtype: str | None = None,
+) -> Tensor:
+    """Computes the share of pairs of each list that the scores order rightly.
+
+    `PA = (pairs in the right order + tied pairs / 2) / pairs with different labels`
+
+    With binary labels it is the area under the ROC curve of the list, so that its mean
+    weighted by list is GAUC. A pair whose better item was not retrieved is not in the
+    right order. With a cutoff, all items scored below the k-th are taken as tied.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
+            or NaN, and a mask of False, make a position padding.
+        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
+            but not retrieved: it has no rank.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+            An item whose weight is not above 0 is padding. Weights of items
+            weigh their list, not its ranks.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: of no effect: tied scores count 1/2, which is the mean over
+            both orders.
+        seed: of no effect.
+        empty_value: ignored, and there so that all metrics take the same
+            arguments: a list with no such pair gives NaN.
+        relevance_threshold: float. Items with a label below it count as labeled 0.
+            Defaults to `None`: every label counts.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        A tensor of shape `(batch,)`, from 0 to 1. A list with no such pair gives NaN.
+
+    Raises:
+        ValueError: if an argument has another type or shape than stated above.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.pairwise_accuracy(labels, scores)
+    >>> f"{float(value[0]):.4f}"
+    '0.6000'
+
+    Reference:
+        Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters
+        27(8), 2006.
+    """
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        lambda lists: preferred(lists, threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+    )
+    values = ordered_pairs_over_pairs(lists, ranking, threshold)
+    return lists.fill_empty(values, None)
+
+
+def mean_relevant_rank(lists: Lists, ranking: Ranking) -> Tensor:
+    """The formula of the average relevance position. `sum(label * rank) / sum(label)`.
+
+    It is linear in the labels, so that it averages over ties like them. The labels
+    missing from the ranks are those of items that have none.
+    """
+    labels = lists.labels * lists.relevance
+    labels_by_rank = ranking.take(labels)
+    all_labels = total(labels)
+    unranked = ops.maximum(all_labels - total(labels_by_rank), 0.0)
+    last = at_most(lists.sizes, ranking.depth + 1)
+    return ratio(total(labels_by_rank * ranking.ranks) + unranked * last, all_labels)
+
+
+def preferred(lists: Lists, threshold: float | None) -> Tensor:
+    """Whether an item has a higher label than some other item of its list."""
+    labels = _labels_from(lists, threshold)
+    # The initial value spares a batch of no lists an error.
+    lowest = ops.min(labels, axis=1, keepdims=True, initial=math.inf)
+    return ops.logical_and(lists.mask, labels > lowest)
+
+
+def ordered_pairs_over_pairs(
+    lists: Lists, ranking: Ranking, threshold: float | None
+) -> Tensor:
+    """The formula of pairwise accuracy. `(ordered + tied / 2) / pairs`.
+
+    A pair is in the right order if the higher label comes first. So its pairs are the
+    inversions of the labels in the order of the scores: if tied items come with the
+    lower label first, those are the ordered pairs; with the higher one first, the
+    tied ones are added; and if all are tied, it is all pairs.
+    """
+    labels, scores = _labels_from(lists, threshold), _scores_down_to(lists, ranking)
+    retrieved = scores > -math.inf
+    # Padding has the highest label and the last place: it makes no pairs.
+    lower_first = labels
+    # Of items that were not retrieved, none is ever found to be above another.
+    higher_first = where(retrieved, -labels, labels)
+    ordered = inversions(in_order_of(labels, lower_first, scores))
+    ordered_or_tied = inversions(in_order_of(labels, higher_first, scores))
+    pairs = inversions(in_order_of(labels, where(lists.mask, -labels, math.inf)))
+    return ratio((ordered + ordered_or_tied) / 2.0, pairs)
+
+
+def _labels_from(lists: Lists, threshold: float | None) -> Tensor:
+    """The labels, 0 below the threshold, and infinite where there is no item."""
+    labels = lists.labels
+    if threshold is not None:
+        labels = where(labels >= threshold, labels, 0.0)
+    return where(lists.mask, labels, math.inf)
+
+
+def _scores_down_to(lists: Lists, ranking: Ranking) -> Tensor:
+    """The scores, with all those below the last rank made one low score."""
+    last = top_values(lists.scores, ranking.depth)[:, -1:]
+    cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
+    return where(cut, LOWEST_SCORE, lists.scores)

@@ -1,0 +1,507 @@
+"""Metrics of binary relevance as Keras metrics."""
+
+from typing import Any
+
+import keras
+
+from keras_rank.arguments import (
+    DENOMINATORS,
+    NORMALIZERS,
+    Seed,
+    ShuffleTies,
+    check_choice,
+    check_fraction,
+)
+from keras_rank.arithmetic import Tensor
+from keras_rank.functional.binary import (
+    any_hit,
+    discounted_hits,
+    hits_at_relevant_count,
+    hits_over_relevant,
+    hits_over_slots,
+    precisions_at_relevant_ranks,
+    reciprocal_of_first_relevant,
+    twice_hits_over_slots_and_relevant,
+)
+from keras_rank.lists import Lists
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.ordering import Ranking
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class MeanAveragePrecision(RankingMetric):
+    """Computes the mean average precision.
+
+    `AP@k = sum(weight(r) * relevant(r) * precision@r for r in 1..k) / normalizer`
+
+    where `relevant(r)` is 1 if the item at rank r is relevant, else 0.
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        normalizer: what the sum is divided by. `"total"`: the weights of all
+            relevant items, that is, their number R without weights (trec_eval,
+            keras-rs, TF-Ranking). `"clipped"`: those of the best k, that is,
+            min(R, k) (ignite, Kaggle). `"retrieved"`: the number of relevant items
+            within the top k (torchmetrics); the terms are not weighted then.
+            Defaults to `"total"`.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `map@k`, or `map` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.MeanAveragePrecision()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.7500'
+
+    Reference:
+        McSherry and Najork, "Computing information retrieval performance measures
+        efficiently in the presence of tied scores", ECIR 2008.
+    """
+
+    base_name = "map"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        normalizer: str = "total",
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = 1.0,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+        self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return precisions_at_relevant_ranks(lists, ranking, self.normalizer)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "normalizer": self.normalizer}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class MeanReciprocalRank(RankingMetric):
+    """Computes the mean reciprocal rank of the first relevant item.
+
+    `RR@k = 1 / rank of the first relevant item`
+
+    or 0 if none is within the top k.
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `mrr@k`, or `mrr` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.MeanReciprocalRank()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '1.0000'
+
+    References:
+        Voorhees, "The TREC-8 question answering track report", 1999.
+        McSherry and Najork, "Computing information retrieval performance measures
+        efficiently in the presence of tied scores", ECIR 2008.
+    """
+
+    base_name = "mrr"
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return reciprocal_of_first_relevant(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class PrecisionAtK(RankingMetric):
+    """Computes the mean share of relevant items in the top k.
+
+    `P@k = relevant items in the top k / denominator`
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        denominator: `"available"`: the size of the list where that is less than k
+            (keras-rs). `"k"`: always k, so that short lists count as filled up with
+            irrelevant items (trec_eval). Defaults to `"available"`.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `precision@k`, or `precision` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.PrecisionAtK(k=2)
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        McSherry and Najork, "Computing information retrieval performance measures
+        efficiently in the presence of tied scores", ECIR 2008.
+    """
+
+    base_name = "precision"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        denominator: str = "available",
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = 1.0,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+        self.denominator = check_choice("denominator", denominator, DENOMINATORS)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return hits_over_slots(lists, ranking, self.k, self.denominator)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "denominator": self.denominator}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class RecallAtK(RankingMetric):
+    """Computes the mean share of the relevant items that is in the top k.
+
+    `R@k = relevant items in the top k / relevant items`
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `recall@k`, or `recall` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.RecallAtK(k=2)
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        McSherry and Najork, "Computing information retrieval performance measures
+        efficiently in the presence of tied scores", ECIR 2008.
+    """
+
+    base_name = "recall"
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return hits_over_relevant(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class HitRate(RankingMetric):
+    """Computes the share of lists with a relevant item in the top k.
+
+    `HR@k = 1 if any item in the top k is relevant, else 0`
+
+    It is also known as success@k, and as top-k accuracy where one item is relevant.
+
+    The result is 0 or 1, or between for averaged ties, and the value of a list
+    without relevant items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `hit_rate@k`, or `hit_rate` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.HitRate(k=2)
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '1.0000'
+    """
+
+    base_name = "hit_rate"
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return any_hit(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class F1AtK(RankingMetric):
+    """Computes the mean of the harmonic means of precision and recall at k.
+
+    `F1@k = 2 * P@k * R@k / (P@k + R@k)`
+
+    or 0 where both are 0.
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        denominator: that of the precision. `"available"`: the size of the list
+            where that is less than k. `"k"`: always k. Defaults to `"available"`.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `f1@k`, or `f1` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.F1AtK(k=2)
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        McSherry and Najork, "Computing information retrieval performance measures
+        efficiently in the presence of tied scores", ECIR 2008.
+    """
+
+    base_name = "f1"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        denominator: str = "available",
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = 1.0,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+        self.denominator = check_choice("denominator", denominator, DENOMINATORS)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return twice_hits_over_slots_and_relevant(
+            lists, ranking, self.k, self.denominator
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "denominator": self.denominator}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class RPrecision(RankingMetric):
+    """Computes the mean precision at R, the number of relevant items of a list.
+
+    `R-precision = relevant items in the top R / R`
+
+    With a cutoff below R, both Rs are the cutoff.
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `r_precision@k`, or `r_precision` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.RPrecision()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        Manning, Raghavan and Schütze, "Introduction to information retrieval",
+        section 8.4, 2008.
+    """
+
+    base_name = "r_precision"
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return hits_at_relevant_count(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class RankBiasedPrecision(RankingMetric):
+    """Computes the mean rank-biased precision.
+
+    `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
+
+    where p, the persistence, is the chance that a reader goes on to the next rank.
+
+    The result is from 0 to less than 1, and the value of a list without relevant
+    items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        persistence: float between 0 and 1. Defaults to 0.8.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `rbp@k`, or `rbp` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.RankBiasedPrecision()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.3024'
+
+    Reference:
+        Moffat and Zobel, "Rank-biased precision for measurement of retrieval
+        effectiveness", ACM TOIS 27(1), 2008.
+    """
+
+    base_name = "rbp"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        persistence: float = 0.8,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = 1.0,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+        self.persistence = check_fraction("persistence", persistence)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return discounted_hits(lists, ranking, self.persistence)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "persistence": self.persistence}

@@ -1,0 +1,158 @@
+"""Metrics of relations as Keras metrics."""
+
+from typing import Any
+
+import keras
+
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+)
+from keras_rank.arithmetic import Tensor
+from keras_rank.functional.pairwise import (
+    mean_relevant_rank,
+    ordered_pairs_over_pairs,
+    preferred,
+)
+from keras_rank.lists import Lists
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.ordering import Ranking
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class AverageRelevancePosition(RankingMetric):
+    """Computes the mean rank of the relevant items, weighted by their labels.
+
+    `ARP = sum(label * rank) / sum(label)` over the relevant items
+
+    The smaller, the better. A relevant item that was not retrieved, or is below rank k,
+    counts as one at rank k + 1, or as the last of its list.
+
+    The result is 1 or more.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: ignored, and there so that all metrics take the same
+            arguments: a list with no relevant item is left out of the mean.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        name: str. Defaults to `arp@k`, or `arp` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.AverageRelevancePosition()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '2.0000'
+
+    Reference:
+        Zhu and Klabjan, "Listwise learning to rank by exploring unique ratings",
+        WSDM 2020.
+    """
+
+    base_name = "arp"
+    _direction = "down"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = None,
+        relevance_threshold: float | None = 1.0,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=None,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return mean_relevant_rank(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class PairwiseAccuracy(RankingMetric):
+    """Computes the mean share of pairs that the scores order rightly.
+
+    `PA = (pairs in the right order + tied pairs / 2) / pairs with different labels`
+
+    With binary labels it is the area under the ROC curve of the list, so that its mean
+    weighted by list is GAUC. A pair whose better item was not retrieved is not in the
+    right order. With a cutoff, all items scored below the k-th are taken as tied.
+
+    The result is from 0 to 1.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: of no effect: tied scores count 1/2, which is the mean over
+            both orders.
+        seed: of no effect.
+        empty_value: ignored, and there so that all metrics take the same
+            arguments: a list with no such pair is left out of the mean.
+        relevance_threshold: float. Items with a label below it count as labeled 0.
+            Defaults to `None`: every label counts.
+        name: str. Defaults to `pairwise_accuracy@k`, or without the cutoff if
+            there is none.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.PairwiseAccuracy()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.6000'
+
+    Reference:
+        Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters
+        27(8), 2006.
+    """
+
+    base_name = "pairwise_accuracy"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        empty_value: float | None = None,
+        relevance_threshold: float | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            empty_value=None,
+            relevance_threshold=relevance_threshold,
+            name=name,
+            dtype=dtype,
+        )
+
+    def relevance(self, lists: Lists) -> Tensor:
+        return preferred(lists, self.relevance_threshold)
+
+    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+        return ordered_pairs_over_pairs(lists, ranking, self.relevance_threshold)
