@@ -12,7 +12,7 @@ demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
 
 test: lint
-	$(MAKE) $(addprefix test-,$(BACKEND))
+	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND))
 
 lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff check .

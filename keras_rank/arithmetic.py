@@ -16,8 +16,9 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return ops.where(condition, x, y)
 
 
-def at_most(x: Tensor, bound: float) -> Tensor:
+def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
     """Cuts at a bound, in the dtype of `x`, which `ops.minimum` changes on torch."""
+    bound = ops.cast(bound, x.dtype)
     return where(x > bound, bound, x)
 
 

@@ -200,7 +200,92 @@ def test_names():
     assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg@10"]
     assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg@3"]
     assert metrics.NDCG(k=10, name="mine").name == "mine"
-    assert metrics.NDCG._direction == "up"
+
+
+def test_names_and_directions_of_all():
+    names = {
+        metrics.AverageRelevancePosition: "arp",
+        metrics.DCG: "dcg",
+        metrics.ExpectedReciprocalRank: "err",
+        metrics.F1AtK: "f1",
+        metrics.HitRate: "hit_rate",
+        metrics.MeanAveragePrecision: "map",
+        metrics.MeanReciprocalRank: "mrr",
+        metrics.NDCG: "ndcg",
+        metrics.PairwiseAccuracy: "pairwise_accuracy",
+        metrics.PrecisionAtK: "precision",
+        metrics.RPrecision: "r_precision",
+        metrics.RankBiasedPrecision: "rbp",
+        metrics.RecallAtK: "recall",
+    }
+    for metric, name in names.items():
+        assert (metric().name, metric(k=7).name) == (name, f"{name}@7")
+        up = metric is not metrics.AverageRelevancePosition
+        assert metric._direction == ("up" if up else "down")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: metrics.MeanAveragePrecision(normalizer="k"),
+            "`normalizer` should be one of ['total', 'clipped', 'retrieved']. "
+            "Received: normalizer='k'",
+        ),
+        (
+            lambda: metrics.F1AtK(denominator=None),
+            "`denominator` should be one of ['available', 'k']. "
+            "Received: denominator=None",
+        ),
+        (
+            lambda: metrics.RankBiasedPrecision(persistence=1),
+            "`persistence` should be a number between 0 and 1, both excluded. "
+            "Received: persistence=1",
+        ),
+        (
+            lambda: metrics.ExpectedReciprocalRank(max_grade=0),
+            "`max_grade` should be a finite number above 0. Received: max_grade=0",
+        ),
+        (
+            lambda: metrics.ExpectedReciprocalRank()([[5, 0]], [[0.9, 0.1]]),
+            "`y_true` should have labels up to `max_grade`, 4.0. "
+            "Received: a larger label",
+        ),
+        (
+            lambda: functional.precision([[1, 0]], [[0.9, 0.1]], denominator="n"),
+            "`denominator` should be one of ['available', 'k']. "
+            "Received: denominator='n'",
+        ),
+    ],
+)
+def test_errors_of_the_family(make, message):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert str(error.value) == message
+
+
+def test_lists_without_pairs_or_relevant_items_are_always_left_out():
+    labels, scores = [[1, 1], [0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1], [0.1, 0.2]]
+    pairs = metrics.PairwiseAccuracy(empty_value=0.5)
+    assert float(pairs(labels, scores)) == 0.0
+    assert float(pairs([[1, 0]], [[0.2, 0.1]])) == 0.5
+    positions = metrics.AverageRelevancePosition(empty_value=0.0)
+    assert float(positions(labels, scores)) == (1.5 + 2) / 2
+
+
+def test_pairwise_accuracy_of_a_long_list(rng):
+    """Pairs are counted, not made: 20,000 items have 200 million."""
+    labels, scores = rng.integers(0, 2, (1, 20_000)), rng.normal(size=(1, 20_000))
+    from sklearn.metrics import roc_auc_score
+
+    found = float(functional.pairwise_accuracy(labels, scores)[0])
+    assert found == pytest.approx(roc_auc_score(labels[0], scores[0]), abs=1e-6)
+
+
+def test_gauc_is_the_mean_weighted_by_list():
+    labels, scores = [[1, 0, 0], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.9, 0.5, 0.1]]
+    found = metrics.PairwiseAccuracy()(labels, scores, [3.0, 1.0])
+    assert float(found) == pytest.approx((3 * 1.0 + 0.5) / 4)
 
 
 @keras.saving.register_keras_serializable(package="tests")

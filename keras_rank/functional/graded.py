@@ -361,6 +361,7 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
     stops_by_rank = ops.take_along_axis(stops, whole.order, axis=1)
     stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.depth
+    last_rank = ops.cast(depth, stops.dtype)
     subset_size = ops.cast(ops.arange(depth + 1), stops.dtype)[None, :]
     # The chance to pass no items is 1; with no items, there are no larger subsets.
     no_items = ops.cast(subset_size == 0.0, stops.dtype) + 0.0 * stops[:, :1]
@@ -379,7 +380,7 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
 
         ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)
         counts = ops.logical_and(subset_size >= 1.0, subset_size <= item)
-        counts = ops.logical_and(counts, ranks <= depth)
+        counts = ops.logical_and(counts, ranks <= last_rank)
         stop_first = ops.pad(passed[:, :-1], [(0, 0), (1, 0)]) - passed
         stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
         at_end = item[:, 0] == size
