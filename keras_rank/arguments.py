@@ -79,6 +79,15 @@ def check_number(argument: str, value: Any) -> float | None:
     )
 
 
+def check_flag(argument: str, value: Any) -> bool:
+    """Returns True or False."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise ValueError(
+        f"`{argument}` should be True or False. Received: {argument}={value!r}"
+    )
+
+
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices."""
     if isinstance(value, str) and value in choices:

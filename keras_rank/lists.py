@@ -74,6 +74,35 @@ class Lists:
         return where(self.has_items, values, nothing)
 
 
+@dataclasses.dataclass(frozen=True)
+class SparseLists(Lists):
+    """A batch of lists over one catalogue, of which only the relevant items are told.
+
+    `labels`, `mask`, `weights` and `relevance` are those of the targets, of shape
+    `(batch, targets)`; `scores` are those of all items, as given.
+
+    Attributes:
+        ids: int tensor of shape `(batch, targets)`. The position of each target.
+        in_catalogue: boolean tensor of the same shape. Whether there is such an item.
+        counts: boolean tensor of shape `(batch,)`. Whether the list counts at all.
+    """
+
+    ids: Tensor = None
+    in_catalogue: Tensor = None
+    counts: Tensor = None
+
+    @property
+    def sizes(self) -> Tensor:
+        """The number of items of each list, of shape `(batch,)`."""
+        size = ops.cast(ops.shape(self.scores)[1], self.labels.dtype)
+        return size * ops.ones_like(self.labels[:, 0])
+
+    @property
+    def has_items(self) -> Tensor:
+        """Whether a list has items, of shape `(batch,)`."""
+        return self.counts
+
+
 def standardize(
     y_true: Any,
     y_pred: Any,
@@ -125,6 +154,76 @@ def standardize(
             for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
         )
     return _masked(ops.cast(labels, dtype), _ranked_as(scores), mask, weights)
+
+
+def standardize_sparse(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    dtype: str | None = None,
+) -> SparseLists:
+    """Checks and casts the ids of relevant items, and the scores of a catalogue.
+
+    Args:
+        y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
+        y_pred: scores of shape `(batch, items)`.
+        sample_weight: `None`, a number, or weights of shape `(batch,)` or
+            `(batch, 1)`.
+        dtype: the dtype of labels and weights, if wider than float32.
+
+    Returns:
+        `SparseLists`. An id that is given twice in a list counts once.
+    """
+    dtype = "float64" if dtype == "float64" else "float32"
+    ids, mask = _labels_and_mask(y_true)
+    ids = ragged.padded("y_true", ids) if ragged.is_ragged(ids) else ids
+    ids, scores = to_tensor("y_true", ids), to_tensor("y_pred", y_pred)
+    if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
+        raise ValueError(
+            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
+            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
+            f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
+        )
+    if len(ids.shape) == 1:
+        ids = ids[:, None]
+    if not _sizes_agree(_shape(ids)[:1], _shape(scores)[:1]):
+        raise ValueError(
+            "`y_true` and `y_pred` should have as many lists. Received: "
+            f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
+        )
+    if ids.shape[1] == 0:
+        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
+    is_target = ids >= 0
+    if mask is not None:
+        mask = ops.reshape(to_tensor("mask", mask), ops.shape(ids))
+        is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
+    ids = ops.cast(where(is_target, ids, -1), "int32")
+    in_catalogue = ids < ops.shape(scores)[1]
+    require(
+        ops.all(in_catalogue),
+        f"`y_true` should hold ids below the number of items, {scores.shape[1]}. "
+        "Received: a larger id",
+    )
+    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
+    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
+    is_target = ops.logical_and(is_target, ops.logical_not(ops.any(same, axis=2)))
+    counts, weights = ops.ones_like(ids[:, 0]) > 0, None
+    if sample_weight is not None:
+        weights = ops.cast(to_tensor("sample_weight", sample_weight), dtype)
+        weights = _item_weights(weights, ids[:, :1])
+        counts = weights[:, 0] > 0.0
+        weights = where(weights > 0.0, at_most(weights, LARGEST_WEIGHT), 0.0)
+        is_target = ops.logical_and(is_target, weights > 0.0)
+        weights = where(is_target, weights, 0.0)
+    return SparseLists(
+        labels=ops.cast(is_target, dtype),
+        scores=_ranked_as(scores),
+        mask=is_target,
+        weights=weights,
+        ids=ops.maximum(where(in_catalogue, ids, 0), 0),
+        in_catalogue=in_catalogue,
+        counts=counts,
+    )
 
 
 def _masked(
@@ -246,6 +345,8 @@ def _ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)
     if dtype == "float64":
+        return scores
+    if dtype == "float32":
         return scores
     if dtype not in ("int32", "uint32", "int64", "uint64"):
         return ops.cast(scores, "float32")

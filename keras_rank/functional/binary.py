@@ -32,6 +32,7 @@ def average_precision(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the average precision of each list.
@@ -65,6 +66,11 @@ def average_precision(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -94,6 +100,7 @@ def average_precision(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = precisions_at_relevant_ranks(
         lists, ranking, check_choice("normalizer", normalizer, NORMALIZERS)
@@ -111,6 +118,7 @@ def reciprocal_rank(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the reciprocal rank of the first relevant item of each list.
@@ -138,6 +146,11 @@ def reciprocal_rank(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -168,6 +181,7 @@ def reciprocal_rank(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = reciprocal_of_first_relevant(lists, ranking)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -184,6 +198,7 @@ def precision(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the share of relevant items in the top k of each list.
@@ -212,6 +227,11 @@ def precision(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -241,6 +261,7 @@ def precision(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = hits_over_slots(
         lists,
@@ -261,6 +282,7 @@ def recall(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the share of the relevant items that is in the top k of each list.
@@ -286,6 +308,11 @@ def recall(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -315,6 +342,7 @@ def recall(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = hits_over_relevant(lists, ranking)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -330,6 +358,7 @@ def hit_rate(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the presence of a relevant item in the top k of each list.
@@ -357,6 +386,11 @@ def hit_rate(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -383,6 +417,7 @@ def hit_rate(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = any_hit(lists, ranking)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -399,6 +434,7 @@ def f1(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the harmonic mean of precision and recall at k of each list.
@@ -428,6 +464,11 @@ def f1(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -457,6 +498,7 @@ def f1(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = twice_hits_over_slots_and_relevant(
         lists,
@@ -477,6 +519,7 @@ def r_precision(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the precision at R, the number of relevant items of each list.
@@ -504,6 +547,11 @@ def r_precision(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -533,6 +581,7 @@ def r_precision(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = hits_at_relevant_count(lists, ranking)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -549,6 +598,7 @@ def rank_biased_precision(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the rank-biased precision of each list.
@@ -577,6 +627,11 @@ def rank_biased_precision(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -607,6 +662,7 @@ def rank_biased_precision(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = discounted_hits(lists, ranking, check_fraction("persistence", persistence))
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -629,7 +685,7 @@ def precisions_at_relevant_ranks(
     precisions = found / ranking.ranks
     weights = lists.weighted(lists.relevance)
     if normalizer == "clipped":
-        best = total(top_values(weights, ranking.depth))
+        best = total(top_values(weights, ranking.cutoff))
     else:
         best = total(weights)
     # The sums may differ by a rounding error.
@@ -668,7 +724,7 @@ def _mean_precision_at_hits(
     the hypergeometric distribution. Given x, its ranks are relevant with the chance
     x / t, and the sum of their precisions is that of a group of t items.
     """
-    if ranking.ties is None:
+    if not ranking.averages:
         return ratio(total(relevant * found / ranking.ranks), total(relevant))
     size, slots = ranking.group_sizes[:, -1:], ranking.places[:, -1:]
     above = _hits_above_group(ranking, relevant)[:, -1:]
@@ -679,7 +735,7 @@ def _mean_precision_at_hits(
     sum_above = total(where(in_group, 0.0, relevant * found / ranking.ranks))
     per_hit = total(where(in_group, 1.0 / ranking.ranks, 0.0))[:, None]
     per_pair = total(where(in_group, (place - 1.0) / ranking.ranks, 0.0))[:, None]
-    hits = ops.cast(ops.arange(ranking.depth + 1), relevant.dtype)
+    hits = ops.cast(ops.arange(ranking.cutoff + 1), relevant.dtype)
     sum_in_group = hits * (1.0 + above) * per_hit / slots + hits * (hits - 1.0) * ratio(
         per_pair, slots * (slots - 1.0)
     )
@@ -745,7 +801,7 @@ def twice_hits_over_slots_and_relevant(
 
 def hits_at_relevant_count(lists: Lists, ranking: Ranking) -> Tensor:
     """The formula of R-precision. `hits in the top R / R`, linear in the hits."""
-    relevant = at_most(total(lists.relevance), ranking.depth)[:, None]
+    relevant = at_most(total(lists.relevance), ranking.cutoff)[:, None]
     by_rank = ranking.take(lists.relevance)
     found = total(where(ranking.ranks <= relevant, by_rank, 0.0))
     return ratio(found, relevant[:, 0])

@@ -35,6 +35,7 @@ def dcg(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the discounted cumulative gain of each list.
@@ -68,6 +69,11 @@ def dcg(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -100,6 +106,7 @@ def dcg(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = discounted_gain(lists, ranking, discount_fn)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -117,6 +124,7 @@ def ndcg(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the normalized discounted cumulative gain of each list.
@@ -151,6 +159,11 @@ def ndcg(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -191,6 +204,7 @@ def ndcg(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = normalized_discounted_gain(lists, ranking, discount_fn)
     return lists.fill_empty(values, check_number("empty_value", empty_value))
@@ -289,10 +303,11 @@ def normalized_discounted_gain(
     """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
     weighted_gains = lists.weighted(lists.relevance)
     gains_by_rank = ranking.take(weighted_gains)
-    ideal_gains = top_values(weighted_gains, ranking.depth)
+    ideal_gains = top_values(weighted_gains, ranking.cutoff)
     discounts_by_rank = rank_discount_fn(ranking.ranks)
+    ideal_discounts = rank_discount_fn(ranking.first_ranks)
     gain = total(gains_by_rank * discounts_by_rank)
-    ideal_gain = total(ideal_gains * discounts_by_rank)
+    ideal_gain = total(ideal_gains * ideal_discounts)
     # The mean over tied items may exceed the ideal by a rounding error.
     return at_most(ratio(gain, ideal_gain), 1.0)
 
@@ -360,7 +375,7 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
     whole = rank(lists, None, "average")
     stops_by_rank = ops.take_along_axis(stops, whole.order, axis=1)
     stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
-    sizes, places, depth = whole.group_sizes, whole.places, ranking.depth
+    sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
     last_rank = ops.cast(depth, stops.dtype)
     subset_size = ops.cast(ops.arange(depth + 1), stops.dtype)[None, :]
     # The chance to pass no items is 1; with no items, there are no larger subsets.

@@ -25,6 +25,7 @@ def average_relevance_position(
     seed: Seed = None,
     empty_value: float | None = None,
     relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the mean rank of the relevant items of each list, by their labels.
@@ -53,6 +54,11 @@ def average_relevance_position(
             arguments: a list with no relevant item gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -82,6 +88,7 @@ def average_relevance_position(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=sparse_labels,
     )
     values = mean_relevant_rank(lists, ranking)
     return lists.fill_empty(values, None)
@@ -169,7 +176,7 @@ def mean_relevant_rank(lists: Lists, ranking: Ranking) -> Tensor:
     labels_by_rank = ranking.take(labels)
     all_labels = total(labels)
     unranked = ops.maximum(all_labels - total(labels_by_rank), 0.0)
-    last = at_most(lists.sizes, ranking.depth + 1)
+    last = at_most(lists.sizes, ranking.cutoff + 1)
     return ratio(total(labels_by_rank * ranking.ranks) + unranked * last, all_labels)
 
 
@@ -213,6 +220,6 @@ def _labels_from(lists: Lists, threshold: float | None) -> Tensor:
 
 def _scores_down_to(lists: Lists, ranking: Ranking) -> Tensor:
     """The scores, with all those below the last rank made one low score."""
-    last = top_values(lists.scores, ranking.depth)[:, -1:]
+    last = top_values(lists.scores, ranking.cutoff)[:, -1:]
     cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
     return where(cut, LOWEST_SCORE, lists.scores)

@@ -5,7 +5,7 @@ from typing import Any
 
 from keras_rank.arguments import Seed, ShuffleTies, check_k, check_seed, check_ties
 from keras_rank.arithmetic import Tensor
-from keras_rank.lists import Lists, standardize
+from keras_rank.lists import Lists, standardize, standardize_sparse
 from keras_rank.ordering import Ranking, rank
 
 
@@ -19,10 +19,12 @@ def in_order(
     shuffle_ties: ShuffleTies,
     seed: Seed,
     dtype: str | None,
+    sparse_labels: bool = False,
 ) -> tuple[Lists, Ranking]:
     """Returns the lists, with the relevance of their labels, and their ranking."""
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
-    lists = standardize(y_true, y_pred, sample_weight, dtype)
+    prepare = standardize_sparse if sparse_labels else standardize
+    lists = prepare(y_true, y_pred, sample_weight, dtype)
     lists = lists.judged(relevance(lists))
     return lists, rank(lists, k, ties, seed)
 

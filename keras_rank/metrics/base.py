@@ -10,6 +10,7 @@ from keras_rank import totals
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
+    check_flag,
     check_k,
     check_number,
     check_seed,
@@ -17,7 +18,7 @@ from keras_rank.arguments import (
 )
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.per_list import is_relevant
-from keras_rank.lists import Lists, standardize
+from keras_rank.lists import Lists, standardize, standardize_sparse
 from keras_rank.ordering import Ranking, rank
 from keras_rank.weighting import list_weights
 
@@ -59,6 +60,11 @@ class RankingMetric(keras.metrics.Metric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg@10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -91,6 +97,7 @@ class RankingMetric(keras.metrics.Metric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = 1.0,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -103,6 +110,7 @@ class RankingMetric(keras.metrics.Metric):
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
         )
+        self.sparse_labels = check_flag("sparse_labels", sparse_labels)
         # Not `add_variable`, whose variables take the precision of the mixed
         # precision policy and lose the sums.
         self.totals = _sum_variable(totals.SHAPE, "float32", "totals")
@@ -153,7 +161,8 @@ class RankingMetric(keras.metrics.Metric):
             ValueError: if the shapes or dtypes don't fit. The state is left as it
                 was.
         """
-        lists = standardize(y_true, y_pred, sample_weight, self._compute_dtype())
+        prepare = standardize_sparse if self.sparse_labels else standardize
+        lists = prepare(y_true, y_pred, sample_weight, self._compute_dtype())
         lists = lists.judged(self.relevance(lists))
         ranking = rank(lists, self.k, self._ties, self.seed, self.lists_seen + 0)
         batch_totals = totals.batch_totals(
@@ -181,6 +190,7 @@ class RankingMetric(keras.metrics.Metric):
             "seed": self.seed,
             "empty_value": self.empty_value,
             "relevance_threshold": self.relevance_threshold,
+            "sparse_labels": self.sparse_labels,
         }
 
     def _compute_dtype(self) -> str:

@@ -55,6 +55,11 @@ class MeanAveragePrecision(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `map@k`, or `map` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -85,6 +90,7 @@ class MeanAveragePrecision(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = 1.0,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -94,6 +100,7 @@ class MeanAveragePrecision(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )
@@ -127,6 +134,11 @@ class MeanReciprocalRank(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `mrr@k`, or `mrr` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -175,6 +187,11 @@ class PrecisionAtK(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `precision@k`, or `precision` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -205,6 +222,7 @@ class PrecisionAtK(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = 1.0,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -214,6 +232,7 @@ class PrecisionAtK(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )
@@ -245,6 +264,11 @@ class RecallAtK(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `recall@k`, or `recall` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -291,6 +315,11 @@ class HitRate(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `hit_rate@k`, or `hit_rate` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -335,6 +364,11 @@ class F1AtK(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `f1@k`, or `f1` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -365,6 +399,7 @@ class F1AtK(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = 1.0,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -374,6 +409,7 @@ class F1AtK(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )
@@ -409,6 +445,11 @@ class RPrecision(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `r_precision@k`, or `r_precision` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -456,6 +497,11 @@ class RankBiasedPrecision(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `rbp@k`, or `rbp` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -486,6 +532,7 @@ class RankBiasedPrecision(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = 1.0,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -495,6 +542,7 @@ class RankBiasedPrecision(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )

@@ -54,6 +54,11 @@ class DCG(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `dcg@k`, or `dcg` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -85,6 +90,7 @@ class DCG(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = None,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -94,6 +100,7 @@ class DCG(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )
@@ -143,6 +150,11 @@ class NDCG(DCG):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `ndcg@k`, or `ndcg` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.

@@ -40,6 +40,11 @@ class AverageRelevancePosition(RankingMetric):
             arguments: a list with no relevant item is left out of the mean.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
+            in the catalogue is an error where values can be seen, and counts as not
+            retrieved in compiled code. Defaults to `False`.
         name: str. Defaults to `arp@k`, or `arp` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -70,6 +75,7 @@ class AverageRelevancePosition(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = None,
         relevance_threshold: float | None = 1.0,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -79,6 +85,7 @@ class AverageRelevancePosition(RankingMetric):
             seed=seed,
             empty_value=None,
             relevance_threshold=relevance_threshold,
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )

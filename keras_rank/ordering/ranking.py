@@ -1,0 +1,243 @@
+"""The order of each list by its scores: who is in the top k, and what ties mean."""
+
+import dataclasses
+import math
+from typing import Literal
+
+from keras import ops
+
+from keras_rank.arithmetic import Tensor, total, where
+from keras_rank.lists import Lists
+from keras_rank.ordering.selection import (
+    INT32_MIN,
+    cond,
+    depth_of,
+    largest,
+    sorted_by,
+    stable_argsort,
+)
+from keras_rank.ordering.shuffle import shuffle_keys
+
+Ties = Literal["shuffle", "stable", "average"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """The first `depth` ranks of each list.
+
+    A formula reads a ranking as a sequence of groups of tied items. Where ties are
+    broken, by chance or by position, each group has one item.
+
+    Attributes:
+        order: int tensor of shape `(batch, depth)`. The positions in the list of
+            the items at each rank.
+        occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
+            item: items that were not retrieved have no rank.
+        ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
+            `(batch, targets)`: only the ranks of targets are listed then.
+        cutoff: the number of ranks that count: k, or the size of the list.
+        first_ranks: tensor of one dimension. The ranks that the best items have in
+            the ideal order, 1, 2, 3, ... up to the cutoff.
+        ties: `None`, or the groups of tied items if ties are averaged.
+    """
+
+    order: Tensor
+    occupied: Tensor
+    ranks: Tensor
+    cutoff: Tensor | int
+    first_ranks: Tensor
+    ties: "TieGroups | None" = None
+
+    def take(self, values: Tensor) -> Tensor:
+        """Returns the values of the items by rank, 0 where a rank has no item.
+
+        Where ties are averaged, it is the mean over the tied items: what is
+        expected at that rank if they come in random order.
+
+        Args:
+            values: tensor of shape `(batch, list_size)`.
+
+        Returns:
+            A tensor of shape `(batch, depth)`.
+        """
+        taken = ops.take_along_axis(values, self.order, axis=1)
+        taken = where(self.occupied, taken, 0.0)
+        return taken if self.ties is None else self.ties.mean(taken, values)
+
+    @property
+    def averages(self) -> bool:
+        """Whether ties are averaged."""
+        return self.ties is not None
+
+    @property
+    def group_sizes(self) -> Tensor:
+        """The number of items tied with that of a rank, itself included.
+
+        Of shape `(batch, depth)`, or 1 where ties are broken.
+        """
+        return 1.0 if self.ties is None else self.ties.sizes
+
+    @property
+    def places(self) -> Tensor:
+        """The place of a rank in its group of tied items: 1, 2, ..., group size.
+
+        Of shape `(batch, depth)`, or 1 where ties are broken.
+        """
+        return 1.0 if self.ties is None else self.ties.places
+
+
+@dataclasses.dataclass(frozen=True)
+class TieGroups:
+    """The groups of tied items in the first `depth` ranks of each list.
+
+    Attributes:
+        any: boolean scalar tensor. Whether any items tie at all.
+        group: int tensor of shape `(batch * depth,)`. The group of each rank,
+            numbered through the batch.
+        sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
+            items beyond the last rank included.
+        places: tensor of shape `(batch, depth)`. The place of a rank in its group.
+        scores: tensor of shape `(batch, list_size)`.
+        cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
+            beyond the last rank; NaN, which equals no score, if none does.
+        cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
+    """
+
+    any: Tensor
+    group: Tensor
+    sizes: Tensor
+    places: Tensor
+    scores: Tensor
+    cut_score: Tensor
+    cut: Tensor
+
+    def mean(self, taken: Tensor, values: Tensor) -> Tensor:
+        """Returns the mean of the values over the group of each rank."""
+
+        def averaged() -> Tensor:
+            totals = _total_by_group(taken, self.group)
+            in_cut_group = where(self.scores == self.cut_score, values, 0.0)
+            cut_totals = total(in_cut_group)[:, None]
+            return where(self.cut, cut_totals, totals) / self.sizes
+
+        return cond(self.any, averaged, lambda: taken)
+
+
+def rank_lists(
+    lists: Lists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
+) -> Ranking:
+    """Orders the items of lists whose labels are given for every item."""
+    scores = lists.scores
+
+    def preference() -> Tensor:
+        """Int32 keys: among tied items the one with the larger key goes first."""
+        if ties == "shuffle":
+            items = ops.cumsum(ops.cast(lists.mask, "int32"), axis=1)
+            return shuffle_keys(seed, lists.has_items, items, first_list)
+        positions = ops.arange(ops.shape(scores)[1], dtype="int32")
+        return ops.broadcast_to(-positions, ops.shape(scores))
+
+    list_size = scores.shape[1]
+    if k is None or (list_size is not None and k >= list_size):
+        order = stable_argsort(-scores)
+        by_rank = ops.take_along_axis(scores, order, axis=1)
+        next_by_rank = _shifted_left(by_rank)
+        tied = _tied(by_rank, next_by_rank)
+        if ties == "shuffle":
+            order = cond(
+                ops.any(tied),
+                lambda: sorted_by(scores, preference(), order),
+                lambda: order,
+            )
+    else:
+        depth = depth_of(scores, k)
+        # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
+        by_rank, order = largest(scores, depth_of(scores, k + 1))
+        next_by_rank = _shifted_left(by_rank)[:, :depth]
+        by_rank, order = by_rank[:, :depth], order[:, :depth]
+        tied = _tied(by_rank, next_by_rank)
+        if ties != "average":
+            order = cond(
+                ops.any(tied),
+                lambda: _tie_broken(scores, preference(), by_rank, order),
+                lambda: order,
+            )
+    dtype = lists.labels.dtype
+    ranks = ops.cast(ops.arange(1, ops.shape(by_rank)[1] + 1), dtype)
+    return Ranking(
+        order=order,
+        occupied=by_rank > -math.inf,
+        ranks=ranks,
+        cutoff=ops.shape(by_rank)[1],
+        first_ranks=ranks,
+        ties=_tie_groups(scores, by_rank, tied, dtype) if ties == "average" else None,
+    )
+
+
+def _shifted_left(by_rank: Tensor) -> Tensor:
+    """The scores at the next rank, -inf after the last."""
+    return ops.pad(by_rank[:, 1:], [(0, 0), (0, 1)], constant_values=-math.inf)
+
+
+def _tied(by_rank: Tensor, next_by_rank: Tensor) -> Tensor:
+    """Whether the item at a rank ties with that at the next."""
+    return ops.logical_and(by_rank == next_by_rank, by_rank > -math.inf)
+
+
+def _tie_broken(
+    scores: Tensor, preference: Tensor, by_rank: Tensor, order: Tensor
+) -> Tensor:
+    """Puts the preferred of the tied items into the top, and these in order.
+
+    Items above the last score of the top are in for certain; those that equal it
+    compete for the ranks that are left.
+    """
+    last = by_rank[:, -1:]
+    competing = where(scores == last, preference, INT32_MIN)
+    _, competitors = largest(competing, ops.shape(order)[1])
+    above = by_rank > last
+    number_above = ops.sum(ops.cast(above, "int32"), axis=1, keepdims=True)
+    turn = ops.arange(ops.shape(order)[1], dtype="int32") - number_above
+    filled = ops.take_along_axis(competitors, ops.maximum(turn, 0), axis=1)
+    return sorted_by(scores, preference, where(above, order, filled))
+
+
+def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> TieGroups:
+    batch, depth = ops.shape(by_rank)
+    starts = ops.logical_not(ops.pad(tied[:, :-1], [(0, 0), (1, 0)]))
+    number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
+    rows = ops.arange(batch, dtype="int32")[:, None] * depth
+    group = ops.reshape(rows + number, (-1,))
+    cut_score = where(tied[:, -1:], by_rank[:, -1:], math.nan)
+    cut = by_rank == cut_score
+    any_tied = ops.any(tied)
+    ones = ops.cast(ops.ones_like(by_rank), dtype)
+
+    def sizes() -> Tensor:
+        equal = ops.cast(scores == cut_score, dtype)
+        cut_sizes = ops.sum(equal, axis=1, keepdims=True)
+        return where(cut, cut_sizes, _total_by_group(ones, group))
+
+    def places() -> Tensor:
+        position = ops.cast(ops.arange(depth), dtype)
+        start = _total_by_group(where(starts, position, 0.0), group)
+        return position - start + 1.0
+
+    return TieGroups(
+        any=any_tied,
+        group=group,
+        sizes=cond(any_tied, sizes, lambda: ones),
+        places=cond(any_tied, places, lambda: ones),
+        scores=scores,
+        cut_score=cut_score,
+        cut=cut,
+    )
+
+
+def _total_by_group(values: Tensor, group: Tensor) -> Tensor:
+    """Returns, for each entry, the sum over its group."""
+    batch, depth = ops.shape(values)
+    totals = ops.segment_sum(
+        ops.reshape(values, (-1,)), group, num_segments=batch * depth
+    )
+    return ops.reshape(ops.take(totals, group), (batch, depth))

@@ -1,0 +1,56 @@
+"""The shuffle of tied items: a hash, the same on every backend."""
+
+import hashlib
+
+from keras import ops
+
+from keras_rank.arithmetic import Tensor
+from keras_rank.ordering.selection import INT32_MIN
+
+
+def shuffle_keys(
+    seed: int, has_items: Tensor, item_numbers: Tensor, first_list: Tensor | int
+) -> Tensor:
+    """Random int32 numbers, a function of the seed, the list and the item alone.
+
+    Lists and items are counted without padding, so that padding changes nothing.
+    Counters are hashed instead of numbers drawn: Keras's generators give another
+    stream on each backend, stand still inside a metric on JAX, and can't be drawn
+    from inside `ops.cond`.
+
+    Args:
+        seed: the seed.
+        has_items: boolean tensor of shape `(batch,)`. The lists that count.
+        item_numbers: int32 tensor of shape `(batch, list_size)` or `(1, list_size)`:
+            1, 2, 3, ... for the items of a list.
+        first_list: the number of lists before this batch.
+
+    Returns:
+        An int32 tensor of shape `(batch, list_size)`.
+    """
+    list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
+    list_keys = _mix(ops.bitwise_xor(_mix(list_numbers), _fold(seed)))
+    keys = _mix(ops.bitwise_xor(_mix(item_numbers), list_keys[:, None]))
+    # The lowest number is kept for what does not compete, and has no negative.
+    return ops.maximum(keys, INT32_MIN + 1)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """Scrambles int32 numbers, one to one (Wellons' "lowbias32").
+
+    On int32, as unsigned numbers become int64 on torch.
+    """
+    x = ops.bitwise_xor(x, _logical_right_shift(x, 16)) * 0x7FEB352D
+    x = ops.bitwise_xor(x, _logical_right_shift(x, 15)) * (0x846CA68B - 2**32)
+    return ops.bitwise_xor(x, _logical_right_shift(x, 16))
+
+
+def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
+    """Shifts in zeros, where the shift of a signed number copies its sign."""
+    return ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
+
+
+def _fold(seed: int) -> int:
+    """Folds a seed of any size into an int32."""
+    digest = hashlib.blake2s(str(seed).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little", signed=True)

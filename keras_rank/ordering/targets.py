@@ -1,0 +1,197 @@
+"""Sparse targets in a whole catalogue: their ranks, by counting instead of sorting."""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras import ops
+
+from keras_rank.arithmetic import Tensor, where
+from keras_rank.lists import SparseLists
+from keras_rank.ordering.ranking import Ranking, Ties
+from keras_rank.ordering.selection import cond, depth_of, largest, stable_argsort
+from keras_rank.ordering.shuffle import shuffle_keys
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanRanking(Ranking):
+    """A ranking of targets whose ties are averaged: each spans the ranks of its group.
+
+    Attributes:
+        above: tensor of shape `(batch, targets)`. The number of items above the group
+            of a target.
+        sizes: tensor of shape `(batch, targets)`. The size of its group.
+    """
+
+    above: Tensor = None
+    sizes: Tensor = None
+
+    def take(self, values: Tensor) -> Tensor:
+        """Returns the mean over tied items of the values of the targets, by rank."""
+        spread = where(self._covers, (values / self.sizes)[:, :, None], 0.0)
+        return ops.sum(spread, axis=1)
+
+    @property
+    def averages(self) -> bool:
+        """Whether ties are averaged."""
+        return True
+
+    @property
+    def group_sizes(self) -> Tensor:
+        """The number of items tied at a rank, where there are targets among them."""
+        sizes = where(self._covers, self.sizes[:, :, None], 1.0)
+        return ops.max(sizes, axis=1, initial=1.0)
+
+    @property
+    def places(self) -> Tensor:
+        """The place of a rank in its group, where there are targets among them."""
+        places = self.ranks - self.above[:, :, None]
+        return ops.max(where(self._covers, places, 1.0), axis=1, initial=1.0)
+
+    @property
+    def _covers(self) -> Tensor:
+        """Whether a target may be at a rank, of shape `(batch, targets, depth)`."""
+        above, sizes = self.above[:, :, None], self.sizes[:, :, None]
+        return ops.logical_and(self.ranks > above, self.ranks <= above + sizes)
+
+
+def rank_targets(
+    lists: SparseLists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
+) -> Ranking:
+    """Ranks the targets of each list among all items.
+
+    A target stands below the items with higher scores. With a cutoff, the top k + 1
+    scores tell all that matters, but for a tie that goes on beyond them. Without one,
+    the items above each target are counted. NaN is above nothing, and nothing equals
+    it: so the scores are not copied to clean them.
+    """
+    scores, dtype = lists.scores, lists.labels.dtype
+    target_scores = ops.take_along_axis(scores, lists.ids, axis=1)
+    # A comparison with NaN is False.
+    retrieved = ops.logical_and(lists.mask, target_scores > float("-inf"))
+    retrieved = ops.logical_and(retrieved, lists.in_catalogue)
+
+    def counted(matches: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        return _count(scores, target_scores, matches, dtype)
+
+    cutoff = ops.shape(scores)[1] if k is None else depth_of(scores, k)
+    number_of_items = scores.shape[1]
+    if k is None or (number_of_items is not None and k >= number_of_items):
+        above = counted(lambda s, target: s > target)
+        equal = counted(lambda s, target: s == target)
+        goes_on = ops.zeros_like(retrieved)
+    else:
+        top = _largest_but_nan(scores, depth_of(scores, k + 1))
+        above = _count(top, target_scores, lambda s, target: s > target, dtype)
+        equal = _count(top, target_scores, lambda s, target: s == target, dtype)
+        goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
+    in_reach = ops.logical_and(retrieved, above < ops.cast(cutoff, dtype))
+
+    if ties == "average":
+        goes_on = ops.logical_and(goes_on, in_reach)
+        equal = cond(
+            ops.any(goes_on),
+            lambda: counted(lambda s, target: s == target),
+            lambda: equal,
+        )
+        nowhere = ops.cast(ops.shape(scores)[1], dtype)
+        ranks = ops.cast(ops.arange(1, cutoff + 1), dtype)
+        return SpanRanking(
+            order=lists.ids,
+            occupied=in_reach,
+            ranks=ranks,
+            cutoff=cutoff,
+            first_ranks=_first_ranks(lists, cutoff),
+            above=where(in_reach, above, nowhere),
+            sizes=where(in_reach, equal, 1.0),
+        )
+
+    tied = ops.any(ops.logical_and(in_reach, equal > 1.0))
+
+    def preferred() -> Tensor:
+        """The number of tied items that go before each target."""
+        positions = ops.arange(ops.shape(scores)[1], dtype="int32")[None, :]
+        keys = -positions
+        if ties == "shuffle":
+            keys = shuffle_keys(seed, lists.has_items, positions + 1, first_list)
+        target_keys = ops.take_along_axis(
+            ops.broadcast_to(keys, ops.shape(scores)), lists.ids, axis=1
+        )
+        return _count(
+            scores,
+            target_scores,
+            lambda s, target, key, target_key: ops.logical_and(
+                s == target, key > target_key
+            ),
+            dtype,
+            keys,
+            target_keys,
+        )
+
+    before = cond(tied, preferred, lambda: ops.zeros_like(above))
+    ranks = above + before + 1.0
+    in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
+    nowhere = ops.cast(ops.shape(scores)[1] + 1, dtype)
+    order = stable_argsort(where(in_reach, ranks, nowhere))
+    return Ranking(
+        order=order,
+        occupied=ops.take_along_axis(in_reach, order, axis=1),
+        ranks=ops.take_along_axis(where(in_reach, ranks, nowhere), order, axis=1),
+        cutoff=cutoff,
+        first_ranks=_first_ranks(lists, cutoff),
+    )
+
+
+def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
+    """The ranks that the targets have in the ideal order."""
+    targets = lists.labels.shape[1]
+    if isinstance(cutoff, int) and targets is not None:
+        last = min(cutoff, targets)
+    else:
+        last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
+    return ops.cast(ops.arange(1, last + 1), lists.labels.dtype)
+
+
+def _largest_but_nan(scores: Tensor, count: Tensor | int) -> Tensor:
+    """The largest scores, NaN apart. A sum tells whether there may be any."""
+    return cond(
+        ops.any(ops.isnan(ops.sum(scores, axis=1))),
+        lambda: largest(where(scores == scores, scores, float("-inf")), count)[0],
+        lambda: largest(scores, count)[0],
+    )
+
+
+def _count(
+    scores: Tensor,
+    target_scores: Tensor,
+    matches: Callable[..., Tensor],
+    dtype: str,
+    keys: Tensor = None,
+    target_keys: Tensor = None,
+) -> Tensor:
+    """Counts the items that match each target, one target after the other.
+
+    Args:
+        scores: tensor of shape `(batch, items)`.
+        target_scores: tensor of shape `(batch, targets)`.
+        matches: function of two such tensors, of shapes `(batch, items)` and
+            `(batch, 1)`, and of the keys if there are any.
+        dtype: the dtype of the counts.
+        keys: tensor of shape `(batch, items)`.
+        target_keys: tensor of shape `(batch, targets)`.
+
+    Returns:
+        A tensor of shape `(batch, targets)`.
+    """
+    targets = target_scores.shape[1]
+    if targets is None:
+        arguments = [scores[:, None, :], target_scores[:, :, None]]
+        if keys is not None:
+            arguments += [keys[:, None, :], target_keys[:, :, None]]
+        return ops.sum(ops.cast(matches(*arguments), dtype), axis=2)
+    counts = []
+    for i in range(targets):
+        arguments = [scores, target_scores[:, i : i + 1]]
+        if keys is not None:
+            arguments += [keys, target_keys[:, i : i + 1]]
+        counts.append(ops.sum(ops.cast(matches(*arguments), dtype), axis=1))
+    return ops.stack(counts, axis=1)

@@ -1,0 +1,150 @@
+"""Sparse targets in a whole catalogue: the same as labels for every item."""
+
+import compiled
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import CASES
+from strategies import cutoffs, ties
+
+from keras_rank import functional, metrics
+
+SPARSE = [
+    case
+    for case in CASES
+    if case.metric not in (metrics.ExpectedReciprocalRank, metrics.PairwiseAccuracy)
+    and case.arguments.get("relevance_threshold", 1.0) <= 1.0
+]
+sparse_metrics = pytest.mark.parametrize("case", SPARSE, ids=str)
+
+BATCH, ITEMS, TARGETS = 6, 9, 4
+
+
+@st.composite
+def catalogues(draw, targets=TARGETS):
+    """Draws ids with padding and repetitions, and scores with ties and gaps."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    ids = rng.integers(-1, ITEMS, size=(BATCH, targets))
+    ids[rng.random(ids.shape) < rng.choice([0.0, 0.4])] = -1
+    scores = rng.integers(0, draw(st.integers(1, 12)), size=(BATCH, ITEMS)) / 2
+    scores = scores.astype("float32")
+    scores[rng.random(scores.shape) < rng.choice([0.0, 0.2])] = -np.inf
+    scores[rng.random(scores.shape) < rng.choice([0.0, 0.1])] = np.nan
+    weights = rng.choice([0.0, 0.5, 2.0], size=BATCH).astype("float32")
+    return ids, scores, weights
+
+
+def one_hot(ids):
+    labels = np.zeros((len(ids), ITEMS), "float32")
+    for row, targets in enumerate(ids):
+        labels[row, targets[targets >= 0]] = 1.0
+    return labels
+
+
+@sparse_metrics
+@given(catalogue=catalogues(), k=cutoffs, shuffle_ties=ties)
+def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
+    ids, scores, weights = catalogue
+    arguments = {"k": k, "shuffle_ties": shuffle_ties}
+    expected = case.values(one_hot(ids), scores, **arguments)
+    found = case.values(ids, scores, sparse_labels=True, **arguments)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found),
+        ops.convert_to_numpy(expected),
+        rtol=2e-6,
+        atol=2e-6,
+    )
+    dense, sparse = case.make(**arguments), case.make(sparse_labels=True, **arguments)
+    for part in (slice(0, 2), slice(2, BATCH)):
+        dense.update_state(one_hot(ids)[part], scores[part], weights[part])
+        sparse.update_state(ids[part], scores[part], weights[part])
+    assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
+
+
+@sparse_metrics
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_a_long_catalogue(case, shuffle_ties, rng):
+    """Blocks, ties at the cutoff, and one target per list, of shape (batch,)."""
+    scores = np.round(rng.normal(size=(40, 3000)), 1).astype("float32")
+    best = np.argsort(-scores, axis=1)[:, :30]
+    ids = best[np.arange(40), rng.integers(0, 30, 40)]
+    labels = np.zeros_like(scores)
+    labels[np.arange(40), ids] = 1.0
+    for k in (1, 10):
+        arguments = {"k": k, "shuffle_ties": shuffle_ties}
+        expected = case.values(labels, scores, **arguments)
+        found = case.values(ids, scores, sparse_labels=True, **arguments)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=2e-6
+        )
+
+
+@pytest.mark.parametrize("way", compiled.WAYS)
+@pytest.mark.parametrize("k", [3, None])
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+def test_compiled(way, k, shuffle_ties, rng):
+    compiled.skip_unless_here(way)
+    metric = metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
+    eager = metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
+    update = compiled.WAYS[way](metric)
+    ids = rng.integers(-1, ITEMS, size=(BATCH, TARGETS)).astype("float32")
+    scores = rng.integers(0, 5, size=(BATCH, ITEMS)).astype("float32")
+    weights = np.ones((BATCH, 1), "float32")
+    update(ids, scores, weights)
+    eager.update_state(ids, scores, weights)
+    assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
+
+
+def test_shapes_of_ids():
+    scores = [[0.1, 0.9, 0.5], [0.3, 0.2, 0.1]]
+    for ids in ([1, 2], [[1], [2]], [[1, -1], [-1, 2]], [[1], [2, 2]], [1.0, 2.0]):
+        values = functional.reciprocal_rank(ids, scores, sparse_labels=True)
+        np.testing.assert_allclose(ops.convert_to_numpy(values), [1, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("ids", "scores", "message"),
+    [
+        (
+            [3],
+            [[0.1, 0.2, 0.3]],
+            "`y_true` should hold ids below the number of items, 3. "
+            "Received: a larger id",
+        ),
+        (
+            [0, 1],
+            [[0.1, 0.2, 0.3]],
+            "`y_true` and `y_pred` should have as many lists. Received: "
+            "y_true.shape=(2, 1), y_pred.shape=(1, 3)",
+        ),
+        (
+            [0],
+            [0.1, 0.2, 0.3],
+            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
+            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
+            "y_true.shape=(1,), y_pred.shape=(3,)",
+        ),
+    ],
+)
+def test_errors(ids, scores, message):
+    metric = metrics.HitRate(k=1, sparse_labels=True)
+    with pytest.raises(ValueError) as error:
+        metric.update_state(ids, scores)
+    assert str(error.value) == message
+    assert float(metric.result()) == 0.0
+
+
+def test_the_flag_should_be_a_flag():
+    with pytest.raises(ValueError) as error:
+        metrics.HitRate(sparse_labels="yes")
+    assert str(error.value) == (
+        "`sparse_labels` should be True or False. Received: sparse_labels='yes'"
+    )
+
+
+def test_it_is_saved():
+    metric = metrics.NDCG(k=3, sparse_labels=True)
+    restored = metrics.NDCG.from_config(metric.get_config())
+    assert restored.sparse_labels
