@@ -1,16 +1,245 @@
-"""What users do before and after a metric: mask, and merge."""
+"""What users do before and after a metric: pad, mask, exclude, merge."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.lists import to_tensor
+from keras_rank.lists import require, to_tensor
 
-__all__ = ["mask_labels", "merge_state"]
+__all__ = [
+    "exclude_items",
+    "mask_labels",
+    "merge_state",
+    "pad_lists",
+    "unpad_lists",
+]
+
+
+def pad_lists(
+    values: Any,
+    *,
+    group_sizes: Any = None,
+    group_ids: Any = None,
+    padding: float = -1.0,
+    list_size: int | None = None,
+) -> np.ndarray[Any, Any]:
+    """Turns flat rows into lists of one size: the way from svmlight to Keras.
+
+    Args:
+        values: array of shape `(rows,)` or `(rows, features)`: labels, scores, or
+            what a model is fed with.
+        group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
+            LightGBM and XGBoost.
+        group_ids: array of shape `(rows,)`. The list that a row belongs to, as `qid`
+            in svmlight files. Lists come in the order of their first rows. Either
+            sizes or ids are to be given.
+        padding: number. What fills up shorter lists. Defaults to -1, the label that
+            is no item.
+        list_size: int. The size of all lists: longer ones are cut to their first
+            rows. Defaults to `None`: the size of the longest.
+
+    Returns:
+        A NumPy array of shape `(batch, list_size)` or `(batch, list_size, features)`.
+
+    Raises:
+        ValueError: if not one of sizes and ids is given, or they don't fit the rows.
+
+    Example:
+
+    >>> keras_rank.utils.pad_lists([2, 0, 1], group_sizes=[1, 2])
+    array([[ 2., -1.],
+           [ 0.,  1.]], dtype=float32)
+    >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=["a", "b", "a"], padding=0)
+    array([[2, 1],
+           [0, 0]])
+    """
+    values = _rows("values", values)
+    group, place = _places(len(values), group_sizes, group_ids)
+    size = int(place.max(initial=-1)) + 1
+    if list_size is not None:
+        size = _check_list_size(list_size)
+    lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
+    # Whole numbers stay what they are if the padding is one too.
+    keeps = values.dtype.kind == "f" or np.asarray(padding).dtype.kind in "iu"
+    dtype = values.dtype if keeps else np.dtype("float32")
+    padded = np.full((lists, size, *values.shape[1:]), padding, dtype)
+    kept = place < size
+    padded[group[kept], place[kept]] = values[kept]
+    return padded
+
+
+def unpad_lists(
+    values: Any, *, group_sizes: Any = None, group_ids: Any = None
+) -> np.ndarray[Any, Any]:
+    """Turns lists back into the flat rows that `pad_lists` made them of.
+
+    Args:
+        values: array of shape `(batch, list_size)` or `(batch, list_size, features)`.
+        group_sizes: as given to `pad_lists`.
+        group_ids: as given to `pad_lists`.
+
+    Returns:
+        A NumPy array of shape `(rows,)` or `(rows, features)`, in the order of the
+        rows.
+
+    Raises:
+        ValueError: if not one of sizes and ids is given, or lists were cut.
+
+    Example:
+
+    >>> scores = [[0.5, 0.0], [0.1, 0.2]]
+    >>> keras_rank.utils.unpad_lists(scores, group_sizes=[1, 2])
+    array([0.5, 0.1, 0.2])
+    """
+    values = _rows("values", values)
+    sizes = group_sizes if group_ids is None else group_ids
+    rows = int(np.sum(sizes)) if group_ids is None else len(np.asarray(sizes))
+    group, place = _places(rows, group_sizes, group_ids)
+    lists, longest = int(group.max(initial=-1)) + 1, int(place.max(initial=-1)) + 1
+    if values.ndim < 2 or len(values) < lists or values.shape[1] < longest:
+        raise ValueError(
+            "`values` should have the shape (batch, list_size, ...), with as many "
+            f"lists, and as long, as there are in the groups. Received: {lists} groups "
+            f"of up to {longest} rows, values.shape={values.shape}"
+        )
+    rows_of_lists: np.ndarray[Any, Any] = values[group, place]
+    return rows_of_lists
+
+
+def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
+    if ops.is_tensor(values):
+        values = ops.convert_to_numpy(values)
+    array = np.asarray(values)
+    if array.ndim == 0 or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`{argument}` should be an array of numbers with one row per item. "
+            f"Received: {argument} of shape {array.shape} and dtype {array.dtype}"
+        )
+    return array
+
+
+def _check_list_size(list_size: Any) -> int:
+    is_integer = isinstance(list_size, int | np.integer)
+    if is_integer and not isinstance(list_size, bool) and list_size > 0:
+        return int(list_size)
+    raise ValueError(
+        "`list_size` should be a positive integer or None. "
+        f"Received: list_size={list_size!r}"
+    )
+
+
+def _places(
+    rows: int, group_sizes: Any, group_ids: Any
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Returns, for each row, its list and its place in it."""
+    if (group_sizes is None) == (group_ids is None):
+        raise ValueError(
+            "Either `group_sizes` or `group_ids` should be given. Received: "
+            f"group_sizes={group_sizes}, group_ids={group_ids}"
+        )
+    if group_ids is None:
+        sizes = np.asarray(group_sizes)
+        if sizes.size == 0:
+            sizes = sizes.astype(int)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
+            raise ValueError(
+                "`group_sizes` should be integers of 0 or more, one per list. "
+                f"Received: group_sizes={group_sizes}"
+            )
+        if sizes.sum() != rows:
+            raise ValueError(
+                "`group_sizes` should add up to the number of rows. Received: "
+                f"a sum of {sizes.sum()} for {rows} rows"
+            )
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ids = np.asarray(group_ids)
+    if ids.shape != (rows,):
+        raise ValueError(
+            "`group_ids` should have one id per row. Received: "
+            f"group_ids.shape={ids.shape} for {rows} rows"
+        )
+    _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    # In the order of their first rows, not of the ids.
+    group = np.argsort(np.argsort(first_rows))[inverse]
+    by_group = np.argsort(group, kind="stable")
+    sizes = np.bincount(group, minlength=len(first_rows))
+    place = np.empty(rows, int)
+    place[by_group] = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return group, place
+
+
+def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
+    """Sets the scores of items to -inf, which means: not retrieved.
+
+    So the items that a user has seen already are not ranked.
+
+    Args:
+        y_pred: scores of shape `(batch, items)`.
+        item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude.
+        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1. Items that keep
+            their scores though they are to be excluded: the targets.
+
+    Returns:
+        A tensor of the shape of `y_pred`.
+
+    Raises:
+        ValueError: if the shapes don't fit, or an id is not below the number of items;
+            in compiled code such an id excludes nothing.
+
+    Example:
+
+    >>> seen, target = [[0, 2, -1]], [2]
+    >>> scores = keras_rank.utils.exclude_items([[3.0, 2.0, 1.0]], seen, keep=target)
+    >>> [float(score) for score in scores[0]]
+    [-inf, 2.0, 1.0]
+    """
+    scores, ids = to_tensor("y_pred", y_pred), to_tensor("item_ids", item_ids)
+    if not keras.backend.is_float_dtype(scores.dtype):
+        scores = ops.cast(scores, "float32")
+    fits = len(scores.shape) == len(ids.shape) == 2
+    if not (fits and _may_be_equal(scores.shape[0], ids.shape[0])):
+        raise ValueError(
+            "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
+            f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
+            f"item_ids.shape={tuple(ids.shape)}"
+        )
+    items = ops.shape(scores)[1]
+    ids = ops.cast(where(ids >= 0, ids, -1), "int32")
+    require(
+        ops.all(ids < items),
+        f"`item_ids` should be below the number of items, {scores.shape[1]}. "
+        "Received: a larger id",
+    )
+    excluded = ops.logical_and(ids >= 0, ids < items)
+    if keep is not None:
+        kept = to_tensor("keep", keep)
+        kept = kept[:, None] if len(kept.shape) == 1 else kept
+        if not _may_be_equal(kept.shape[0], ids.shape[0]):
+            raise ValueError(
+                "`keep` should have the shape (batch,) or (batch, m). Received: "
+                f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
+            )
+        kept = ops.cast(where(kept >= 0, kept, -1), "int32")
+        is_kept = ops.any(ids[:, :, None] == kept[:, None, :], axis=2)
+        excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
+    # What is not excluded is written to a column of its own, which is cut off.
+    columns = where(excluded, ids, items)
+    rows = ops.arange(ops.shape(ids)[0], dtype="int32")[:, None] + 0 * ids
+    places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
+    nothing = ops.cast(ops.full_like(places[:, 0], 0), scores.dtype) + float("-inf")
+    widened = ops.pad(scores, [(0, 0), (0, 1)])
+    return ops.scatter_update(widened, places, nothing)[:, :-1]
+
+
+def _may_be_equal(size: int | None, other: int | None) -> bool:
+    """A size that is not known in a graph may be any."""
+    return size is None or other is None or size == other
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
@@ -37,7 +266,8 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     if not keras.backend.is_float_dtype(labels.dtype):
         labels = ops.cast(labels, "float32")
     mask = ops.cast(to_tensor("mask", mask), "bool")
-    if tuple(mask.shape) != tuple(labels.shape):
+    fits = len(mask.shape) == len(labels.shape)
+    if not (fits and all(map(_may_be_equal, mask.shape, labels.shape))):
         raise ValueError(
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"

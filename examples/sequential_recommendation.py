@@ -1,0 +1,167 @@
+"""Next-item recommendation: a small self-attentive model over a whole catalogue.
+
+Each user's last item is held out for the test, the one before for validation. All items
+are ranked, those that the user has seen excluded, with the metrics in the progress bar
+and early stopping on NDCG@10; the popularity baseline is printed beside the model.
+
+    python examples/sequential_recommendation.py --backend jax
+    python examples/sequential_recommendation.py --interactions ratings.csv
+
+Without a file, interactions are generated: every item has five items that often follow
+it, so that there is something to learn from the order; else users choose by popularity.
+"""
+
+import argparse
+import collections
+import csv
+import os
+import pathlib
+
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
+parser.add_argument("--epochs", type=int, default=12)
+parser.add_argument("--users", type=int, default=2000, help="users to generate")
+parser.add_argument(
+    "--interactions",
+    type=pathlib.Path,
+    help="csv with a header: user, item, timestamp (or MovieLens's ratings.csv)",
+)
+arguments = parser.parse_args()
+os.environ["KERAS_BACKEND"] = arguments.backend
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+from keras import layers, ops  # noqa: E402
+
+from keras_rank.metrics import NDCG, HitRate, MeanReciprocalRank  # noqa: E402
+from keras_rank.utils import exclude_items  # noqa: E402
+
+HISTORY, WIDTH = 20, 48
+
+
+def generate(users, rng, items=400, length=12):
+    """Walks through the catalogue: 70 % to a usual successor, else by popularity."""
+    successors = rng.integers(items, size=(items, 5))
+    popularity = 1.0 / np.arange(1, items + 1)
+    popularity /= popularity.sum()
+    sequences = []
+    for _ in range(users):
+        sequence = [rng.choice(items, p=popularity)]
+        while len(sequence) < length:
+            follow = rng.random() < 0.7
+            last = sequence[-1]
+            item = rng.choice(
+                successors[last] if follow else items, p=None if follow else popularity
+            )
+            if item in sequence:
+                item = rng.choice(items, p=popularity)
+            if item not in sequence:
+                sequence.append(item)
+        sequences.append(sequence)
+    return sequences, items
+
+
+def read(path):
+    """Reads the items of each user in the order of time, numbered from 0."""
+    events = collections.defaultdict(list)
+    with path.open(newline="") as file:
+        rows = csv.reader(file)
+        header = [name.lower() for name in next(rows)]
+        user, item, time = (
+            next(i for i, name in enumerate(header) if any(p in name for p in parts))
+            for parts in (("user",), ("item", "movie"), ("time",))
+        )
+        numbers = {}
+        for row in rows:
+            number = numbers.setdefault(row[item], len(numbers))
+            events[row[user]].append((float(row[time]), number))
+    ordered = (
+        list(dict.fromkeys(item for _, item in sorted(e))) for e in events.values()
+    )
+    return [items for items in ordered if len(items) >= 4], len(numbers)
+
+
+def examples_of(sequences, ends):
+    """Histories, padded with -1 on the left, and the items that come next."""
+    histories, targets = [], []
+    for sequence in sequences:
+        for end in ends(len(sequence)):
+            history = sequence[max(0, end - HISTORY) : end]
+            histories.append([-1] * (HISTORY - len(history)) + history)
+            targets.append(sequence[end])
+    return np.array(histories, "int32"), np.array(targets, "int32")
+
+
+@keras.saving.register_keras_serializable(package="examples")
+class NextItem(keras.Model):
+    """Self-attention over the history; scores of all items that are not in it."""
+
+    def __init__(self, items):
+        super().__init__()
+        self.item = layers.Embedding(items + 1, WIDTH)
+        self.position = layers.Embedding(HISTORY, WIDTH)
+        self.attention = layers.MultiHeadAttention(2, WIDTH // 2, dropout=0.2)
+        self.hidden = layers.Dense(WIDTH, activation="relu")
+        self.norms = [layers.LayerNormalization() for _ in range(2)]
+        self.scores = layers.Dense(items)
+
+    def call(self, history, training=False):
+        x = self.item(history + 1) + self.position(ops.arange(HISTORY))
+        seen = history >= 0
+        attended = self.attention(
+            x, x, attention_mask=seen[:, None, :], training=training
+        )
+        x = self.norms[0](x + attended)
+        x = self.norms[1](x + self.hidden(x))
+        return exclude_items(self.scores(x[:, -1]), history)
+
+
+def metrics():
+    """The metrics at 5 and 10. The labels are the ids of the items that came next."""
+    return [
+        metric(k=k, sparse_labels=True)
+        for metric in (HitRate, NDCG, MeanReciprocalRank)
+        for k in (5, 10)
+    ]
+
+
+def main():
+    """Trains, and prints the model beside the popularity baseline."""
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    if arguments.interactions:
+        sequences, items = read(arguments.interactions)
+    else:
+        sequences, items = generate(arguments.users, rng)
+    train = examples_of(sequences, lambda length: range(1, length - 2))
+    validation = examples_of(sequences, lambda length: [length - 2])
+    history, target = examples_of(sequences, lambda length: [length - 1])
+
+    model = NextItem(items)
+    model.compile(
+        optimizer=keras.optimizers.Adam(3e-3),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=metrics(),
+    )
+    stop = keras.callbacks.EarlyStopping(
+        monitor="val_ndcg@10", patience=2, restore_best_weights=True
+    )
+    model.fit(
+        *train,
+        validation_data=validation,
+        batch_size=256,
+        epochs=arguments.epochs,
+        callbacks=[stop],
+    )
+
+    counts = np.bincount(np.concatenate([s[:-2] for s in sequences]), minlength=items)
+    popular = exclude_items(np.tile(counts, (len(history), 1)), history)
+    scores = model.predict(history, verbose=0)
+    print(f"\n{'held-out items':18}{'popularity':>12}{'model':>9}")
+    for baseline, metric in zip(metrics(), metrics(), strict=True):
+        values = baseline(target, popular), metric(target, scores)
+        print(f"{metric.name:18}{float(values[0]):12.4f}{float(values[1]):9.4f}")
+
+
+if __name__ == "__main__":
+    main()
