@@ -2,9 +2,9 @@
 
     python examples/learning_to_rank.py --train rank.train --groups rank.train.query
 
-Lines are `label qid:7 1:0.5 12:0.1`; without `qid:`, `--groups` names a file
-with the number of lines of each query. A fifth of the queries is held out, and the model
-is compared there with a random order and with the best single feature.
+Lines are `label qid:7 1:0.5 12:0.1`; without `qid:`, `--groups` names a file with the
+number of lines of each query. A fifth of the queries is held out, and the model is
+compared there with a random order and with the best single feature.
 """
 
 import argparse
