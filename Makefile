@@ -6,7 +6,7 @@ BACKEND ?= numpy jax tensorflow torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 
-.PHONY: demo test lint clean $(addprefix test-,numpy jax tensorflow torch)
+.PHONY: demo test lint bench clean $(addprefix test-,numpy jax tensorflow torch)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -34,6 +34,12 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 	$(DEMO)/bin/pip install --quiet --constraint constraints.txt \
 		--editable ".[jax,examples]"
 	touch $@
+
+# Ratios of times, printed and never tested.
+bench: $(DEVELOPMENT)/installed
+	for backend in $(BACKEND); do \
+		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/updates.py; \
+	done
 
 clean:
 	rm -rf .venv build dist outputs

@@ -55,13 +55,13 @@ def padded(name: str, value: Any) -> Any:
         if len(value.shape) != 2:
             raise _nested_error(name, f"{name}.shape={tuple(value.shape)}")
         if not value.dtype.is_floating:
-            value = ops.cast(value, "float32")
+            value = ops.cast(value, "float64")
         return value.to_tensor(padding)
     if _is_torch(value):
         if value.dim() != 2:
             raise _nested_error(name, f"{name} with {value.dim()} dimensions")
         if not value.is_floating_point():
-            value = value.float()
+            value = value.double()
         return value.to_padded_tensor(padding)
     rows = [np.asarray(row) for row in value if _is_flat(row)]
     if len(rows) < len(value):

@@ -50,6 +50,22 @@ def test_top_k_is_the_start_of_a_full_sort(shape, k, levels, rng):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("ties", ["stable", "shuffle", "average"])
+@pytest.mark.parametrize("retrieved", [0, 1, 3])
+def test_ranks_beyond_the_retrieved_items_are_empty(shape, ties, retrieved):
+    """Also where rows are padded to whole blocks: no position is beyond the row."""
+    scores = np.full(shape, -np.inf, "float32")
+    scores[:, shape[1] - retrieved :] = 0.5
+    ranking = ranked(scores, 7, ties)
+    order = ops.convert_to_numpy(ranking.order)
+    assert order.min() >= 0
+    assert order.max() < shape[1]
+    assert ops.convert_to_numpy(ranking.occupied).sum() == shape[0] * retrieved
+    taken = ops.convert_to_numpy(ranking.take(ops.ones(shape)))
+    assert taken.sum() == pytest.approx(shape[0] * retrieved)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("levels", [1, 3, 30, 10**6])
 def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
     scores = rng.integers(0, levels, size=shape).astype("float32")

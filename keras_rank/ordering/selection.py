@@ -109,11 +109,13 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     candidates = ops.take_along_axis(x, best[:, :, None], axis=1)
     values, found = _top_k(ops.reshape(candidates, (-1, count * block_size)), count)
     block = ops.take_along_axis(best, found // block_size, axis=1)
-    return values, block * block_size + found % block_size
+    positions = block * block_size + found % block_size
+    # The lowest entries may lie in the padding, which is not in the row.
+    return values, ops.minimum(positions, row_size - 1)
 
 
 def _block_size(row_size: int, count: int) -> int:
-    """About `sqrt(row_size / count)`, where the two steps of `_largest` cost alike.
+    """About `sqrt(row_size / count)`, where the two steps of `largest` cost alike.
 
     A divisor of the row's size nearby spares padding, which is a copy of it all.
     """
