@@ -81,6 +81,24 @@ def test_a_long_catalogue(case, shuffle_ties, rng):
         )
 
 
+@pytest.mark.parametrize("way", [None, *compiled.WAYS])
+def test_nan_in_a_long_catalogue(way, rng):
+    """In a block that matters or not, NaN is not retrieved, and hides nothing."""
+    if way is not None:
+        compiled.skip_unless_here(way)
+    scores = rng.normal(size=(6, 3000)).astype("float32")
+    best = np.argsort(-scores, axis=1)[:, :3]
+    ids = best[:, 1:2].astype("float32")
+    scores[0, best[0, 0]] = scores[1, best[1, 1]] = np.nan
+    scores[2, best[2, 0] - 1] = scores[3, np.argmin(scores[3])] = np.nan
+    scores[4, :] = np.nan
+    metric = metrics.MeanReciprocalRank(k=10, sparse_labels=True, seed=1)
+    update = compiled.WAYS[way](metric) if way else metric.update_state
+    update(ids, scores, np.ones((6, 1), "float32"))
+    expected = [1.0, 0.0, 0.5, 0.5, 0.0, 0.5]
+    assert float(metric.result()) == pytest.approx(np.mean(expected))
+
+
 @pytest.mark.parametrize("way", compiled.WAYS)
 @pytest.mark.parametrize("k", [3, None])
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])

@@ -95,23 +95,51 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     the largest maxima, so that only these few need a closer look. That reads the
     row once instead of selecting from it.
     """
+    return _largest_in_blocks(x, count)[:2] if _is_long(x, count) else _top_k(x, count)
+
+
+def largest_but_nan(x: Tensor, count: Tensor | int) -> Tensor:
+    """Returns the `count` largest entries of each row, NaN apart.
+
+    Whether there may be any NaN is seen on the way, so that long rows are read once,
+    and not copied to clean them. The maximum of a block tells, but in XLA for
+    TensorFlow, which passes over NaN; there it is in the top of the block.
+    """
+    if _is_long(x, count):
+        values, _, maxima = _largest_in_blocks(x, count)
+        seen = ops.logical_or(ops.any(ops.isnan(maxima)), ops.any(ops.isnan(values)))
+    else:
+        values, seen = _top_k(x, count)[0], ops.any(ops.isnan(x))
+    return cond(
+        seen,
+        lambda: largest(where(x == x, x, -math.inf), count)[0],
+        lambda: values,
+    )
+
+
+def _is_long(x: Tensor, count: Tensor | int) -> bool:
     rows, row_size = x.shape
     is_long = row_size is not None and row_size >= max(_LONG_ROW, 16 * count)
-    if not is_long or rows == 0:
-        return _top_k(x, count)
+    return is_long and rows != 0
+
+
+def _largest_in_blocks(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As `largest`, and the maxima of the blocks."""
+    row_size = x.shape[1]
     block_size = _block_size(row_size, count)
     blocks = -(-row_size // block_size)
     if blocks * block_size > row_size:
         rest = blocks * block_size - row_size
         x = ops.pad(x, [(0, 0), (0, rest)], constant_values=_lowest(x))
     x = ops.reshape(x, (-1, blocks, block_size))
-    _, best = _top_k(ops.max(x, axis=2), count)
+    maxima = ops.max(x, axis=2)
+    _, best = _top_k(maxima, count)
     candidates = ops.take_along_axis(x, best[:, :, None], axis=1)
     values, found = _top_k(ops.reshape(candidates, (-1, count * block_size)), count)
     block = ops.take_along_axis(best, found // block_size, axis=1)
     positions = block * block_size + found % block_size
     # The lowest entries may lie in the padding, which is not in the row.
-    return values, ops.minimum(positions, row_size - 1)
+    return values, ops.minimum(positions, row_size - 1), maxima
 
 
 def _block_size(row_size: int, count: int) -> int:

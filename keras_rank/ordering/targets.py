@@ -8,7 +8,12 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, where
 from keras_rank.lists import SparseLists
 from keras_rank.ordering.ranking import Ranking, Ties
-from keras_rank.ordering.selection import cond, depth_of, largest, stable_argsort
+from keras_rank.ordering.selection import (
+    cond,
+    depth_of,
+    largest_but_nan,
+    stable_argsort,
+)
 from keras_rank.ordering.shuffle import shuffle_keys
 
 
@@ -80,7 +85,7 @@ def rank_targets(
         equal = counted(lambda s, target: s == target)
         goes_on = ops.zeros_like(retrieved)
     else:
-        top = _largest_but_nan(scores, depth_of(scores, k + 1))
+        top = largest_but_nan(scores, depth_of(scores, k + 1))
         above = _count(top, target_scores, lambda s, target: s > target, dtype)
         equal = _count(top, target_scores, lambda s, target: s == target, dtype)
         goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
@@ -149,15 +154,6 @@ def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
     else:
         last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
     return ops.cast(ops.arange(1, last + 1), lists.labels.dtype)
-
-
-def _largest_but_nan(scores: Tensor, count: Tensor | int) -> Tensor:
-    """The largest scores, NaN apart. A sum tells whether there may be any."""
-    return cond(
-        ops.any(ops.isnan(ops.sum(scores, axis=1))),
-        lambda: largest(where(scores == scores, scores, float("-inf")), count)[0],
-        lambda: largest(scores, count)[0],
-    )
 
 
 def _count(
