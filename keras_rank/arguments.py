@@ -88,6 +88,16 @@ def check_flag(argument: str, value: Any) -> bool:
     )
 
 
+def check_not_sparse(sparse_labels: Any) -> bool:
+    """Returns False, which is all that a metric of all labels takes."""
+    if check_flag("sparse_labels", sparse_labels):
+        raise ValueError(
+            "`sparse_labels` should be False for a metric that needs the labels of all "
+            "items. Received: sparse_labels=True"
+        )
+    return False
+
+
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices."""
     if isinstance(value, str) and value in choices:

@@ -1,5 +1,7 @@
 """Sparse targets in a whole catalogue: the same as labels for every item."""
 
+import functools
+
 import compiled
 import numpy as np
 import pytest
@@ -159,6 +161,24 @@ def test_the_flag_should_be_a_flag():
         metrics.HitRate(sparse_labels="yes")
     assert str(error.value) == (
         "`sparse_labels` should be True or False. Received: sparse_labels='yes'"
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        metrics.ExpectedReciprocalRank,
+        metrics.PairwiseAccuracy,
+        functools.partial(functional.expected_reciprocal_rank, [0], [[0.1, 0.2]]),
+        functools.partial(functional.pairwise_accuracy, [0], [[0.1, 0.2]]),
+    ],
+)
+def test_metrics_of_all_labels_refuse(make):
+    with pytest.raises(ValueError) as error:
+        make(sparse_labels=True)
+    assert str(error.value) == (
+        "`sparse_labels` should be False for a metric that needs the labels of all "
+        "items. Received: sparse_labels=True"
     )
 
 

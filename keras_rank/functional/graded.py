@@ -12,6 +12,7 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
+    check_not_sparse,
     check_number,
     check_positive,
     resolve,
@@ -221,6 +222,7 @@ def expected_reciprocal_rank(
     seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the expected reciprocal rank at which a reader stops of each list.
@@ -251,6 +253,8 @@ def expected_reciprocal_rank(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it never satisfy.
             Defaults to `None`: every label counts.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -281,6 +285,7 @@ def expected_reciprocal_rank(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=check_not_sparse(sparse_labels),
     )
     values = expected_reciprocal_of_stop(
         lists, ranking, check_positive("max_grade", max_grade)

@@ -5,7 +5,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arguments import Seed, ShuffleTies, check_number
+from keras_rank.arguments import Seed, ShuffleTies, check_not_sparse, check_number
 from keras_rank.arithmetic import Tensor, at_most, ratio, total, where
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import Lists
@@ -104,6 +104,7 @@ def pairwise_accuracy(
     seed: Seed = None,
     empty_value: float | None = None,
     relevance_threshold: float | None = None,
+    sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
     """Computes the share of pairs of each list that the scores order rightly.
@@ -132,6 +133,8 @@ def pairwise_accuracy(
             arguments: a list with no such pair gives NaN.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -161,6 +164,7 @@ def pairwise_accuracy(
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
+        sparse_labels=check_not_sparse(sparse_labels),
     )
     values = ordered_pairs_over_pairs(lists, ranking, threshold)
     return lists.fill_empty(values, None)

@@ -11,6 +11,7 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
+    check_not_sparse,
     check_positive,
     resolve,
     serialize,
@@ -218,6 +219,8 @@ class ExpectedReciprocalRank(RankingMetric):
             Defaults to 0.0. `None` leaves it out of the mean.
         relevance_threshold: float. Items with a label below it never satisfy.
             Defaults to `None`: every label counts.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
         name: str. Defaults to `err@k`, or `err` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -248,6 +251,7 @@ class ExpectedReciprocalRank(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = None,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -257,6 +261,7 @@ class ExpectedReciprocalRank(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
+            sparse_labels=check_not_sparse(sparse_labels),
             name=name,
             dtype=dtype,
         )

@@ -4,10 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_rank.arguments import (
-    Seed,
-    ShuffleTies,
-)
+from keras_rank.arguments import Seed, ShuffleTies, check_not_sparse
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.pairwise import (
     mean_relevant_rank,
@@ -115,6 +112,8 @@ class PairwiseAccuracy(RankingMetric):
             arguments: a list with no such pair is left out of the mean.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
         name: str. Defaults to `pairwise_accuracy@k`, or without the cutoff if
             there is none.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
@@ -145,6 +144,7 @@ class PairwiseAccuracy(RankingMetric):
         seed: Seed = None,
         empty_value: float | None = None,
         relevance_threshold: float | None = None,
+        sparse_labels: bool = False,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
@@ -154,6 +154,7 @@ class PairwiseAccuracy(RankingMetric):
             seed=seed,
             empty_value=None,
             relevance_threshold=relevance_threshold,
+            sparse_labels=check_not_sparse(sparse_labels),
             name=name,
             dtype=dtype,
         )
