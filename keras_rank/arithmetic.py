@@ -18,7 +18,8 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
     """Cuts at a bound, in the dtype of `x`, which `ops.minimum` changes on torch."""
-    bound = ops.cast(bound, x.dtype)
+    if not isinstance(bound, float):
+        bound = ops.cast(bound, x.dtype)
     return where(x > bound, bound, x)
 
 

@@ -36,7 +36,7 @@ def test_visual_search(backend, tmp_path):
 
 @pytest.mark.trains
 def test_sequential_recommendation(backend):
-    arguments = ["--backend", backend, "--epochs", 4, "--users", 800]
+    arguments = ["--backend", backend, "--epochs", 4, "--users", 600]
     printed = run("sequential_recommendation.py", *arguments)
     table = printed[printed.index("held-out items") :].splitlines()[1:]
     rows = {name: (float(a), float(b)) for name, a, b in map(str.split, table)}

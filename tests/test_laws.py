@@ -253,7 +253,7 @@ def test_a_monotone_map_of_the_scores_changes_nothing(case, batch, k, shuffle_ti
 
 @all_metrics
 @pytest.mark.parametrize(
-    ("k", "shuffle_ties"), [(3, True), (3, "average"), (None, "average"), (None, False)]
+    ("k", "shuffle_ties"), [(3, True), (3, "average"), (None, "average")]
 )
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_compiled_equals_eager(case, shuffle_ties, k, way, rng):
