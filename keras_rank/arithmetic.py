@@ -33,6 +33,16 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     return where(positive, quotient, 0.0)
 
 
+def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
+    """The maximum over the second axis, 0 for a batch of no lists.
+
+    Keras raises for no lists, and with an initial value cannot trace it on torch.
+    """
+    if 0 in tuple(x.shape):
+        return ops.sum(x, axis=1, keepdims=keepdims)
+    return ops.max(x, axis=1, keepdims=keepdims)
+
+
 def total(values: Tensor) -> Tensor:
     """Sums each row so that zeros at its end never change the sum, bit for bit.
 

@@ -68,8 +68,8 @@ class Lists:
         A list that is left out of the mean has the value NaN: one of padding only,
         or any without relevant items where `empty_value` is `None`.
         """
-        nothing = ops.full_like(values, float("nan"))
-        empty = nothing if empty_value is None else ops.full_like(values, empty_value)
+        nothing = ops.zeros_like(values) + float("nan")
+        empty = nothing if empty_value is None else ops.zeros_like(values) + empty_value
         values = where(self.has_relevant, values, empty)
         return where(self.has_items, values, nothing)
 

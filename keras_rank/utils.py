@@ -232,7 +232,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     columns = where(excluded, ids, items)
     rows = ops.arange(ops.shape(ids)[0], dtype="int32")[:, None] + 0 * ids
     places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
-    nothing = ops.cast(ops.full_like(places[:, 0], 0), scores.dtype) + float("-inf")
+    nothing = ops.cast(ops.zeros_like(places[:, 0]), scores.dtype) + float("-inf")
     widened = ops.pad(scores, [(0, 0), (0, 1)])
     return ops.scatter_update(widened, places, nothing)[:, :-1]
 

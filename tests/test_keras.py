@@ -174,6 +174,37 @@ def test_stateless_use(rng):
     assert found == pytest.approx(float(metric(labels, scores)), abs=1e-6)
 
 
+@pytest.mark.trains
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+@pytest.mark.parametrize("sparse_labels", [False, True])
+def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
+    """Keras traces them without values first: one that it cannot breaks all."""
+    arguments = {"k": 2, "seed": 1, "shuffle_ties": shuffle_ties}
+    first = NDCG(k=3, seed=1, sparse_labels=sparse_labels)
+    names = set(keras_rank.metrics.__all__) - {"RankingMetric"}
+    if sparse_labels:
+        names -= {"ExpectedReciprocalRank", "PairwiseAccuracy"}
+    metrics = [first] + [
+        getattr(keras_rank.metrics, name)(sparse_labels=sparse_labels, **arguments)
+        for name in sorted(names)
+    ]
+    x = rng.normal(size=(LISTS, FEATURES)).astype("float32")
+    y = rng.integers(0, ITEMS, LISTS)
+    if not sparse_labels:
+        y = rng.integers(-1, 4, (LISTS, ITEMS))
+    inputs = keras.Input((FEATURES,))
+    model = keras.Model(inputs, keras.layers.Dense(ITEMS)(inputs))
+    loss = "sparse_categorical_crossentropy" if sparse_labels else "mse"
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics)
+    history = model.fit(x, y, batch_size=10, verbose=0, shuffle=False).history
+    scores = model.predict(x, verbose=0)
+    for metric in metrics:
+        metric.reset_state()
+        assert history[metric.name][0] == pytest.approx(
+            float(metric(y, scores)), abs=2e-6
+        )
+
+
 def test_two_outputs_are_told_apart(data):
     x, y = data
     inputs = keras.Input((ITEMS, FEATURES))

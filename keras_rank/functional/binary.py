@@ -780,7 +780,7 @@ def slots_of_top(lists: Lists, k: int | None, denominator: str) -> Tensor:
     sizes = lists.sizes
     if k is None:
         return sizes
-    return ops.full_like(sizes, k) if denominator == "k" else at_most(sizes, k)
+    return ops.zeros_like(sizes) + k if denominator == "k" else at_most(sizes, k)
 
 
 def hits_over_relevant(lists: Lists, ranking: Ranking) -> Tensor:

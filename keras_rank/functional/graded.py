@@ -17,7 +17,15 @@ from keras_rank.arguments import (
     check_positive,
     resolve,
 )
-from keras_rank.arithmetic import Tensor, at_most, first_event, ratio, total, where
+from keras_rank.arithmetic import (
+    Tensor,
+    at_most,
+    first_event,
+    highest,
+    ratio,
+    total,
+    where,
+)
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import LARGEST_GAIN, Lists, require
 from keras_rank.ordering import Ranking, cond, rank, top_values
@@ -334,8 +342,7 @@ def relative_gains(lists: Lists, gain_fn: Function, threshold: float | None) -> 
     """
     if gain_fn is not gains.exponential:
         return absolute_gains(lists, gain_fn, threshold)
-    # The initial value spares a batch of no lists an error.
-    largest_label = ops.max(lists.labels, axis=1, keepdims=True, initial=0.0)
+    largest_label = highest(lists.labels, keepdims=True)
     shift = ops.maximum(largest_label - math.log2(LARGEST_GAIN), 0.0)
 
     def shifted(labels: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arguments import Seed, ShuffleTies, check_not_sparse, check_number
-from keras_rank.arithmetic import Tensor, at_most, ratio, total, where
+from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import Lists
 from keras_rank.ordering import Ranking, in_order_of, inversions, top_values
@@ -187,8 +187,7 @@ def mean_relevant_rank(lists: Lists, ranking: Ranking) -> Tensor:
 def preferred(lists: Lists, threshold: float | None) -> Tensor:
     """Whether an item has a higher label than some other item of its list."""
     labels = _labels_from(lists, threshold)
-    # The initial value spares a batch of no lists an error.
-    lowest = ops.min(labels, axis=1, keepdims=True, initial=math.inf)
+    lowest = -highest(-labels, keepdims=True)
     return ops.logical_and(lists.mask, labels > lowest)
 
 

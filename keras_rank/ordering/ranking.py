@@ -15,6 +15,7 @@ from keras_rank.ordering.selection import (
     largest,
     sorted_by,
     stable_argsort,
+    total_by_group,
 )
 from keras_rank.ordering.shuffle import shuffle_keys
 
@@ -115,7 +116,7 @@ class TieGroups:
         """Returns the mean of the values over the group of each rank."""
 
         def averaged() -> Tensor:
-            totals = _total_by_group(taken, self.group)
+            totals = total_by_group(taken, self.group)
             in_cut_group = where(self.scores == self.cut_score, values, 0.0)
             cut_totals = total(in_cut_group)[:, None]
             return where(self.cut, cut_totals, totals) / self.sizes
@@ -216,11 +217,11 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
     def sizes() -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)
         cut_sizes = ops.sum(equal, axis=1, keepdims=True)
-        return where(cut, cut_sizes, _total_by_group(ones, group))
+        return where(cut, cut_sizes, total_by_group(ones, group))
 
     def places() -> Tensor:
         position = ops.cast(ops.arange(depth), dtype)
-        start = _total_by_group(where(starts, position, 0.0), group)
+        start = total_by_group(where(starts, position, 0.0), group)
         return position - start + 1.0
 
     return TieGroups(
@@ -232,12 +233,3 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
         cut_score=cut_score,
         cut=cut,
     )
-
-
-def _total_by_group(values: Tensor, group: Tensor) -> Tensor:
-    """Returns, for each entry, the sum over its group."""
-    batch, depth = ops.shape(values)
-    totals = ops.segment_sum(
-        ops.reshape(values, (-1,)), group, num_segments=batch * depth
-    )
-    return ops.reshape(ops.take(totals, group), (batch, depth))

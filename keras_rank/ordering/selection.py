@@ -193,3 +193,20 @@ def stable_argsort(x: Tensor) -> Tensor:
         return ops.argsort(x, axis=1)
     # Keras asks NumPy for its quicksort, which is not stable.
     return np.argsort(x, axis=1, kind="stable")
+
+
+def total_by_group(values: Tensor, group: Tensor) -> Tensor:
+    """Returns, for each entry, the sum over its group.
+
+    Args:
+        values: tensor of shape `(batch, depth)`.
+        group: int tensor of shape `(batch * depth,)`. The group of each entry.
+    """
+    if keras.backend.backend() == "torch" and values.is_meta:
+        # Keras's segment_sum fails where it is only traced, without values.
+        return values
+    batch, depth = ops.shape(values)
+    totals = ops.segment_sum(
+        ops.reshape(values, (-1,)), group, num_segments=batch * depth
+    )
+    return ops.reshape(ops.take(totals, group), (batch, depth))

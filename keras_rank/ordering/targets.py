@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, where
+from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.lists import SparseLists
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.selection import (
@@ -44,13 +44,13 @@ class SpanRanking(Ranking):
     def group_sizes(self) -> Tensor:
         """The number of items tied at a rank, where there are targets among them."""
         sizes = where(self._covers, self.sizes[:, :, None], 1.0)
-        return ops.max(sizes, axis=1, initial=1.0)
+        return highest(sizes)
 
     @property
     def places(self) -> Tensor:
         """The place of a rank in its group, where there are targets among them."""
         places = self.ranks - self.above[:, :, None]
-        return ops.max(where(self._covers, places, 1.0), axis=1, initial=1.0)
+        return highest(where(self._covers, places, 1.0))
 
     @property
     def _covers(self) -> Tensor:
