@@ -60,12 +60,23 @@ def total(values: Tensor) -> Tensor:
     if size is None:
         return ops.sum(values, axis=1)
     while size > 1:
-        if size % 2 == 1:
-            values = ops.pad(values, [(0, 0), (0, 1)])
-            size += 1
-        values = values[:, 0::2] + values[:, 1::2]
-        size //= 2
+        sums = values[:, 0 : size - 1 : 2] + values[:, 1::2]
+        alone = values[:, size - size % 2 :]
+        values = sums if size % 2 == 0 else ops.concatenate([sums, alone], axis=1)
+        size = (size + 1) // 2
     return values[:, 0]
+
+
+def shifted(values: Tensor, places: int, fill: float) -> Tensor:
+    """Moves each row to the right, or to the left by negative places.
+
+    Instead of `ops.pad`, which takes ten times as long on torch.
+    """
+    if places < 0:
+        filling = ops.zeros_like(values[:, places:]) + fill
+        return ops.concatenate([values[:, -places:], filling], axis=1)
+    filling = ops.zeros_like(values[:, :places]) + fill
+    return ops.concatenate([filling, values[:, :-places]], axis=1)
 
 
 def first_event(chances: Tensor) -> Tensor:
@@ -83,13 +94,12 @@ def first_event(chances: Tensor) -> Tensor:
     Returns:
         A tensor of the same shape.
     """
-    none_yet = ops.pad(1.0 - chances[:, :-1], [(0, 0), (1, 0)], constant_values=1.0)
+    none_yet = shifted(1.0 - chances, 1, 1.0)
     size = chances.shape[1]
     if size is None:
         return chances * ops.cumprod(none_yet, axis=1)
     step = 1
     while step < size:
-        before = ops.pad(none_yet[:, :-step], [(0, 0), (step, 0)], constant_values=1.0)
-        none_yet = none_yet * before
+        none_yet = none_yet * shifted(none_yet, step, 1.0)
         step *= 2
     return chances * none_yet

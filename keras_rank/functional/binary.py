@@ -15,7 +15,15 @@ from keras_rank.arguments import (
     check_k,
     check_number,
 )
-from keras_rank.arithmetic import Tensor, at_most, first_event, ratio, total, where
+from keras_rank.arithmetic import (
+    Tensor,
+    at_most,
+    first_event,
+    ratio,
+    shifted,
+    total,
+    where,
+)
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import Lists
 from keras_rank.ordering import Ranking, top_values
@@ -758,8 +766,7 @@ def _hypergeometric(
     down = (hits + 1.0) * (size - relevant - slots + hits + 1.0)
     steps = ops.log(where(up > 0.0, up, 1.0)) - ops.log(where(down > 0.0, down, 1.0))
     logarithms = ops.cumsum(where(possible, steps, 0.0), axis=1)
-    logarithms = ops.pad(logarithms[:, :-1], [(0, 0), (1, 0)])
-    logarithms = where(possible, logarithms, -math.inf)
+    logarithms = where(possible, shifted(logarithms, 1, 0.0), -math.inf)
     return ops.softmax(logarithms, axis=1)
 
 

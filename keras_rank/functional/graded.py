@@ -23,6 +23,7 @@ from keras_rank.arithmetic import (
     first_event,
     highest,
     ratio,
+    shifted,
     total,
     where,
 )
@@ -400,7 +401,7 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
         item, size = ops.take(places, i, axis=1)[:, None], ops.take(sizes, i, axis=1)
         go_on = 1.0 - ops.take(stops_by_rank, i, axis=1)[:, None]
         passed = where(item == 1.0, no_items, passed)
-        one_less = ops.pad(passed[:, :-1], [(0, 0), (1, 0)])
+        one_less = shifted(passed, 1, 0.0)
         with_item = at_most(subset_size / item, 1.0)
         passed = passed * (1.0 - with_item) + one_less * go_on * with_item
         reached_next = reached_next * go_on
@@ -408,7 +409,7 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
         ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)
         counts = ops.logical_and(subset_size >= 1.0, subset_size <= item)
         counts = ops.logical_and(counts, ranks <= last_rank)
-        stop_first = ops.pad(passed[:, :-1], [(0, 0), (1, 0)]) - passed
+        stop_first = shifted(passed, 1, 0.0) - passed
         stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
         at_end = item[:, 0] == size
         value = value + where(at_end, reached[:, 0] * total(stop_first), 0.0)

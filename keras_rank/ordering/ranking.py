@@ -6,7 +6,7 @@ from typing import Literal
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, total, where
+from keras_rank.arithmetic import Tensor, shifted, total, where
 from keras_rank.lists import Lists
 from keras_rank.ordering.selection import (
     INT32_MIN,
@@ -142,7 +142,7 @@ def rank_lists(
     if k is None or (list_size is not None and k >= list_size):
         order = stable_argsort(-scores)
         by_rank = ops.take_along_axis(scores, order, axis=1)
-        next_by_rank = _shifted_left(by_rank)
+        next_by_rank = shifted(by_rank, -1, -math.inf)
         tied = _tied(by_rank, next_by_rank)
         if ties == "shuffle":
             order = cond(
@@ -154,7 +154,7 @@ def rank_lists(
         depth = depth_of(scores, k)
         # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
         by_rank, order = largest(scores, depth_of(scores, k + 1))
-        next_by_rank = _shifted_left(by_rank)[:, :depth]
+        next_by_rank = shifted(by_rank, -1, -math.inf)[:, :depth]
         by_rank, order = by_rank[:, :depth], order[:, :depth]
         tied = _tied(by_rank, next_by_rank)
         if ties != "average":
@@ -173,11 +173,6 @@ def rank_lists(
         first_ranks=ranks,
         ties=_tie_groups(scores, by_rank, tied, dtype) if ties == "average" else None,
     )
-
-
-def _shifted_left(by_rank: Tensor) -> Tensor:
-    """The scores at the next rank, -inf after the last."""
-    return ops.pad(by_rank[:, 1:], [(0, 0), (0, 1)], constant_values=-math.inf)
 
 
 def _tied(by_rank: Tensor, next_by_rank: Tensor) -> Tensor:
@@ -205,7 +200,7 @@ def _tie_broken(
 
 def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> TieGroups:
     batch, depth = ops.shape(by_rank)
-    starts = ops.logical_not(ops.pad(tied[:, :-1], [(0, 0), (1, 0)]))
+    starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
     rows = ops.arange(batch, dtype="int32")[:, None] * depth
     group = ops.reshape(rows + number, (-1,))

@@ -134,7 +134,10 @@ def _largest_in_blocks(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     x = ops.reshape(x, (-1, blocks, block_size))
     maxima = ops.max(x, axis=2)
     _, best = _top_k(maxima, count)
-    candidates = ops.take_along_axis(x, best[:, :, None], axis=1)
+    # Whole blocks are copied, where `ops.take_along_axis` goes entry by entry.
+    rows = ops.arange(ops.shape(x)[0], dtype="int32")[:, None]
+    number = ops.cast(best, "int32") + rows * blocks
+    candidates = ops.take(ops.reshape(x, (-1, block_size)), number, axis=0)
     values, found = _top_k(ops.reshape(candidates, (-1, count * block_size)), count)
     block = ops.take_along_axis(best, found // block_size, axis=1)
     positions = block * block_size + found % block_size
