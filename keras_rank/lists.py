@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -9,7 +10,8 @@ import numpy as np
 from keras import ops
 
 from keras_rank import ragged
-from keras_rank.arithmetic import Tensor, at_most, where
+from keras_rank.arithmetic import Tensor, at_most, highest, where
+from keras_rank.shared import Shared
 
 # Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
 # stay within float32.
@@ -18,7 +20,7 @@ LARGEST_GAIN = 2.0**64
 
 
 @dataclasses.dataclass(frozen=True)
-class Lists:
+class Lists(Shared):
     """A batch of lists of items, as every formula sees it.
 
     Attributes:
@@ -40,27 +42,34 @@ class Lists:
 
     def judged(self, relevance: Tensor) -> "Lists":
         """Returns the same lists with the relevance of their items."""
-        relevance = where(self.mask, ops.cast(relevance, self.labels.dtype), 0.0)
-        return dataclasses.replace(self, relevance=relevance)
+        judged: Lists = self.once(_judged, relevance)
+        return judged
 
-    def weighted(self, values: Tensor) -> Tensor:
-        """Returns the values of the items times their weights."""
-        return values if self.weights is None else values * self.weights
+    @cached_property
+    def weighted_relevance(self) -> Tensor:
+        """The relevance of the items times their weights."""
+        return self.relevance if self.weights is None else self.relevance * self.weights
 
-    @property
+    @cached_property
+    def number_relevant(self) -> Tensor:
+        """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
+        # The sum of whole numbers is exact in any order, as `total` is of others.
+        return ops.sum(self.relevance, axis=1)
+
+    @cached_property
     def sizes(self) -> Tensor:
         """The number of items of each list, of shape `(batch,)`."""
         return ops.sum(ops.cast(self.mask, self.labels.dtype), axis=1)
 
-    @property
+    @cached_property
     def has_items(self) -> Tensor:
         """Whether a list has items, of shape `(batch,)`."""
         return ops.any(self.mask, axis=1)
 
-    @property
+    @cached_property
     def has_relevant(self) -> Tensor:
         """Whether a list has relevant items, of shape `(batch,)`."""
-        return ops.any(self.relevance > 0.0, axis=1)
+        return highest(self.relevance) > 0.0
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with what lists without relevant items score.
@@ -91,16 +100,21 @@ class SparseLists(Lists):
     in_catalogue: Tensor = None
     counts: Tensor = None
 
-    @property
+    @cached_property
     def sizes(self) -> Tensor:
         """The number of items of each list, of shape `(batch,)`."""
         size = ops.cast(ops.shape(self.scores)[1], self.labels.dtype)
         return size * ops.ones_like(self.labels[:, 0])
 
-    @property
+    @cached_property
     def has_items(self) -> Tensor:
         """Whether a list has items, of shape `(batch,)`."""
         return self.counts
+
+
+def _judged(lists: Lists, relevance: Tensor) -> Lists:
+    relevance = where(lists.mask, ops.cast(relevance, lists.labels.dtype), 0.0)
+    return dataclasses.replace(lists, relevance=relevance)
 
 
 def standardize(

@@ -17,13 +17,13 @@ SHAPE = (2, 4)
 def batch_totals(
     values: Tensor, weights: Tensor, has_relevant: Tensor, has_items: Tensor
 ) -> Tensor:
-    """Returns the totals of one batch, of shape `(4,)`.
+    """Returns the totals of one batch, of shape `(..., 4)`.
 
     Args:
-        values: tensor of shape `(batch,)`. One value per list.
-        weights: tensor of shape `(batch,)`. One weight per list.
-        has_relevant: boolean tensor of shape `(batch,)`.
-        has_items: boolean tensor of shape `(batch,)`.
+        values: tensor of shape `(..., batch)`. One value per list.
+        weights: tensor of the same shape. One weight per list.
+        has_relevant: boolean tensor of the same shape.
+        has_items: boolean tensor of the same shape.
     """
     values = where(has_relevant, values, 0.0)
     empty = ops.logical_and(has_items, ops.logical_not(has_relevant))
@@ -33,7 +33,7 @@ def batch_totals(
         ops.cast(has_relevant, values.dtype),
         ops.cast(empty, values.dtype),
     )
-    return ops.stack([ops.sum(column) for column in columns])
+    return ops.stack([ops.sum(column, axis=-1) for column in columns], axis=-1)
 
 
 def add(totals: Tensor, addends: Tensor) -> Tensor:
@@ -44,14 +44,13 @@ def add(totals: Tensor, addends: Tensor) -> Tensor:
     large to grow, everything would go into the low one.
 
     Args:
-        totals: float32 tensor of shape `(2, 4)`. High and low parts.
-        addends: tensor of shape `(4,)`, float32 or float64.
+        totals: float32 tensor of shape `(..., 2, 4)`. High and low parts.
+        addends: tensor of shape `(..., 4)`, float32 or float64.
 
     Returns:
-        A float32 tensor of shape `(2, 4)`.
+        A float32 tensor of shape `(..., 2, 4)`.
     """
-    # Copies, as on TensorFlow and torch a variable's value changes with it.
-    high, low = totals[0] * 1.0, totals[1] * 1.0
+    high, low = totals[..., 0, :], totals[..., 1, :]
     x = ops.cast(addends, "float32")
     rest = ops.cast(addends - ops.cast(x, addends.dtype), "float32")
     total = high + x
@@ -59,12 +58,12 @@ def add(totals: Tensor, addends: Tensor) -> Tensor:
     error = (high - (total - virtual)) + (x - virtual)
     low = low + (error + rest)
     renormalized = total + low
-    return ops.stack([renormalized, low - (renormalized - total)])
+    return ops.stack([renormalized, low - (renormalized - total)], axis=-2)
 
 
 def merge(totals: Tensor, others: Tensor) -> Tensor:
-    """Adds other totals, both their parts."""
-    return add(add(totals, others[0]), others[1])
+    """Adds other totals of the same shape, `(..., 2, 4)`: both their parts."""
+    return add(add(totals, others[..., 0, :]), others[..., 1, :])
 
 
 def mean(totals: Tensor, empty_value: float | None, dtype: str) -> Tensor:

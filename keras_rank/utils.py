@@ -317,17 +317,22 @@ def merge_state(
 
 def _require_alike(metric: Any, other: Any) -> None:
     """Checks that two metrics count the same; their names and seeds may differ."""
-    configs = [
-        {
-            name: value
-            for name, value in each.get_config().items()
-            if name not in ("name", "seed")
-        }
-        for each in (metric, other)
-    ]
+    configs = [_without_names_and_seeds(each.get_config()) for each in (metric, other)]
     if type(metric) is not type(other) or configs[0] != configs[1]:
         raise ValueError(
             "`others` should be metrics of the same class and configuration as "
             f"`metric`, {type(metric).__name__} with {configs[0]}. "
             f"Received: {type(other).__name__} with {configs[1]}"
         )
+
+
+def _without_names_and_seeds(config: Any) -> Any:
+    if isinstance(config, list):
+        return [_without_names_and_seeds(part) for part in config]
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: _without_names_and_seeds(value)
+        for key, value in config.items()
+        if key not in ("name", "seed")
+    }

@@ -21,5 +21,5 @@ def list_weights(lists: Lists) -> Tensor:
     has_relevant = ops.cast(lists.has_relevant, lists.labels.dtype)
     if lists.weights is None:
         return has_relevant
-    weighted_relevance = total(lists.weighted(lists.relevance))
+    weighted_relevance = total(lists.weighted_relevance)
     return ratio(weighted_relevance, total(lists.relevance))

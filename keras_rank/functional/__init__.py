@@ -12,6 +12,7 @@ from keras_rank.functional.binary import (
 )
 from keras_rank.functional.graded import dcg, expected_reciprocal_rank, ndcg
 from keras_rank.functional.pairwise import average_relevance_position, pairwise_accuracy
+from keras_rank.functional.per_list import rank
 
 __all__ = [
     "average_precision",
@@ -24,6 +25,7 @@ __all__ = [
     "pairwise_accuracy",
     "precision",
     "r_precision",
+    "rank",
     "rank_biased_precision",
     "recall",
     "reciprocal_rank",

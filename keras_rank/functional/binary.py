@@ -26,12 +26,12 @@ from keras_rank.arithmetic import (
 )
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import Lists
-from keras_rank.ordering import Ranking, top_values
+from keras_rank.ordering import Ranking
 
 
 def average_precision(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -52,7 +52,9 @@ def average_precision(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -103,7 +105,7 @@ def average_precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -118,7 +120,7 @@ def average_precision(
 
 def reciprocal_rank(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -138,7 +140,9 @@ def reciprocal_rank(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -184,7 +188,7 @@ def reciprocal_rank(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -197,7 +201,7 @@ def reciprocal_rank(
 
 def precision(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -216,7 +220,9 @@ def precision(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -264,7 +270,7 @@ def precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -282,7 +288,7 @@ def precision(
 
 def recall(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -300,7 +306,9 @@ def recall(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -345,7 +353,7 @@ def recall(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -358,7 +366,7 @@ def recall(
 
 def hit_rate(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -378,7 +386,9 @@ def hit_rate(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -420,7 +430,7 @@ def hit_rate(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -433,7 +443,7 @@ def hit_rate(
 
 def f1(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -454,7 +464,9 @@ def f1(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -501,7 +513,7 @@ def f1(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -519,7 +531,7 @@ def f1(
 
 def r_precision(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -539,7 +551,9 @@ def r_precision(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -584,7 +598,7 @@ def r_precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -597,7 +611,7 @@ def r_precision(
 
 def rank_biased_precision(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -618,7 +632,9 @@ def rank_biased_precision(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -665,7 +681,7 @@ def rank_biased_precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -691,11 +707,8 @@ def precisions_at_relevant_ranks(
     if normalizer == "retrieved":
         return _mean_precision_at_hits(ranking, relevant, found)
     precisions = found / ranking.ranks
-    weights = lists.weighted(lists.relevance)
-    if normalizer == "clipped":
-        best = total(top_values(weights, ranking.cutoff))
-    else:
-        best = total(weights)
+    weights = lists.weighted_relevance
+    best = total(ranking.best(weights) if normalizer == "clipped" else weights)
     # The sums may differ by a rounding error.
     return at_most(ratio(total(ranking.take(weights) * precisions), best), 1.0)
 
@@ -792,7 +805,7 @@ def slots_of_top(lists: Lists, k: int | None, denominator: str) -> Tensor:
 
 def hits_over_relevant(lists: Lists, ranking: Ranking) -> Tensor:
     """The formula of recall. `hits / relevant items`."""
-    return ratio(hits_in_top(lists, ranking), total(lists.relevance))
+    return ratio(hits_in_top(lists, ranking), lists.number_relevant)
 
 
 def twice_hits_over_slots_and_relevant(
@@ -802,13 +815,13 @@ def twice_hits_over_slots_and_relevant(
 
     So it is linear in the hits, and averages over ties like them.
     """
-    both = slots_of_top(lists, k, denominator) + total(lists.relevance)
+    both = slots_of_top(lists, k, denominator) + lists.number_relevant
     return ratio(2.0 * hits_in_top(lists, ranking), both)
 
 
 def hits_at_relevant_count(lists: Lists, ranking: Ranking) -> Tensor:
     """The formula of R-precision. `hits in the top R / R`, linear in the hits."""
-    relevant = at_most(total(lists.relevance), ranking.cutoff)[:, None]
+    relevant = at_most(lists.number_relevant, ranking.cutoff)[:, None]
     by_rank = ranking.take(lists.relevance)
     found = total(where(ranking.ranks <= relevant, by_rank, 0.0))
     return ratio(found, relevant[:, 0])

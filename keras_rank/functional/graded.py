@@ -12,7 +12,6 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
-    check_not_sparse,
     check_number,
     check_positive,
     resolve,
@@ -29,13 +28,13 @@ from keras_rank.arithmetic import (
 )
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import LARGEST_GAIN, Lists, require
-from keras_rank.ordering import Ranking, cond, rank, top_values
+from keras_rank.ordering import Ranking, cond, rank
 from keras_rank.weighting import list_weights
 
 
 def dcg(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -58,7 +57,9 @@ def dcg(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -111,7 +112,7 @@ def dcg(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: absolute_gains(lists, gain_fn, threshold),
+        lambda lists: lists.once(absolute_gains, gain_fn, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -124,7 +125,7 @@ def dcg(
 
 def ndcg(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -147,7 +148,9 @@ def ndcg(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -209,7 +212,7 @@ def ndcg(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: relative_gains(lists, gain_fn, threshold),
+        lambda lists: lists.once(relative_gains, gain_fn, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -222,7 +225,7 @@ def ndcg(
 
 def expected_reciprocal_rank(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -243,7 +246,9 @@ def expected_reciprocal_rank(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -289,12 +294,13 @@ def expected_reciprocal_rank(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
-        sparse_labels=check_not_sparse(sparse_labels),
+        sparse_labels=sparse_labels,
+        needs_all_labels=True,
     )
     values = expected_reciprocal_of_stop(
         lists, ranking, check_positive("max_grade", max_grade)
@@ -306,18 +312,18 @@ def discounted_gain(
     lists: Lists, ranking: Ranking, rank_discount_fn: Function
 ) -> Tensor:
     """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
-    gains_by_rank = ranking.take(lists.weighted(lists.relevance))
+    gains_by_rank = ranking.take(lists.weighted_relevance)
     discounts_by_rank = rank_discount_fn(ranking.ranks)
-    return ratio(total(gains_by_rank * discounts_by_rank), list_weights(lists))
+    return ratio(total(gains_by_rank * discounts_by_rank), lists.once(list_weights))
 
 
 def normalized_discounted_gain(
     lists: Lists, ranking: Ranking, rank_discount_fn: Function
 ) -> Tensor:
     """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
-    weighted_gains = lists.weighted(lists.relevance)
+    weighted_gains = lists.weighted_relevance
     gains_by_rank = ranking.take(weighted_gains)
-    ideal_gains = top_values(weighted_gains, ranking.cutoff)
+    ideal_gains = ranking.best(weighted_gains)
     discounts_by_rank = rank_discount_fn(ranking.ranks)
     ideal_discounts = rank_discount_fn(ranking.first_ranks)
     gain = total(gains_by_rank * discounts_by_rank)

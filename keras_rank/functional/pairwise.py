@@ -5,11 +5,11 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arguments import Seed, ShuffleTies, check_not_sparse, check_number
+from keras_rank.arguments import Seed, ShuffleTies, check_number
 from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
 from keras_rank.functional.per_list import in_order, is_relevant
 from keras_rank.lists import Lists
-from keras_rank.ordering import Ranking, in_order_of, inversions, top_values
+from keras_rank.ordering import Ranking, in_order_of, inversions
 
 # Below all scores but -inf.
 LOWEST_SCORE = -3.4e38
@@ -17,7 +17,7 @@ LOWEST_SCORE = -3.4e38
 
 def average_relevance_position(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -38,7 +38,9 @@ def average_relevance_position(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -83,7 +85,7 @@ def average_relevance_position(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: is_relevant(lists, threshold),
+        lambda lists: lists.once(is_relevant, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -96,7 +98,7 @@ def average_relevance_position(
 
 def pairwise_accuracy(
     y_true: Any,
-    y_pred: Any,
+    y_pred: Any = None,
     sample_weight: Any = None,
     *,
     k: int | None = None,
@@ -118,7 +120,9 @@ def pairwise_accuracy(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
         y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
             but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -159,12 +163,13 @@ def pairwise_accuracy(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: preferred(lists, threshold),
+        lambda lists: lists.once(preferred, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
-        sparse_labels=check_not_sparse(sparse_labels),
+        sparse_labels=sparse_labels,
+        needs_all_labels=True,
     )
     values = ordered_pairs_over_pairs(lists, ranking, threshold)
     return lists.fill_empty(values, None)
@@ -223,6 +228,6 @@ def _labels_from(lists: Lists, threshold: float | None) -> Tensor:
 
 def _scores_down_to(lists: Lists, ranking: Ranking) -> Tensor:
     """The scores, with all those below the last rank made one low score."""
-    last = top_values(lists.scores, ranking.cutoff)[:, -1:]
+    last = ranking.best(lists.scores)[:, -1:]
     cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
     return where(cut, LOWEST_SCORE, lists.scores)

@@ -1,12 +1,95 @@
 """What every function starts with: the lists, judged, and their order."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from keras_rank.arguments import Seed, ShuffleTies, check_k, check_seed, check_ties
+from keras_rank import ordering
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_flag,
+    check_k,
+    check_not_sparse,
+    check_seed,
+    check_ties,
+)
 from keras_rank.arithmetic import Tensor
-from keras_rank.lists import Lists, standardize, standardize_sparse
-from keras_rank.ordering import Ranking, rank
+from keras_rank.lists import Lists, SparseLists, standardize, standardize_sparse
+from keras_rank.ordering import Ranking
+
+
+@dataclasses.dataclass(frozen=True)
+class RankedLists:
+    """Lists and their order, for the functions that share it.
+
+    Attributes:
+        lists: the lists.
+        ranking: their order, up to the cutoff.
+        k: the cutoff, or `None`.
+    """
+
+    lists: Lists
+    ranking: Ranking
+    k: int | None
+
+
+def rank(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    *,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    sparse_labels: bool = False,
+    dtype: str | None = None,
+) -> RankedLists:
+    """Orders lists by their scores, once for all functions that are to use the order.
+
+    The functions of this module take what it returns in the place of `y_true`, and
+    compute what they need of it once.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
+            or NaN, and a mask of False, make a position padding.
+        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
+            but not retrieved: it has no rank.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+            An item whose weight is not above 0 is padding.
+        k: positive int. The largest cutoff of the functions. Defaults to `None`:
+            functions may have any.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. Defaults to
+            `False`.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        The lists in order, to be given to other functions.
+
+    Raises:
+        ValueError: if an argument has another type or shape than stated above.
+
+    Example:
+
+    >>> order = keras_rank.functional.rank([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(keras_rank.functional.ndcg(order, k=2)[0]):.4f}"
+    '0.8262'
+    >>> f"{float(keras_rank.functional.average_precision(order)[0]):.4f}"
+    '0.7500'
+    """
+    k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
+    is_sparse = check_flag("sparse_labels", sparse_labels)
+    prepare = standardize_sparse if is_sparse else standardize
+    lists = prepare(y_true, y_pred, sample_weight, dtype)
+    return RankedLists(lists, ordering.rank(lists, k, ties, seed), k)
 
 
 def in_order(
@@ -18,15 +101,37 @@ def in_order(
     k: int | None,
     shuffle_ties: ShuffleTies,
     seed: Seed,
+    sparse_labels: bool,
     dtype: str | None,
-    sparse_labels: bool = False,
+    needs_all_labels: bool = False,
 ) -> tuple[Lists, Ranking]:
     """Returns the lists, with the relevance of their labels, and their ranking."""
-    k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
-    prepare = standardize_sparse if sparse_labels else standardize
-    lists = prepare(y_true, y_pred, sample_weight, dtype)
-    lists = lists.judged(relevance(lists))
-    return lists, rank(lists, k, ties, seed)
+    k, ranked = check_k(k), y_true
+    if not isinstance(ranked, RankedLists):
+        ranked = rank(
+            y_true,
+            y_pred,
+            sample_weight,
+            k=k,
+            shuffle_ties=shuffle_ties,
+            seed=seed,
+            sparse_labels=sparse_labels,
+            dtype=dtype,
+        )
+    elif y_pred is not None or sample_weight is not None:
+        raise ValueError(
+            "`y_pred` and `sample_weight` should be left out where `y_true` is lists "
+            "in order, which hold them. Received: "
+            + ("y_pred" if y_pred is not None else "sample_weight")
+        )
+    elif ranked.k is not None and (k is None or k > ranked.k):
+        raise ValueError(
+            "`k` should be at most the cutoff to which the lists were ordered, "
+            f"{ranked.k}. Received: k={k}"
+        )
+    if needs_all_labels:
+        check_not_sparse(isinstance(ranked.lists, SparseLists))
+    return ranked.lists.judged(relevance(ranked.lists)), ranked.ranking.cut(k)
 
 
 def is_relevant(lists: Lists, threshold: float | None) -> Tensor:

@@ -12,6 +12,7 @@ from keras_rank.metrics.binary import (
     RPrecision,
 )
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
+from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "RPrecision",
     "RankBiasedPrecision",
     "RankingMetric",
+    "RankingMetrics",
     "RecallAtK",
 ]

@@ -1,6 +1,7 @@
 """The base class of all metrics: the only `update_state` and `result`."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -19,7 +20,7 @@ from keras_rank.arguments import (
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.per_list import is_relevant
 from keras_rank.lists import Lists, standardize, standardize_sparse
-from keras_rank.ordering import Ranking, rank
+from keras_rank.ordering import Ranking, Ties, rank
 from keras_rank.weighting import list_weights
 
 
@@ -106,6 +107,7 @@ class RankingMetric(keras.metrics.Metric):
         self._ties = check_ties(shuffle_ties)
         self.shuffle_ties = shuffle_ties
         self.seed = check_seed(seed)
+        self.seed_is_drawn = seed is None
         self.empty_value = check_number("empty_value", empty_value)
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
@@ -127,7 +129,7 @@ class RankingMetric(keras.metrics.Metric):
             A tensor of shape `(batch, list_size)`. By default 1 for labels from
             `relevance_threshold` on.
         """
-        return is_relevant(lists, self.relevance_threshold)
+        return lists.once(is_relevant, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         """Computes the metric: the one method that a new metric has to write.
@@ -161,22 +163,7 @@ class RankingMetric(keras.metrics.Metric):
             ValueError: if the shapes or dtypes don't fit. The state is left as it
                 was.
         """
-        prepare = standardize_sparse if self.sparse_labels else standardize
-        lists = prepare(y_true, y_pred, sample_weight, self._compute_dtype())
-        lists = lists.judged(self.relevance(lists))
-        ranking = rank(lists, self.k, self._ties, self.seed, self.lists_seen + 0)
-        batch_totals = totals.batch_totals(
-            values=self.compute(lists, ranking),
-            weights=list_weights(lists),
-            has_relevant=lists.has_relevant,
-            has_items=lists.has_items,
-        )
-        # The new values come first: on some backends a variable that is assigned
-        # changes what was computed from it.
-        new_totals = totals.add(self.totals, batch_totals)
-        new_lists = ops.sum(ops.cast(lists.has_items, "int32"))
-        self.totals.assign(new_totals)
-        self.lists_seen.assign(self.lists_seen + new_lists)
+        update_together([self], y_true, y_pred, sample_weight)
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
@@ -196,11 +183,71 @@ class RankingMetric(keras.metrics.Metric):
     def _compute_dtype(self) -> str:
         return "float64" if self.dtype == "float64" else "float32"
 
+    @property
+    def _order(self) -> tuple[Ties, int]:
+        """How ties are ordered: metrics of which it is equal may share an order."""
+        return self._ties, 0 if self._ties != "shuffle" else self.seed
+
     def _default_name(self) -> str:
         class_name = type(self).__name__
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
         name = self.base_name or words
         return name if self.k is None else f"{name}@{self.k}"
+
+
+def update_together(
+    metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
+) -> None:
+    """Adds a batch of lists to metrics, which share all that they have in common."""
+    alike: dict[Any, list[RankingMetric]] = {}
+    for metric in metrics:
+        inputs = metric.sparse_labels, metric._compute_dtype()
+        alike.setdefault(inputs, []).append(metric)
+    # The new values come first, so that an error leaves all states as they were.
+    updates = []
+    for (sparse_labels, dtype), members in alike.items():
+        prepare = standardize_sparse if sparse_labels else standardize
+        lists = prepare(y_true, y_pred, sample_weight, dtype)
+        updates.append((members, *_new_states(members, lists)))
+    for members, new_totals, new_lists in updates:
+        for i, member in enumerate(members):
+            member.totals.assign(new_totals[i])
+            member.lists_seen.assign(member.lists_seen + new_lists)
+
+
+def _new_states(
+    metrics: Sequence[RankingMetric], lists: Lists
+) -> tuple[Tensor, Tensor]:
+    """Returns the totals with the lists added, and the number of these."""
+    rankings = _rankings(metrics, lists)
+    columns = []
+    for metric in metrics:
+        judged = lists.judged(metric.relevance(lists))
+        ranking = rankings[metric._order].cut(metric.k)
+        # Before the formula, which might be the first to ask in a branch of a graph.
+        weights = judged.once(list_weights)
+        has_relevant, has_items = judged.has_relevant, judged.has_items
+        values = ops.cast(metric.compute(judged, ranking), lists.labels.dtype)
+        columns.append((values, weights, has_relevant, has_items))
+    batch_totals = totals.batch_totals(
+        *(ops.stack(column) for column in zip(*columns, strict=True))
+    )
+    old_totals = ops.stack([ops.convert_to_tensor(m.totals) for m in metrics])
+    new_totals = totals.add(old_totals, batch_totals)
+    return new_totals, ops.sum(ops.cast(lists.has_items, "int32"))
+
+
+def _rankings(
+    metrics: Sequence[RankingMetric], lists: Lists
+) -> dict[tuple[Ties, int], Ranking]:
+    """Orders the lists once for each way to order ties, up to the largest cutoff."""
+    rankings = {}
+    for order in dict.fromkeys(metric._order for metric in metrics):
+        members = [metric for metric in metrics if metric._order == order]
+        cutoffs = [metric.k for metric in members if metric.k is not None]
+        k = max(cutoffs) if len(cutoffs) == len(members) else None
+        rankings[order] = rank(lists, k, *order, members[0].lists_seen + 0)
+    return rankings
 
 
 def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:

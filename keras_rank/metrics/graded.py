@@ -109,7 +109,7 @@ class DCG(RankingMetric):
         self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
 
     def relevance(self, lists: Lists) -> Tensor:
-        return absolute_gains(lists, self.gain_fn, self.relevance_threshold)
+        return lists.once(absolute_gains, self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         return discounted_gain(lists, ranking, self.rank_discount_fn)
@@ -189,7 +189,7 @@ class NDCG(DCG):
     base_name = "ndcg"
 
     def relevance(self, lists: Lists) -> Tensor:
-        return relative_gains(lists, self.gain_fn, self.relevance_threshold)
+        return lists.once(relative_gains, self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         return normalized_discounted_gain(lists, ranking, self.rank_discount_fn)

@@ -160,7 +160,7 @@ class PairwiseAccuracy(RankingMetric):
         )
 
     def relevance(self, lists: Lists) -> Tensor:
-        return preferred(lists, self.relevance_threshold)
+        return lists.once(preferred, self.relevance_threshold)
 
     def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
         return ordered_pairs_over_pairs(lists, ranking, self.relevance_threshold)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from keras import ops
 
@@ -15,15 +15,17 @@ from keras_rank.ordering.selection import (
     largest,
     sorted_by,
     stable_argsort,
+    top_values,
     total_by_group,
 )
 from keras_rank.ordering.shuffle import shuffle_keys
+from keras_rank.shared import Shared
 
 Ties = Literal["shuffle", "stable", "average"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Ranking:
+class Ranking(Shared):
     """The first `depth` ranks of each list.
 
     A formula reads a ranking as a sequence of groups of tied items. Where ties are
@@ -40,6 +42,7 @@ class Ranking:
         first_ranks: tensor of one dimension. The ranks that the best items have in
             the ideal order, 1, 2, 3, ... up to the cutoff.
         ties: `None`, or the groups of tied items if ties are averaged.
+        whole: `None`, or the ranking that these are the first ranks of.
     """
 
     order: Tensor
@@ -48,6 +51,26 @@ class Ranking:
     cutoff: Tensor | int
     first_ranks: Tensor
     ties: "TieGroups | None" = None
+    whole: "Ranking | None" = None
+
+    def cut(self, k: int | None) -> "Ranking":
+        """Returns the first k ranks, for which nothing is taken anew."""
+        is_static = isinstance(self.cutoff, int)
+        if k is None or (is_static and k >= self.cutoff):
+            return self
+        cutoff = k if is_static else ops.minimum(k, self.cutoff)
+        first_ranks = self.first_ranks[:k]
+        cut = {"cutoff": cutoff, "first_ranks": first_ranks, "whole": self}
+        return dataclasses.replace(self, **cut, **self._cut(k))
+
+    def _cut(self, k: int) -> dict[str, Any]:
+        """What else changes if there are only k ranks."""
+        return {
+            "order": self.order[:, :k],
+            "occupied": self.occupied[:, :k],
+            "ranks": self.ranks[:k],
+            "ties": None if self.ties is None else self.ties.cut(k),
+        }
 
     def take(self, values: Tensor) -> Tensor:
         """Returns the values of the items by rank, 0 where a rank has no item.
@@ -61,9 +84,31 @@ class Ranking:
         Returns:
             A tensor of shape `(batch, depth)`.
         """
+        if self.whole is not None:
+            return self._first(self.whole.take(values))
+        return self.once(type(self)._taken, values)
+
+    def best(self, values: Tensor) -> Tensor:
+        """Returns the largest values of each list, the largest first.
+
+        Args:
+            values: tensor of shape `(batch, list_size)`.
+
+        Returns:
+            A tensor of shape `(batch, first_ranks)`: the values in the ideal order.
+        """
+        if self.whole is not None:
+            return self.whole.best(values)[:, : self.cutoff]
+        return self.once(_best, values)
+
+    def _taken(self, values: Tensor) -> Tensor:
         taken = ops.take_along_axis(values, self.order, axis=1)
         taken = where(self.occupied, taken, 0.0)
         return taken if self.ties is None else self.ties.mean(taken, values)
+
+    def _first(self, values_by_rank: Tensor) -> Tensor:
+        """The values at the ranks up to the cutoff, of those at more ranks."""
+        return values_by_rank[:, : self.cutoff]
 
     @property
     def averages(self) -> bool:
@@ -101,7 +146,7 @@ class TieGroups:
         scores: tensor of shape `(batch, list_size)`.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
-        cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
+        at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
     """
 
     any: Tensor
@@ -110,7 +155,13 @@ class TieGroups:
     places: Tensor
     scores: Tensor
     cut_score: Tensor
-    cut: Tensor
+    at_cut: Tensor
+
+    def cut(self, k: int) -> "TieGroups":
+        """Returns the groups of the first k ranks."""
+        return dataclasses.replace(
+            self, sizes=self.sizes[:, :k], places=self.places[:, :k]
+        )
 
     def mean(self, taken: Tensor, values: Tensor) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
@@ -119,22 +170,27 @@ class TieGroups:
             totals = total_by_group(taken, self.group)
             in_cut_group = where(self.scores == self.cut_score, values, 0.0)
             cut_totals = total(in_cut_group)[:, None]
-            return where(self.cut, cut_totals, totals) / self.sizes
+            return where(self.at_cut, cut_totals, totals) / self.sizes
 
         return cond(self.any, averaged, lambda: taken)
+
+
+def _best(ranking: Ranking, values: Tensor) -> Tensor:
+    return top_values(values, ranking.cutoff)
 
 
 def rank_lists(
     lists: Lists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
-    scores = lists.scores
+    # Not inside a branch: what is kept there is not to be had outside.
+    scores, has_items = lists.scores, lists.has_items
 
     def preference() -> Tensor:
         """Int32 keys: among tied items the one with the larger key goes first."""
         if ties == "shuffle":
             items = ops.cumsum(ops.cast(lists.mask, "int32"), axis=1)
-            return shuffle_keys(seed, lists.has_items, items, first_list)
+            return shuffle_keys(seed, has_items, items, first_list)
         positions = ops.arange(ops.shape(scores)[1], dtype="int32")
         return ops.broadcast_to(-positions, ops.shape(scores))
 
@@ -205,14 +261,14 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
     rows = ops.arange(batch, dtype="int32")[:, None] * depth
     group = ops.reshape(rows + number, (-1,))
     cut_score = where(tied[:, -1:], by_rank[:, -1:], math.nan)
-    cut = by_rank == cut_score
+    at_cut = by_rank == cut_score
     any_tied = ops.any(tied)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
     def sizes() -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)
         cut_sizes = ops.sum(equal, axis=1, keepdims=True)
-        return where(cut, cut_sizes, total_by_group(ones, group))
+        return where(at_cut, cut_sizes, total_by_group(ones, group))
 
     def places() -> Tensor:
         position = ops.cast(ops.arange(depth), dtype)
@@ -226,5 +282,5 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
         places=cond(any_tied, places, lambda: ones),
         scores=scores,
         cut_score=cut_score,
-        cut=cut,
+        at_cut=at_cut,
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from keras import ops
 
@@ -18,6 +19,17 @@ from keras_rank.ordering.shuffle import shuffle_keys
 
 
 @dataclasses.dataclass(frozen=True)
+class TargetRanking(Ranking):
+    """A ranking of targets, each at a rank of its own: only these are listed."""
+
+    def _cut(self, k: int) -> dict[str, Any]:
+        return {"occupied": ops.logical_and(self.occupied, self.ranks <= k)}
+
+    def _first(self, values_by_rank: Tensor) -> Tensor:
+        return where(self.occupied, values_by_rank, 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
 class SpanRanking(Ranking):
     """A ranking of targets whose ties are averaged: each spans the ranks of its group.
 
@@ -30,8 +42,10 @@ class SpanRanking(Ranking):
     above: Tensor = None
     sizes: Tensor = None
 
-    def take(self, values: Tensor) -> Tensor:
-        """Returns the mean over tied items of the values of the targets, by rank."""
+    def _cut(self, k: int) -> dict[str, Any]:
+        return {"ranks": self.ranks[:k]}
+
+    def _taken(self, values: Tensor) -> Tensor:
         spread = where(self._covers, (values / self.sizes)[:, :, None], 0.0)
         return ops.sum(spread, axis=1)
 
@@ -137,7 +151,7 @@ def rank_targets(
     in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
     nowhere = ops.cast(ops.shape(scores)[1] + 1, dtype)
     order = stable_argsort(where(in_reach, ranks, nowhere))
-    return Ranking(
+    return TargetRanking(
         order=order,
         occupied=ops.take_along_axis(in_reach, order, axis=1),
         ranks=ops.take_along_axis(where(in_reach, ranks, nowhere), order, axis=1),

@@ -1,0 +1,193 @@
+"""Many metrics as one, which orders each batch once for all of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_rank.arithmetic import Tensor
+from keras_rank.metrics.base import RankingMetric, update_together
+from keras_rank.metrics.binary import (
+    F1AtK,
+    HitRate,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    PrecisionAtK,
+    RankBiasedPrecision,
+    RecallAtK,
+    RPrecision,
+)
+from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
+from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+
+# What a string such as "ndcg@10" stands for.
+_BY_NAME: dict[str | None, type[RankingMetric]] = {
+    metric.base_name: metric
+    for metric in (
+        NDCG,
+        DCG,
+        MeanAveragePrecision,
+        MeanReciprocalRank,
+        PrecisionAtK,
+        RecallAtK,
+        HitRate,
+        F1AtK,
+        RPrecision,
+        ExpectedReciprocalRank,
+        RankBiasedPrecision,
+        AverageRelevancePosition,
+        PairwiseAccuracy,
+    )
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class RankingMetrics(keras.metrics.Metric):
+    """Computes many metrics at little more than the cost of one.
+
+    Each batch is checked once and ordered once for all members that order ties alike,
+    up to their largest cutoff; what several formulas need is computed once. Each
+    member has the value that it has alone.
+
+    The results are a dict, and appear in the logs of `fit` and `evaluate` under the
+    names of the members: `ndcg@10`, `val_ndcg@10`. `EarlyStopping`, `ModelCheckpoint`
+    and `ReduceLROnPlateau` know in their automatic mode which way is better for the
+    first member, whose name and direction the group bears; to monitor another one,
+    give them `mode="max"` (or `"min"` for `arp`).
+
+    Members whose `seed` was not given share one, so that they share the order too.
+
+    Args:
+        metrics: list of ranking metrics: instances, configs of such, or strings of
+            the name and the cutoff, such as `"ndcg@10"`, `"map@5"` or `"mrr"`. Their
+            names must differ.
+        prefix: str. Put before the names of the results. Keras merges the dicts of
+            all outputs of a model, so that of two outputs with the same metrics only
+            the last would be seen: give each group a prefix then. Defaults to `""`.
+        name: str. Defaults to the name of the first result.
+
+    Raises:
+        ValueError: if there are no metrics, one is no ranking metric, or two of them
+            have the same name.
+
+    Example:
+
+    >>> metrics = keras_rank.metrics.RankingMetrics(["ndcg@2", "mrr"])
+    >>> metrics.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> {name: f"{float(value):.4f}" for name, value in metrics.result().items()}
+    {'ndcg@2': '0.8262', 'mrr': '1.0000'}
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[RankingMetric | str | dict[str, Any]],
+        *,
+        prefix: str = "",
+        name: str | None = None,
+    ) -> None:
+        members = [_member(metric) for metric in _members(metrics)]
+        if not isinstance(prefix, str):
+            raise ValueError(
+                f"`prefix` should be a string. Received: prefix={prefix!r}"
+            )
+        _require_names_of_their_own(members)
+        super().__init__(name=name or prefix + members[0].name)
+        self.prefix = prefix
+        self.members = members
+        self._direction = members[0]._direction
+        _share_drawn_seed(members)
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch of lists to all members.
+
+        Args:
+            y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+                uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
+                below 0 or NaN, and a mask of False, make a position padding. Ids of
+                relevant items for members with `sparse_labels=True`.
+            y_pred: scores of the same shape. An item scored `-inf` or NaN is
+                judged, but not retrieved: it has no rank.
+            sample_weight: `None`, a number, or weights of shape `(batch,)`,
+                `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
+                list. An item whose weight is not above 0 is padding.
+
+        Raises:
+            ValueError: if the shapes or dtypes don't fit. The state is left as it
+                was.
+        """
+        update_together(self.members, y_true, y_pred, sample_weight)
+
+    def result(self) -> dict[str, Tensor]:
+        """Returns the result of each member by its name, in their order."""
+        return {self.prefix + member.name: member.result() for member in self.members}
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "metrics": [
+                keras.saving.serialize_keras_object(member) for member in self.members
+            ],
+            "prefix": self.prefix,
+            "name": self.name,
+        }
+
+
+def _members(metrics: Any) -> list[Any]:
+    if isinstance(metrics, Sequence) and not isinstance(metrics, str) and metrics:
+        return list(metrics)
+    raise ValueError(
+        "`metrics` should be a list of one or more ranking metrics. "
+        f"Received: metrics={metrics!r}"
+    )
+
+
+def _member(metric: Any) -> RankingMetric:
+    """Returns the metric that an instance, a config or a string stands for."""
+    member = metric
+    if isinstance(metric, str):
+        member = _from_string(metric)
+    if isinstance(metric, dict):
+        member = keras.saving.deserialize_keras_object(metric)
+    if isinstance(member, RankingMetric):
+        return member
+    raise ValueError(
+        "`metrics` should hold ranking metrics: instances of "
+        "`keras_rank.metrics.RankingMetric`, their configs, or strings such as "
+        f'"ndcg@10". Received: {metric!r}'
+    )
+
+
+def _from_string(string: str) -> RankingMetric:
+    name, separator, k = string.partition("@")
+    if name in _BY_NAME and (k.isdecimal() if separator else True):
+        return _BY_NAME[name](k=int(k) if separator else None)
+    raise ValueError(
+        "`metrics` as strings should be a name and an optional cutoff, such as "
+        f'"ndcg@10", with a name of {sorted(map(str, _BY_NAME))}. '
+        f"Received: {string!r}"
+    )
+
+
+def _require_names_of_their_own(members: Sequence[RankingMetric]) -> None:
+    by_name: dict[str, RankingMetric] = {}
+    for member in members:
+        if member.name in by_name:
+            raise ValueError(
+                "`metrics` should have names that differ, as their results go by "
+                "these: give one of them another `name`. Received twice: "
+                f"{member.name!r}, of {_described(by_name[member.name])} and "
+                f"{_described(member)}"
+            )
+        by_name[member.name] = member
+
+
+def _described(metric: RankingMetric) -> str:
+    names = ("k", "shuffle_ties", "seed", "empty_value", "relevance_threshold")
+    arguments = ", ".join(f"{name}={getattr(metric, name)!r}" for name in names)
+    return f"{type(metric).__name__}({arguments})"
+
+
+def _share_drawn_seed(members: Sequence[RankingMetric]) -> None:
+    """Lets members whose seed was not given see the same shuffle."""
+    drawn = [member for member in members if member.seed_is_drawn]
+    for member in drawn:
+        member.seed = drawn[0].seed

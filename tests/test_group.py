@@ -1,0 +1,429 @@
+"""Many metrics as one: the members' own numbers, from one order."""
+
+import csv
+
+import compiled
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from keras import ops
+from registry import CASES
+from strategies import BATCH, batches, ties
+
+import keras_rank
+from keras_rank import functional
+from keras_rank.metrics import (
+    DCG,
+    NDCG,
+    AverageRelevancePosition,
+    HitRate,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    PrecisionAtK,
+    RankingMetrics,
+    RecallAtK,
+    base,
+)
+
+NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
+NINE += ["precision@10", "hit_rate@10"]
+
+
+def every_metric(cutoffs=(2, 5, None), **arguments):
+    return [
+        case.make(k=k, name=f"{case}@{k}", **arguments)
+        for case in CASES
+        for k in cutoffs
+    ]
+
+
+def assert_equal_to_members_alone(group, members, *batches):
+    for batch in batches:
+        group.update_state(*batch)
+        for member in members:
+            member.update_state(*batch)
+    results = group.result()
+    assert list(results) == [member.name for member in members]
+    for member in members:
+        found, expected = float(results[member.name]), float(member.result())
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6), member.name
+
+
+@given(batch=batches(weighted=True), shuffle_ties=ties)
+def test_members_have_the_values_that_they_have_alone(batch, shuffle_ties):
+    make = {"shuffle_ties": shuffle_ties}
+    group = RankingMetrics(every_metric(**make))
+    halves = [[x[:3] for x in batch], [x[3:] for x in batch]]
+    assert_equal_to_members_alone(group, every_metric(**make), *halves)
+
+
+def test_members_of_all_kinds_in_one_group(rng, backend):
+    """Ties, seeds and dtypes of their own."""
+    # JAX has no float64 unless asked for.
+    wide = "float32" if backend == "jax" else "float64"
+
+    def members():
+        return [
+            NDCG(k=3, seed=1),
+            NDCG(k=3, seed=2, name="other seed"),
+            NDCG(k=3, shuffle_ties=False, name="stable"),
+            NDCG(k=3, shuffle_ties="average", name="average"),
+            NDCG(k=2, seed=1, dtype=wide, name="wide"),
+            MeanAveragePrecision(k=4, seed=1),
+            AverageRelevancePosition(k=2, seed=2),
+        ]
+
+    labels = rng.integers(-1, 4, size=(40, 6))
+    scores = rng.integers(0, 3, size=(40, 6)).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.5], size=(40, 6))
+    assert_equal_to_members_alone(
+        RankingMetrics(members()), members(), (labels, scores, weights)
+    )
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize("targets", [None, 1, 3])
+def test_sparse_members(shuffle_ties, targets, rng):
+    def members():
+        make = {"seed": 1, "shuffle_ties": shuffle_ties, "sparse_labels": True}
+        return [
+            metric(k=k, **make)
+            for metric in (NDCG, DCG, MeanReciprocalRank, HitRate, PrecisionAtK)
+            for k in (1, 4, 9)
+        ] + [MeanAveragePrecision(**make), RecallAtK(k=5, **make)]
+
+    ids = rng.integers(-1, 12, size=(30, targets) if targets else 30)
+    scores = rng.integers(0, 5, size=(30, 12)).astype("float32")
+    group = RankingMetrics(members())
+    assert_equal_to_members_alone(group, members(), (ids, scores))
+
+
+def test_lists_are_read_and_ordered_once_for_members_alike(monkeypatch):
+    calls = []
+
+    def counted(function):
+        def call(*args):
+            calls.append((function.__name__, args[1] if len(args) > 4 else None))
+            return function(*args)
+
+        return call
+
+    monkeypatch.setattr(base, "rank", counted(base.rank))
+    monkeypatch.setattr(base, "standardize", counted(base.standardize))
+    group = RankingMetrics(
+        [*NINE, NDCG(shuffle_ties="average", k=3, name="averaged"), "mrr@5"]
+    )
+    group.update_state([[1, 0, 2]], [[0.1, 0.2, 0.3]])
+    assert [name for name, _ in calls] == ["standardize", "rank", "rank"]
+    assert [k for name, k in calls if name == "rank"] == [20, 3]
+
+
+def test_what_members_share_is_computed_once(monkeypatch):
+    """Gains, their order and the ideal order: whatever the number of cutoffs."""
+    gains_computed = []
+
+    def gain(labels):
+        gains_computed.append(labels)
+        return labels
+
+    group = RankingMetrics([NDCG(k=k, gain_fn=gain) for k in (1, 5, 10, None)])
+    group.update_state([[1, 0, 2]], [[0.1, 0.2, 0.3]])
+    assert len(gains_computed) == 1
+
+
+def test_members_without_a_seed_share_one():
+    members = [NDCG(k=2), NDCG(k=3, seed=7), MeanReciprocalRank()]
+    RankingMetrics(members)
+    assert members[0].seed == members[2].seed
+    assert members[1].seed == 7
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_compiled_equals_eager(shuffle_ties, way, rng):
+    compiled.skip_unless_here(way)
+    labels = rng.integers(-1, 5, size=(5, 11)).astype("float32")
+    scores = rng.integers(0, 6, size=(5, 11)).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.5], size=(5, 11)).astype("float32")
+    eager, group = (
+        RankingMetrics(every_metric((3, None), shuffle_ties=shuffle_ties))
+        for _ in range(2)
+    )
+    update = compiled.WAYS[way](group)
+    eager.update_state(labels, scores, weights)
+    update(labels, scores, weights)
+    for name, expected in eager.result().items():
+        found = float(group.result()[name])
+        assert found == pytest.approx(float(expected), rel=2e-6, abs=2e-6)
+
+
+def test_reset_and_merge():
+    batches = np.random.default_rng(1).integers(0, 3, size=(2, 4, 5))
+    labels, scores = batches
+    whole, first, second = (RankingMetrics(["ndcg@2", "arp", "mrr"]) for _ in range(3))
+    for group in (first, second):
+        for member, other in zip(group.members, whole.members, strict=True):
+            member.seed = other.seed
+    expected = {name: float(value) for name, value in whole(labels, scores).items()}
+    first.update_state(labels[:1], scores[:1])
+    first.reset_state()
+    assert {float(value) for value in first.result().values()} == {0.0}
+    first.update_state(labels[:3], -np.arange(15.0).reshape(3, 5))
+    second.update_state(labels[3:], -np.arange(5.0)[None])
+    whole.reset_state()
+    whole.update_state(labels, -np.arange(20.0).reshape(4, 5))
+    expected = {name: float(value) for name, value in whole.result().items()}
+    merged = keras_rank.utils.merge_state(first, [second]).result()
+    assert {k: float(v) for k, v in merged.items()} == pytest.approx(expected)
+    with pytest.raises(ValueError, match="same class and configuration"):
+        keras_rank.utils.merge_state(first, [RankingMetrics(["ndcg@3", "arp", "mrr"])])
+
+
+def test_an_error_leaves_the_state_as_it_was():
+    group = RankingMetrics([NDCG(k=2), NDCG(k=2, sparse_labels=True, name="sparse")])
+    with pytest.raises(ValueError, match="`y_true` should hold ids below"):
+        group.update_state(np.array([[5, 0]]), np.array([[0.1, 0.2]]))
+    assert all(np.all(ops.convert_to_numpy(v) == 0) for v in group.variables)
+
+
+def test_members_by_string_and_config():
+    group = RankingMetrics(["ndcg@10", "map", MeanReciprocalRank(k=3), *NINE[:2]])
+    assert [type(member) for member in group.members[:3]] == [
+        NDCG,
+        MeanAveragePrecision,
+        MeanReciprocalRank,
+    ]
+    assert [member.k for member in group.members[:3]] == [10, None, 3]
+    config = group.get_config()
+    restored = RankingMetrics.from_config(config)
+    assert restored.get_config() == config
+    assert RankingMetrics(config["metrics"]).name == "ndcg@10"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_metric_has_a_string(case):
+    member = RankingMetrics([f"{case.metric.base_name}@3"]).members[0]
+    assert type(member) is case.metric
+    assert member.get_config() == case.metric(k=3, seed=member.seed).get_config()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ([], "`metrics` should be a list of one or more .* Received: metrics="),
+        ("ndcg@10", "`metrics` should be a list .* Received: metrics='ndcg@10'"),
+        (NDCG(), "`metrics` should be a list of one or more .* Received: metrics=<"),
+        (["ndgc@10"], "a name and an optional cutoff.* Received: 'ndgc@10'"),
+        (["ndcg@"], "a name and an optional cutoff.* Received: 'ndcg@'"),
+        (["ndcg@1.5"], "a name and an optional cutoff.* Received: 'ndcg@1.5'"),
+        (["ndcg@0"], "`k` should be a positive integer. Received: k=0"),
+        ([3], "`metrics` should hold ranking metrics.* Received: 3"),
+        ([keras.metrics.Mean()], "`metrics` should hold ranking metrics"),
+        ([RankingMetrics(["ndcg"])], "`metrics` should hold ranking metrics"),
+        (
+            ["ndcg@10", "mrr", NDCG(k=10, gain_fn="linear", seed=3)],
+            r"'ndcg@10', of NDCG\(k=10, .* and NDCG\(k=10, .*seed=3",
+        ),
+    ],
+)
+def test_bad_members(metrics, message):
+    with pytest.raises(ValueError, match=message):
+        RankingMetrics(metrics)
+
+
+def test_prefix_and_name():
+    group = RankingMetrics(["ndcg@10", "mrr"], prefix="buy_")
+    assert group.name == "buy_ndcg@10"
+    assert list(group.result()) == ["buy_ndcg@10", "buy_mrr"]
+    assert RankingMetrics(["ndcg@10"], name="mine").name == "mine"
+    with pytest.raises(ValueError, match="`prefix` should be a string"):
+        RankingMetrics(["ndcg"], prefix=3)
+
+
+def test_the_group_has_the_direction_of_its_first_member():
+    assert RankingMetrics(["ndcg", "arp"])._direction == "up"
+    assert RankingMetrics(["arp", "ndcg"])._direction == "down"
+
+
+LISTS, ITEMS, FEATURES = 23, 6, 3
+WAYS_TO_COMPILE = [
+    {"run_eagerly": True},
+    {"jit_compile": False},
+    {"jit_compile": True},
+    {"steps_per_execution": 2},
+]
+
+
+@pytest.fixture
+def data(rng):
+    x = rng.normal(size=(LISTS, ITEMS, FEATURES)).astype("float32")
+    return x, rng.integers(-1, 4, size=(LISTS, ITEMS)).astype("float32")
+
+
+def build_model(metrics, outputs=("scores",), **compile_arguments):
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((ITEMS, FEATURES))
+    scores = [
+        keras.layers.Reshape((ITEMS,), name=name)(keras.layers.Dense(1)(inputs))
+        for name in outputs
+    ]
+    model = keras.Model(inputs, scores[0] if len(scores) == 1 else scores)
+    still = keras.optimizers.SGD(0.0)
+    model.compile(still, "mse", metrics=metrics, **compile_arguments)
+    return model
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("way", WAYS_TO_COMPILE, ids=str)
+def test_names_and_values_in_fit(data, way, backend):
+    if backend == "torch" and "steps_per_execution" in way:
+        pytest.skip("Keras has no steps_per_execution on torch")
+    if backend == "torch" and way.get("jit_compile"):
+        pytest.skip("compiling a model's step with inductor takes minutes")
+    x, y = data
+    model = build_model([RankingMetrics(NINE)], **way)
+    history = model.fit(
+        x, y, batch_size=4, epochs=2, validation_data=(x, y), verbose=0, shuffle=False
+    ).history
+    expected = RankingMetrics(NINE)(y, model.predict(x, verbose=0))
+    assert set(history) == {
+        prefix + name for prefix in ("", "val_") for name in ("loss", *NINE)
+    }
+    for name, value in expected.items():
+        for logged in (name, f"val_{name}"):
+            assert history[logged] == pytest.approx([float(value)] * 2, abs=2e-6)
+
+
+@pytest.mark.trains
+def test_callbacks(data, tmp_path, backend):
+    x, y = data
+    monitored = {"monitor": "val_ndcg@1"}
+    best = str(tmp_path / "{epoch}-{val_ndcg@1:.3f}-{mrr@20:.3f}.keras")
+    callbacks = [
+        keras.callbacks.EarlyStopping(patience=5, **monitored),
+        keras.callbacks.ReduceLROnPlateau(patience=5, **monitored),
+        keras.callbacks.ModelCheckpoint(best, save_best_only=True, **monitored),
+        keras.callbacks.EarlyStopping(patience=5, monitor="val_mrr@20", mode="max"),
+        keras.callbacks.CSVLogger(str(tmp_path / "log.csv")),
+    ]
+    if backend == "tensorflow":
+        callbacks.append(keras.callbacks.TensorBoard(str(tmp_path / "board")))
+    model = build_model([RankingMetrics(NINE)])
+    history = model.fit(
+        x, y, validation_data=(x, y), epochs=2, callbacks=callbacks, verbose=0
+    ).history
+    assert all(callback.monitor_op(2.0, 1.0) for callback in callbacks[:4])
+    saved = f"1-{history['val_ndcg@1'][0]:.3f}-{history['mrr@20'][0]:.3f}.keras"
+    assert (tmp_path / saved).exists()
+    with open(tmp_path / "log.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {"map@10", "val_map@10"} <= set(rows[0])
+    if backend == "tensorflow":
+        events = b"".join(p.read_bytes() for p in tmp_path.rglob("events*"))
+        assert b"hit_rate@10" in events
+
+
+@pytest.mark.trains
+def test_an_arp_first_is_to_be_minimized(data):
+    x, y = data
+    stopping = keras.callbacks.EarlyStopping("val_arp", patience=5)
+    build_model([RankingMetrics(["arp", "ndcg"])]).fit(
+        x, y, validation_data=(x, y), callbacks=[stopping], verbose=0
+    )
+    assert stopping.monitor_op(1.0, 2.0)
+
+
+@pytest.mark.trains
+def test_train_and_test_on_batch(data):
+    x, y = data
+    model = build_model([RankingMetrics(NINE)])
+    expected = RankingMetrics(NINE)(y, model.predict(x, verbose=0))
+    trained = model.train_on_batch(x, y, return_dict=True)
+    model.reset_metrics()
+    tested = model.test_on_batch(x, y, return_dict=True)
+    for logs in (trained, tested):
+        for name, value in expected.items():
+            assert float(logs[name]) == pytest.approx(float(value), abs=2e-6)
+
+
+def test_weighted_metrics_in_evaluate(data, rng):
+    x, y = data
+    weights = rng.choice([0.5, 1.0, 4.0], size=(LISTS, 1)).astype("float32")
+    model = build_model([], weighted_metrics=[RankingMetrics(NINE)])
+    logs = model.evaluate(
+        x, y, sample_weight=weights, batch_size=4, return_dict=True, verbose=0
+    )
+    expected = RankingMetrics(NINE)(y, model.predict(x, verbose=0), weights)
+    for name, value in expected.items():
+        assert logs[name] == pytest.approx(float(value), abs=2e-6)
+
+
+def test_outputs_are_told_apart_by_their_prefix(data):
+    x, y = data
+    outputs = ("buy", "click")
+    groups = {
+        name: RankingMetrics(["ndcg@2", "mrr"], prefix=f"{name}_") for name in outputs
+    }
+    model = build_model(list(groups.values()), outputs)
+    logs = model.evaluate(x, [y, y[:, ::-1]], return_dict=True, verbose=0)
+    predictions = model.predict(x, verbose=0)
+    for name, labels, scores in zip(outputs, (y, y[:, ::-1]), predictions, strict=True):
+        expected = NDCG(k=2)(labels, scores)
+        assert logs[f"{name}_ndcg@2"] == pytest.approx(float(expected), abs=2e-6)
+
+
+def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
+    x, y = data
+    model = build_model([RankingMetrics([*NINE, DCG(gain_fn="linear", k=3)])])
+    expected = model.evaluate(x, y, return_dict=True, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
+    found = loaded.evaluate(x, y, return_dict=True, verbose=0)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+@given(batch=batches(weighted=True), shuffle_ties=ties)
+def test_functions_share_an_order(batch, shuffle_ties):
+    make = {"shuffle_ties": shuffle_ties, "seed": 1}
+    for largest in (5, None):
+        order = functional.rank(*batch, k=largest, **make)
+        for case in CASES:
+            for k in (1, 3, 5, *([None] if largest is None else [])):
+                arguments = {**case.arguments, "empty_value": 0.5}
+                found = case.function(order, k=k, **arguments)
+                expected = case.function(*batch, k=k, **make, **arguments)
+                assert found.shape == (BATCH,)
+                np.testing.assert_allclose(
+                    ops.convert_to_numpy(found),
+                    ops.convert_to_numpy(expected),
+                    rtol=1e-6,
+                    atol=1e-6,
+                )
+
+
+def test_functions_share_an_order_of_sparse_targets(rng):
+    ids, scores = rng.integers(0, 9, size=(5, 2)), rng.normal(size=(5, 9))
+    order = functional.rank(ids, scores, k=4, sparse_labels=True)
+    for function in (functional.ndcg, functional.hit_rate, functional.recall):
+        expected = function(ids, scores, k=2, sparse_labels=True)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(function(order, k=2)), ops.convert_to_numpy(expected)
+        )
+    with pytest.raises(ValueError, match="`sparse_labels` should be False for"):
+        functional.pairwise_accuracy(order, k=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 6}, "`k` should be at most the cutoff .*, 5. Received: k=6"),
+        ({}, "`k` should be at most the cutoff .*, 5. Received: k=None"),
+        ({"k": 2, "y_pred": [[0.1, 0.2]]}, "should be left out .* Received: y_pred"),
+        ({"k": 2, "sample_weight": 2.0}, "left out .* Received: sample_weight"),
+    ],
+)
+def test_arguments_that_do_not_go_with_an_order(arguments, message):
+    order = functional.rank([[1, 0]], [[0.1, 0.2]], k=5)
+    with pytest.raises(ValueError, match=message):
+        functional.ndcg(order, **arguments)
