@@ -232,7 +232,8 @@ def _new_states(
     batch_totals = totals.batch_totals(
         *(ops.stack(column) for column in zip(*columns, strict=True))
     )
-    old_totals = ops.stack([ops.convert_to_tensor(m.totals) for m in metrics])
+    # Sums, as TensorFlow does not stack variables of Keras.
+    old_totals = ops.stack([metric.totals + 0.0 for metric in metrics])
     new_totals = totals.add(old_totals, batch_totals)
     return new_totals, ops.sum(ops.cast(lists.has_items, "int32"))
 
