@@ -10,7 +10,14 @@ from keras import ops
 
 from keras_rank import ragged
 from keras_rank.arithmetic import Tensor, at_most, highest, total, where
-from keras_rank.ordering.selection import cond, largest_of, top_values
+from keras_rank.ordering.selection import (
+    Selection,
+    candidates,
+    cond,
+    is_long,
+    largest_of,
+    top_values,
+)
 from keras_rank.shared import Shared, kept
 
 # Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
@@ -77,6 +84,11 @@ class Given:
     raw_mask: Tensor | None = None
     raw_weights: Tensor | None = None
 
+    @property
+    def is_by_label(self) -> bool:
+        """Whether the labels alone tell where there are items."""
+        return self.raw_mask is None and self.raw_weights is None
+
     def map(self, function: Callable[[Tensor], Tensor]) -> "Given":
         """Returns a function of each of the tensors."""
         tensors = (self.raw_labels, self.raw_scores, self.raw_mask, self.raw_weights)
@@ -138,7 +150,7 @@ class DenseLists(Lists):
         In passes that only read: some minima pass over NaN, which a sum shows.
         """
         given, labels = self.given, self.given.raw_labels
-        if given.raw_mask is not None or given.raw_weights is not None:
+        if not given.is_by_label:
             return ops.all(self.mask)
         if 0 in tuple(labels.shape):
             return ops.all(labels >= 0.0)
@@ -157,18 +169,32 @@ class DenseLists(Lists):
 
     @kept
     def has_items(self) -> Tensor:
+        if self.given.is_by_label:
+            return self._highest_raw_labels[:, 0] >= 0.0
         return self.sizes > 0.0
 
     @kept
     def highest_labels(self) -> Tensor:
-        def highest_of(labels: Tensor) -> Tensor:
-            return at_most(highest(labels, keepdims=True), float(_limits(labels).max))
+        if not self.given.is_by_label:
+            return highest(self.labels, keepdims=True)
+        largest = float(_limits(self.given.raw_labels).max)
+        return ops.maximum(at_most(self._highest_raw_labels, largest), 0.0)
 
+    @kept
+    def _highest_raw_labels(self) -> Tensor:
+        """The highest label of each list, below 0 where there is no item."""
+        labels = self.given.raw_labels
+        maxima = highest(labels, keepdims=True)
         return cond(
-            self.full,
-            lambda: highest_of(self.given.raw_labels),
-            lambda: highest_of(self.labels),
+            ops.any(ops.isnan(maxima)),
+            lambda: highest(where(labels >= 0.0, labels, -1.0), keepdims=True),
+            lambda: maxima,
         )
+
+    @property
+    def _per_list(self) -> Tensor:
+        """Zeros of shape `(batch,)`."""
+        return ops.zeros_like(self.given.raw_labels[:, 0])
 
     def sum_of(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return cond(
@@ -183,27 +209,71 @@ class DenseLists(Lists):
         ).labels()
 
     def highest_first(self, count: Tensor | int) -> Tensor:
-        return self.largest(
-            lambda given: where(given.mask(), given.labels(), -1.0),
-            self.given.raw_labels,
-            count,
-        )[0]
+        def rule(given: Given) -> Tensor:
+            return where(given.mask(), given.labels(), -1.0)
+
+        given = self.given
+        selection = Selection(given.raw_labels, given, rule)
+        if not given.is_by_label:
+            selection = dataclasses.replace(
+                selection,
+                is_full=self.full,
+                masked=lambda: where(self.mask, given.raw_labels, float("-inf")),
+            )
+        return largest_of(selection, count)[0]
 
     def top_scores(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
         """Returns the highest scores of each list, and their positions."""
-        return self.largest(Given.scores, self.given.raw_scores, count)
+        return largest_of(self._by_score, count)
 
-    def largest(
-        self, rule: Callable[[Given], Tensor], raw: Tensor, count: Tensor | int
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the largest of what a rule makes of all items, and their positions.
+    def from_score(
+        self,
+        lowest: Tensor,
+        count: Tensor | int,
+        function: Callable[[Tensor, Tensor], Tensor],
+    ) -> Tensor:
+        """Returns a function of the items that score so high, or higher.
 
         Args:
-            rule: the rule.
-            raw: what the rule makes of items that need no rule, in `full` lists.
-            count: how many.
+            lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
+            count: about the number of such items in each list.
+            function: function of the positions and the scores of items, of shape
+                `(batch, some)`. It is given all items that matter, and others.
         """
-        return largest_of(self.given, rule, raw, self.full, count)
+
+        def of_all_items() -> Tensor:
+            positions = ops.arange(self.list_size, dtype="int32")
+            shape = ops.shape(self.scores)
+            return function(ops.broadcast_to(positions, shape), self.scores)
+
+        spare = 4 * count
+        if not is_long(self.given.raw_scores, spare):
+            return of_all_items()
+        scores, positions, highest_other = candidates(self._by_score, spare)
+        suffices = ops.logical_or(highest_other < lowest, lowest == float("-inf"))
+        return cond(
+            ops.all(suffices), lambda: function(positions, scores), of_all_items
+        )
+
+    @property
+    def _by_score(self) -> Selection:
+        raw = self.given.raw_scores
+        return Selection(
+            raw,
+            self.given,
+            Given.scores,
+            is_full=self.full,
+            masked=lambda: where(self.mask, raw, float("-inf")),
+        )
+
+    def item_numbers(self, positions: Tensor) -> Tensor:
+        """Returns the numbers of the items at the positions: 1, 2, ... in each list."""
+
+        def counted() -> Tensor:
+            numbers = ops.cumsum(ops.cast(self.mask, "int32"), axis=1)
+            return ops.take_along_axis(numbers, positions, axis=1)
+
+        return cond(self.full, lambda: positions + 1, counted)
 
     @property
     def list_size(self) -> Tensor | int:
@@ -213,11 +283,6 @@ class DenseLists(Lists):
     @kept
     def dtype(self) -> str:
         return str(keras.backend.standardize_dtype(self.given.raw_labels.dtype))
-
-    @property
-    def _per_list(self) -> Tensor:
-        """Zeros of shape `(batch,)`."""
-        return ops.zeros_like(self.given.raw_labels[:, 0])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -2,18 +2,19 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, shifted, total, where
-from keras_rank.lists import DenseLists, Lists, Values
+from keras_rank.lists import DenseLists, Values
 from keras_rank.ordering.selection import (
     INT32_MIN,
     at_most_size,
     cond,
+    in_order_of,
     largest,
-    sorted_by,
     stable_argsort,
     total_by_group,
 )
@@ -21,6 +22,9 @@ from keras_rank.ordering.shuffle import shuffle_keys
 from keras_rank.shared import Shared
 
 Ties = Literal["shuffle", "stable", "average"]
+
+# Up to so many tied items of a list are sorted apart from the others.
+_FEW = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +146,7 @@ class TieGroups:
             items beyond the last rank included.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
         lists: the lists.
+        last: tensor of shape `(batch, 1)`. The score at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
@@ -151,7 +156,8 @@ class TieGroups:
     group: Tensor
     sizes: Tensor
     places: Tensor
-    lists: Lists
+    lists: DenseLists
+    last: Tensor
     cut_score: Tensor
     at_cut: Tensor
 
@@ -164,11 +170,14 @@ class TieGroups:
     def mean(self, taken: Tensor, values: Values) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
 
+        def cut_total(positions: Tensor, scores: Tensor) -> Tensor:
+            in_cut_group = where(scores == self.cut_score, values.at(positions), 0.0)
+            return total(in_cut_group)[:, None]
+
         def averaged() -> Tensor:
             totals = total_by_group(taken, self.group)
-            is_cut = self.lists.scores == self.cut_score
-            in_cut_group = where(is_cut, values.everywhere(), 0.0)
-            cut_totals = total(in_cut_group)[:, None]
+            depth = ops.shape(self.at_cut)[1]
+            cut_totals = self.lists.from_score(self.last, depth, cut_total)
             return where(self.at_cut, cut_totals, totals) / self.sizes
 
         return cond(self.any, averaged, lambda: taken)
@@ -190,13 +199,11 @@ def rank_lists(
     # Not in a branch, where it would not be kept.
     has_items = lists.has_items
 
-    def preference() -> Tensor:
+    def preference(positions: Tensor) -> Tensor:
         """Int32 keys: among tied items the one with the larger key goes first."""
-        if ties == "shuffle":
-            items = ops.cumsum(ops.cast(lists.mask, "int32"), axis=1)
-            return shuffle_keys(seed, has_items, items, first_list)
-        shape = ops.shape(lists.scores)
-        return ops.broadcast_to(-ops.arange(shape[1], dtype="int32"), shape)
+        if ties == "stable":
+            return -positions
+        return shuffle_keys(seed, has_items, lists.item_numbers(positions), first_list)
 
     list_size = lists.list_size
     if k is None or (isinstance(list_size, int) and k >= list_size):
@@ -206,7 +213,7 @@ def rank_lists(
         if ties == "shuffle":
             order = cond(
                 ops.any(tied),
-                lambda: sorted_by(lists.scores, preference(), order),
+                lambda: _shuffled(by_rank, tied, order, preference),
                 lambda: order,
             )
     else:
@@ -218,7 +225,7 @@ def rank_lists(
         if ties != "average":
             order = cond(
                 ops.any(tied),
-                lambda: _tie_broken(lists.scores, preference(), by_rank, order),
+                lambda: _tie_broken(lists, by_rank, order, preference),
                 lambda: order,
             )
     ranks = ops.cast(ops.arange(1, ops.shape(by_rank)[1] + 1), lists.dtype)
@@ -238,21 +245,66 @@ def _tied(by_rank: Tensor, next_by_rank: Tensor) -> Tensor:
 
 
 def _tie_broken(
-    scores: Tensor, preference: Tensor, by_rank: Tensor, order: Tensor
+    lists: DenseLists,
+    by_rank: Tensor,
+    order: Tensor,
+    preference: Callable[[Tensor], Tensor],
 ) -> Tensor:
     """Puts the preferred of the tied items into the top, and these in order.
 
     Items above the last score of the top are in for certain; those that equal it
     compete for the ranks that are left.
     """
-    last = by_rank[:, -1:]
-    competing = where(scores == last, preference, INT32_MIN)
-    _, competitors = largest(competing, ops.shape(order)[1])
+    last, depth = by_rank[:, -1:], ops.shape(order)[1]
+
+    def competitors(positions: Tensor, scores: Tensor) -> Tensor:
+        competing = where(scores == last, preference(positions), INT32_MIN)
+        return ops.take_along_axis(positions, largest(competing, depth)[1], axis=1)
+
     above = by_rank > last
     number_above = ops.sum(ops.cast(above, "int32"), axis=1, keepdims=True)
-    turn = ops.arange(ops.shape(order)[1], dtype="int32") - number_above
-    filled = ops.take_along_axis(competitors, ops.maximum(turn, 0), axis=1)
-    return sorted_by(scores, preference, where(above, order, filled))
+    turn = ops.maximum(ops.arange(depth, dtype="int32") - number_above, 0)
+    filled = lists.from_score(last, depth, competitors)
+    filled = ops.take_along_axis(filled, turn, axis=1)
+    chosen = where(above, ops.cast(order, "int32"), filled)
+    chosen = in_order_of(chosen, -preference(chosen), by_rank)
+    return ops.cast(chosen, order.dtype)
+
+
+def _shuffled(
+    by_rank: Tensor,
+    tied: Tensor,
+    order: Tensor,
+    preference: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Puts tied items in the order of preference, in a full order.
+
+    Where few items tie, as by chance among many scores, these few are sorted apart.
+    """
+
+    def all_sorted() -> Tensor:
+        return in_order_of(order, -preference(ops.cast(order, "int32")), by_rank)
+
+    list_size = order.shape[1]
+    if list_size is None or list_size < 4 * _FEW:
+        return all_sorted()
+    ties = ops.logical_or(tied, shifted(ops.cast(tied, "int32"), 1, 0) > 0)
+    number = ops.cumsum(ops.cast(ties, "int32"), axis=1)
+
+    def few_sorted() -> Tensor:
+        # As float32, of which XLA selects the largest faster than of int32.
+        first_highest = ops.cast(ops.arange(list_size, 0, -1), "float32")
+        ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW)[0]
+        ranks = ops.minimum(ops.cast(ranks, "int32"), list_size - 1)
+        few, scores = (ops.take_along_axis(x, ranks, axis=1) for x in (order, by_rank))
+        # Beyond the last tie, what is sorted is not used.
+        used = ops.arange(_FEW, dtype="int32") < number[:, -1:]
+        scores = where(used, scores, -math.inf)
+        few = in_order_of(few, -preference(ops.cast(few, "int32")), scores)
+        at = ops.minimum(ops.maximum(number - 1, 0), _FEW - 1)
+        return where(ties, ops.take_along_axis(few, at, axis=1), order)
+
+    return cond(ops.all(number[:, -1] <= _FEW), few_sorted, all_sorted)
 
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
@@ -262,14 +314,18 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
     rows = ops.arange(batch, dtype="int32")[:, None] * depth
     group = ops.reshape(rows + number, (-1,))
-    cut_score = where(tied[:, -1:], by_rank[:, -1:], math.nan)
+    last = by_rank[:, -1:]
+    cut_score = where(tied[:, -1:], last, math.nan)
     at_cut = by_rank == cut_score
     any_tied = ops.any(tied)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
+    def cut_size(positions: Tensor, scores: Tensor) -> Tensor:
+        equal = ops.cast(scores == cut_score, dtype)
+        return ops.sum(equal, axis=1, keepdims=True)
+
     def sizes() -> Tensor:
-        equal = ops.cast(lists.scores == cut_score, dtype)
-        cut_sizes = ops.sum(equal, axis=1, keepdims=True)
+        cut_sizes = lists.from_score(last, depth, cut_size)
         return where(at_cut, cut_sizes, total_by_group(ones, group))
 
     def places() -> Tensor:
@@ -283,6 +339,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         sizes=cond(any_tied, sizes, lambda: ones),
         places=cond(any_tied, places, lambda: ones),
         lists=lists,
+        last=last,
         cut_score=cut_score,
         at_cut=at_cut,
     )

@@ -3,6 +3,7 @@
 The only file that names a backend: for what Keras does otherwise on one of them.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,10 @@ from keras_rank.shared import in_branch
 
 INT32_MIN = -(2**31)
 
-# Rows of this many entries or more are cut into blocks (see `largest`).
+# Fewer entries than these are sorted as fast in any way.
+_MANY_ENTRIES = 4096
+
+# Rows of this many entries or more are cut into blocks (see `candidates`).
 _LONG_ROW = 512
 
 
@@ -67,7 +71,7 @@ def top_values(values: Tensor, count: Tensor | int) -> Tensor:
     """Returns the `count` largest values of each list, the largest first."""
     size = ops.shape(values)[1]
     if isinstance(size, int) and isinstance(count, int) and count >= size:
-        return ops.flip(ops.sort(values, axis=1), axis=1)
+        return ops.flip(_sorted(values), axis=1)
     return largest(values, at_most_size(count, size))[0]
 
 
@@ -76,12 +80,52 @@ def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
     return min(k, size) if isinstance(size, int) else ops.minimum(k, size)
 
 
-def sorted_by(scores: Tensor, preference: Tensor, order: Tensor) -> Tensor:
-    """Sorts positions by score, then by preference, the highest first."""
-    preferred = stable_argsort(-ops.take_along_axis(preference, order, axis=1))
-    order = ops.take_along_axis(order, preferred, axis=1)
-    by_score = stable_argsort(-ops.take_along_axis(scores, order, axis=1))
-    return ops.take_along_axis(order, by_score, axis=1)
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What the largest are to be found of: values that a rule makes of items.
+
+    Attributes:
+        raw: tensor of shape `(batch, size)`. What the values are made of: in the same
+            order as these, but for NaN and where there is no item.
+        items: what the rule is applied to, with a method `map` to choose some.
+        rule: function from items to values. `None` if `raw` is the values.
+        is_full: boolean. Whether there is an item at all positions.
+        masked: function that returns `raw`, `-inf` where there is no item. `None` if
+            it is lower there anyway.
+    """
+
+    raw: Tensor
+    items: Any = None
+    rule: Callable[[Any], Tensor] | None = None
+    is_full: Tensor | bool = True
+    masked: Callable[[], Tensor] | None = None
+
+    def values(self, choose: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Returns the values of all items, or of those that a function chooses."""
+        if self.rule is None:
+            return self.raw if choose is None else choose(self.raw)
+        return self.rule(self.items if choose is None else self.items.map(choose))
+
+    def maxima(self, in_blocks: Callable[[Tensor], Tensor]) -> Tensor:
+        """Returns the largest value of each block, in as few passes as will do."""
+
+        def highest_of(x: Tensor) -> Tensor:
+            return ops.max(in_blocks(x), axis=2)
+
+        if self.rule is None:
+            return highest_of(self.raw)
+        masked = self.masked or (lambda: self.raw)
+        maxima = cond(
+            self.is_full,
+            lambda: highest_of(self.raw),
+            lambda: highest_of(masked()),
+        )
+        # NaN shows in the maxima, but in XLA for TensorFlow, where they pass over it.
+        return cond(
+            ops.any(ops.isnan(maxima)),
+            lambda: highest_of(self.values()),
+            lambda: maxima,
+        )
 
 
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -90,38 +134,34 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     The largest come first; equal entries are in any order, and any of those that
     equal the last one may be in.
     """
-    return largest_of(x, _itself, x, True, count)
+    return largest_of(Selection(x), count)
 
 
-def _itself(x: Tensor) -> Tensor:
-    return x
+def largest_of(selection: Selection, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Returns the `count` largest values of each row and their positions."""
+    if not is_long(selection.raw, count):
+        return _top_k(selection.values(), count)
+    entries, positions, _ = candidates(selection, count)
+    values, found = _top_k(entries, count)
+    return values, ops.take_along_axis(positions, found, axis=1)
 
 
-def largest_of(
-    items: Any,
-    rule: Callable[[Any], Tensor],
-    raw: Tensor,
-    is_raw: Tensor | bool,
-    count: Tensor | int,
-) -> tuple[Tensor, Tensor]:
-    """Returns the `count` largest of what a rule makes of items, and their positions.
+def candidates(selection: Selection, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns values of long rows, among them the `count` largest of each.
 
-    Long rows are cut into blocks: the largest entries lie in the `count` blocks of
-    the largest maxima, so that only these few need a closer look, and the rule is
-    applied to them alone if it changes no maximum. That reads the rows once, where
-    the rule and a selection would read and copy them several times.
+    Rows are cut into blocks: the largest values lie in the `count` blocks of the
+    largest maxima, so that only these few need a closer look. That reads the rows
+    once, where a rule and a selection would read and copy them several times.
 
     Args:
-        items: a tensor of shape `(batch, size)`, or a structure of such with a
-            method `map`.
-        rule: function of the items, one by one.
-        raw: tensor of shape `(batch, size)`. What the rule makes of most items.
-        is_raw: boolean. Whether it makes that of all items, but of NaN.
-        count: the number of entries, at most `size`.
+        selection: what the largest are to be found of.
+        count: the number of blocks.
+
+    Returns:
+        The values and their positions, each of shape `(batch, some)`, and the largest
+        of all others, of shape `(batch, 1)`.
     """
-    if not _is_long(raw, count):
-        return _top_k(rule(items), count)
-    row_size = raw.shape[1]
+    row_size = selection.raw.shape[1]
     block_size = _block_size(row_size, count)
     blocks = -(-row_size // block_size)
 
@@ -131,33 +171,25 @@ def largest_of(
             x = ops.pad(x, [(0, 0), (0, rest)], constant_values=_lowest(x))
         return ops.reshape(x, (-1, blocks, block_size))
 
-    maxima = ops.max(in_blocks(raw), axis=2)
-    if rule is not _itself:
-        # NaN shows in the maxima, but in XLA for TensorFlow, where they pass over it.
-        is_raw = ops.logical_and(is_raw, ops.logical_not(ops.any(ops.isnan(maxima))))
-        maxima = cond(
-            is_raw,
-            lambda: maxima,
-            lambda: ops.max(in_blocks(rule(items)), axis=2),
-        )
-    _, best = _top_k(maxima, count)
-    rows = ops.arange(ops.shape(maxima)[0], dtype="int32")[:, None]
-    number = ops.cast(best, "int32") + rows * blocks
+    maxima, best = _top_k(selection.maxima(in_blocks), count + 1)
+    best = ops.cast(best[:, :count], "int32")
+    rows = ops.arange(ops.shape(best)[0], dtype="int32")[:, None]
 
     def of_best(x: Tensor) -> Tensor:
         # Whole blocks are copied, where `ops.take_along_axis` goes entry by entry.
         x = ops.reshape(in_blocks(x), (-1, block_size))
-        return ops.reshape(ops.take(x, number, axis=0), (-1, count * block_size))
+        x = ops.take(x, best + rows * blocks, axis=0)
+        return ops.reshape(x, (-1, count * block_size))
 
-    candidates = rule(items.map(of_best) if hasattr(items, "map") else of_best(items))
-    values, found = _top_k(candidates, count)
-    block = ops.take_along_axis(best, found // block_size, axis=1)
-    positions = block * block_size + found % block_size
-    # The lowest entries may lie in the padding, which is not in the row.
-    return values, ops.minimum(positions, row_size - 1)
+    positions = best[:, :, None] * block_size + ops.arange(block_size, dtype="int32")
+    # The lowest values may lie in the padding, which is not in the row.
+    positions = ops.minimum(positions, row_size - 1)
+    positions = ops.reshape(positions, (-1, count * block_size))
+    return selection.values(of_best), positions, maxima[:, count:]
 
 
-def _is_long(x: Tensor, count: Tensor | int) -> bool:
+def is_long(x: Tensor, count: Tensor | int) -> bool:
+    """Whether rows are worth cutting into blocks."""
     rows, row_size = x.shape
     is_long = row_size is not None and row_size >= max(_LONG_ROW, 16 * count)
     return is_long and rows != 0
@@ -215,10 +247,57 @@ def cond(
 
 def stable_argsort(x: Tensor) -> Tensor:
     """Returns the positions that sort each row; equal entries stay in their order."""
-    if keras.backend.backend() != "numpy":
-        return ops.argsort(x, axis=1)
-    # Keras asks NumPy for its quicksort, which is not stable.
-    return np.argsort(x, axis=1, kind="stable")
+    if keras.backend.backend() == "numpy":
+        # Keras asks NumPy for its quicksort, which is not stable.
+        return np.argsort(x, axis=1, kind="stable")
+    if _is_sorted_by_bits(x) and x.shape[1] <= 2**15:
+        return _argsort_by_bits(_sortable_bits(x))
+    return ops.argsort(x, axis=1)
+
+
+def _sorted(x: Tensor) -> Tensor:
+    """Returns the entries of each row, the smallest first."""
+    if not _is_sorted_by_bits(x):
+        return ops.sort(x, axis=1)
+    in_order = ops.sort(_sortable_bits(x), axis=1)
+    return in_order if x.dtype == "int32" else ops.view(_flipped(in_order), "float32")
+
+
+def _is_sorted_by_bits(x: Tensor) -> bool:
+    """XLA on CPU sorts a single int32 operand six times as fast as anything else."""
+    rows, row_size = x.shape
+    if keras.backend.backend() != "jax" or rows * row_size < _MANY_ENTRIES:
+        return False
+    import jax
+
+    return jax.default_backend() == "cpu" and x.dtype in ("float32", "int32")
+
+
+def _sortable_bits(x: Tensor) -> Tensor:
+    """Int32 numbers in the order of float32 numbers, or as they are."""
+    if x.dtype == "int32":
+        return x
+    return _flipped(ops.view(where(x == 0.0, 0.0, x), "int32"))
+
+
+def _flipped(bits: Tensor) -> Tensor:
+    """Flips all bits of negative numbers but the sign: its own inverse."""
+    sign = ops.right_shift(bits, 31)
+    return ops.bitwise_xor(bits, ops.bitwise_and(sign, 0x7FFFFFFF))
+
+
+def _argsort_by_bits(bits: Tensor) -> Tensor:
+    """Sorts by the lower 16 bits, then by the higher, each with the position below."""
+    width = (bits.shape[1] - 1).bit_length()
+    place = ops.arange(bits.shape[1], dtype="int32")
+
+    def places_by(half: Tensor) -> Tensor:
+        keys = ops.bitwise_or(ops.left_shift(half, width), place)
+        return ops.bitwise_and(ops.sort(keys, axis=1), (1 << width) - 1)
+
+    order = places_by(ops.bitwise_and(bits, 0xFFFF))
+    higher = ops.take_along_axis(ops.right_shift(bits, 16), order, axis=1)
+    return ops.take_along_axis(order, places_by(higher), axis=1)
 
 
 def total_by_group(values: Tensor, group: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.lists import SparseLists, Values
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.selection import (
+    Selection,
     at_most_size,
     cond,
     largest_of,
@@ -101,7 +102,9 @@ def rank_targets(
         goes_on = ops.zeros_like(retrieved)
     else:
         count = at_most_size(k + 1, items)
-        top, _ = largest_of(scores, _retrieved, scores, True, count)
+        top, _ = largest_of(
+            Selection(scores, _Scores(scores), _Scores.retrieved), count
+        )
         above = _count(top, target_scores, lambda s, target: s > target, dtype)
         equal = _count(top, target_scores, lambda s, target: s == target, dtype)
         goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
@@ -162,9 +165,18 @@ def rank_targets(
     )
 
 
-def _retrieved(scores: Tensor) -> Tensor:
-    """The scores, -inf for NaN."""
-    return where(scores == scores, scores, float("-inf"))
+@dataclasses.dataclass(frozen=True)
+class _Scores:
+    """Scores, of which NaN are not retrieved."""
+
+    scores: Tensor
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "_Scores":
+        return _Scores(function(self.scores))
+
+    def retrieved(self) -> Tensor:
+        """The scores, -inf for NaN."""
+        return where(self.scores == self.scores, self.scores, float("-inf"))
 
 
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
