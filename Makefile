@@ -35,11 +35,14 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 		--editable ".[jax,examples]"
 	touch $@
 
-# Ratios of times, printed and never tested.
+# Ratios of times, printed and never tested, and their chart: about 10 minutes.
 bench: $(DEVELOPMENT)/installed
 	for backend in $(BACKEND); do \
-		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/updates.py; \
+		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/measure.py \
+			--output outputs/bench/$$backend.json; \
 	done
+	$(DEVELOPMENT)/bin/python benchmarks/chart.py outputs/bench/chart.png \
+		$(BACKEND:%=outputs/bench/%.json)
 
 clean:
 	rm -rf .venv build dist outputs

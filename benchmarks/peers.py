@@ -1,0 +1,91 @@
+"""NDCG of other libraries on the backend in use, each called as its users do."""
+
+import importlib.metadata
+
+import keras
+import numpy as np
+from timing import compiled, tensors, update_of
+
+
+def peers():
+    """Returns the makers of calls by the name and version of the library."""
+    makers = {"keras-rs": _keras_rs, **_BY_BACKEND[keras.backend.backend()]}
+    return {
+        f"{name} {importlib.metadata.version(_DISTRIBUTIONS.get(name, name))}": maker
+        for name, maker in makers.items()
+    }
+
+
+def _keras_rs(labels, scores, k):
+    import keras_rs
+
+    return update_of(keras_rs.metrics.NDCG(k=k), *tensors(labels, scores))
+
+
+def _rax(labels, scores, k):
+    import rax
+
+    return compiled(
+        lambda labels, scores: rax.ndcg_metric(scores, labels, topn=k),
+        *tensors(labels, scores),
+    )
+
+
+def _ignite(labels, scores, k):
+    if k is None:
+        return None
+    from ignite.metrics.rec_sys import NDCG
+
+    metric = NDCG(top_k=[k])
+    batch = tensors(scores, labels)
+    return lambda: metric.update(batch)
+
+
+def _torchmetrics(labels, scores, k):
+    import torch
+    from torchmetrics.functional.retrieval import retrieval_normalized_dcg
+
+    rows = list(zip(*tensors(scores, labels), strict=True))
+    return lambda: torch.stack(
+        [retrieval_normalized_dcg(*row, top_k=k) for row in rows]
+    ).mean()
+
+
+def _sklearn(labels, scores, k):
+    from sklearn.metrics import ndcg_score
+
+    return lambda: ndcg_score(labels, scores, k=k)
+
+
+def _ranx(labels, scores, k):
+    from ranx import Qrels, Run, evaluate
+
+    names = [str(item) for item in range(labels.shape[1])]
+
+    def table(values):
+        return {
+            str(i): dict(zip(names, map(float, row), strict=True))
+            for i, row in enumerate(values)
+        }
+
+    qrels = Qrels(
+        {q: {d: int(v) for d, v in r.items()} for q, r in table(labels).items()}
+    )
+    run = Run(table(scores))
+    name = "ndcg_burges" if k is None else f"ndcg_burges@{k}"
+    return lambda: evaluate(qrels, run, name, make_comparable=False)
+
+
+_DISTRIBUTIONS = {"ignite": "pytorch-ignite", "sklearn": "scikit-learn"}
+_BY_BACKEND = {
+    "jax": {"rax": _rax},
+    "tensorflow": {},
+    "torch": {"ignite": _ignite, "torchmetrics": _torchmetrics},
+    "numpy": {"sklearn": _sklearn, "ranx": _ranx},
+}
+# ranx holds each item as a string: longer lists take minutes to make.
+LARGEST = {"ranx": 1_000_000}
+
+
+def fits(name, lists, items):
+    return lists * items <= LARGEST.get(name.split()[0], np.inf)

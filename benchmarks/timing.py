@@ -1,0 +1,68 @@
+"""How a call is compiled as a user would, and timed."""
+
+import statistics
+import time
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def compiled(function, *tensors):
+    """Returns a call of the function that waits for its result."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        jitted = jax.jit(function)
+        return lambda: jax.block_until_ready(jitted(*tensors))
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        graph = tf.function(function)
+        return lambda: graph(*tensors)
+    return lambda: function(*tensors)
+
+
+def update_of(metric, *batch):
+    """Returns a call of one update: jax.jit, tf.function, eager torch or NumPy."""
+    if keras.backend.backend() == "jax":
+        variables = [variable.value for variable in metric.variables]
+        return compiled(
+            lambda *batch: metric.stateless_update_state(variables, *batch), *batch
+        )
+    return compiled(lambda *batch: metric.update_state(*batch), *batch)
+
+
+def milliseconds(call, seconds=1.0):
+    """Returns the median time of a call, of up to 30 within about so many seconds."""
+    call()
+    call()
+    wait()
+    times = []
+    while not times or (sum(times) < seconds and len(times) < 30):
+        start = time.perf_counter()
+        call()
+        wait()
+        times.append(time.perf_counter() - start)
+    return 1000.0 * statistics.median(times)
+
+
+def wait():
+    """Waits for what torch has started on a GPU."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+
+def batch_of(lists, items, seed=0):
+    """Returns labels from 0 to 4 and normal scores, as NumPy arrays."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 5, size=(lists, items)).astype("float32")
+    return labels, rng.normal(size=(lists, items)).astype("float32")
+
+
+def tensors(*arrays):
+    return [ops.convert_to_tensor(array) for array in arrays]
