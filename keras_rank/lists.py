@@ -74,13 +74,13 @@ class Given:
 
     Attributes:
         raw_labels: tensor of shape `(batch, list_size)`.
-        raw_scores: tensor of shape `(batch, list_size)`.
+        raw_scores: tensor of shape `(batch, list_size)`, or `None` if not asked for.
         raw_mask: boolean tensor of shape `(batch, list_size)`, or `None`.
         raw_weights: tensor of shape `(batch, list_size)`, or `None`.
     """
 
     raw_labels: Tensor
-    raw_scores: Tensor
+    raw_scores: Tensor | None
     raw_mask: Tensor | None = None
     raw_weights: Tensor | None = None
 
@@ -104,10 +104,10 @@ class Given:
             mask = ops.logical_and(mask, self.raw_weights > 0.0)
         return mask
 
-    def labels(self) -> Tensor:
-        """The labels, finite, and 0 where there is no item."""
+    def labels(self, no_item: float = 0.0) -> Tensor:
+        """The labels, finite, and 0 or another number where there is no item."""
         largest = float(_limits(self.raw_labels).max)
-        return where(self.mask(), at_most(self.raw_labels, largest), 0.0)
+        return where(self.mask(), at_most(self.raw_labels, largest), no_item)
 
     def scores(self) -> Tensor:
         """The scores, `-inf` where there is no item, or one that was not retrieved."""
@@ -204,16 +204,16 @@ class DenseLists(Lists):
         )
 
     def labels_at(self, positions: Tensor) -> Tensor:
-        return self.given.map(
+        there = self._judgements.map(
             lambda x: ops.take_along_axis(x, positions, axis=1)
-        ).labels()
+        )
+        return there.labels()
 
     def highest_first(self, count: Tensor | int) -> Tensor:
-        def rule(given: Given) -> Tensor:
-            return where(given.mask(), given.labels(), -1.0)
-
         given = self.given
-        selection = Selection(given.raw_labels, given, rule)
+        selection = Selection(
+            given.raw_labels, self._judgements, lambda given: given.labels(no_item=-1.0)
+        )
         if not given.is_by_label:
             selection = dataclasses.replace(
                 selection,
@@ -221,6 +221,11 @@ class DenseLists(Lists):
                 masked=lambda: where(self.mask, given.raw_labels, float("-inf")),
             )
         return largest_of(selection, count)[0]
+
+    @property
+    def _judgements(self) -> Given:
+        """All that is given but the scores."""
+        return dataclasses.replace(self.given, raw_scores=None)
 
     def top_scores(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
         """Returns the highest scores of each list, and their positions."""
