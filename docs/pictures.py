@@ -131,7 +131,7 @@ def discounts() -> plt.Figure:
         ("log2, the default: 1 / log2(r + 1)", "log2", BLUE, 0.86),
         (
             "geometric(0.8): 0.8**(r - 1)",
-            keras_rank.discounts.geometric(0.8),
+            geometric,
             PINK,
             0.77,
         ),
