@@ -29,6 +29,7 @@ with warnings.catch_warnings():
     from ignite.metrics import rec_sys
 
 import keras_rank
+from keras_rank.discounts import clipped_log2, geometric, log2, reciprocal
 
 PICTURES = pathlib.Path(__file__).parent / "pictures"
 ITEMS = 20
@@ -59,19 +60,25 @@ def main() -> None:
 def ties() -> plt.Figure:
     """NDCG of a constant model, by the place of the one relevant item."""
     places = np.arange(1, ITEMS + 1)
-    figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
-    for name, library, colour, line, height in (
-        ("ignite: the first stored comes first", ignite, ORANGE, "-", 0.95),
-        ("trec_eval: the last name comes first", trec_eval, GREEN, "-", 0.86),
-        ("keras-rs: one order at random", shuffled_by_keras_rs, PINK, "", 0.77),
-        ("scikit-learn: the mean over all orders", scikit_learn, BLUE, "-", 0.68),
-        ('keras_rank: shuffle_ties="average"', averaged, "black", "", 0.59),
+    figure, axes = plt.subplots(figsize=(6, 4.8), layout="constrained")
+    for name, library, style in (
+        ("ignite: the first stored comes first", ignite, {"color": ORANGE}),
+        ("trec_eval: the last name comes first", trec_eval, {"color": GREEN}),
+        (
+            "keras-rs: one order at random",
+            shuffled_by_keras_rs,
+            {"color": PINK, "ls": "", "marker": "o", "ms": 5},
+        ),
+        ("scikit-learn: the mean over all orders", scikit_learn, {"color": BLUE}),
+        (
+            'keras_rank: shuffle_ties="average"',
+            averaged,
+            {"color": "black", "ls": "", "marker": "x", "ms": 5},
+        ),
     ):
         values = [library(place) for place in range(ITEMS)]
-        marker = {PINK: "o", "black": "x"}.get(colour, "")
-        axes.plot(places, values, color=colour, ls=line, marker=marker, lw=2, ms=5)
-        axes.plot([6.2, 7.2], [height] * 2, color=colour, ls=line, marker=marker, lw=2)
-        axes.text(7.6, height, name, va="center")
+        axes.plot(places, values, label=name, lw=2, **style)
+    figure.legend(loc="outside lower left", frameon=False, ncols=1)
     axes.set(
         title="NDCG of a model that scores all items alike",
         xlabel=f"where the one relevant item of {ITEMS} is stored",
@@ -123,26 +130,17 @@ def averaged(place: int) -> float:
 
 def discounts() -> plt.Figure:
     """What is left of a gain at each rank."""
-    geometric = keras_rank.discounts.geometric(0.8)
     ranks = np.arange(1, 21)
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
-    for name, discount, colour, height in (
-        ("clipped_log2: 1 / max(1, log2(r))", "clipped_log2", GREEN, 0.95),
-        ("log2, the default: 1 / log2(r + 1)", "log2", BLUE, 0.86),
-        (
-            "geometric(0.8): 0.8**(r - 1)",
-            geometric,
-            PINK,
-            0.77,
-        ),
-        ("reciprocal: 1 / r", "reciprocal", ORANGE, 0.68),
+    figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
+    for name, discount, colour in (
+        ("clipped_log2: 1 / max(1, log2(r))", clipped_log2, GREEN),
+        ("log2, the default: 1 / log2(r + 1)", log2, BLUE),
+        ("geometric(0.8): 0.8**(r - 1)", geometric(0.8), PINK),
+        ("reciprocal: 1 / r", reciprocal, ORANGE),
     ):
-        if isinstance(discount, str):
-            discount = getattr(keras_rank.discounts, discount)
         values = ops.convert_to_numpy(discount(ops.cast(ranks, "float32")))
-        axes.plot(ranks, values, color=colour, marker="o", ms=4, lw=2)
-        axes.plot([9.2, 10.2], [height] * 2, color=colour, marker="o", ms=4, lw=2)
-        axes.text(10.6, height, name, va="center")
+        axes.plot(ranks, values, label=name, color=colour, marker="o", ms=4, lw=2)
+    axes.legend(frameon=False)
     axes.set(
         title="What is left of a gain at each rank",
         xlabel="rank",
@@ -155,7 +153,7 @@ def discounts() -> plt.Figure:
 
 def house() -> plt.Figure:
     """The modules, and the way of a batch through them."""
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
     axes.set(xlim=(0, 10), ylim=(0, 5.2))
     axes.axis("off")
     for x, y, title, note, colour in (
