@@ -6,7 +6,7 @@ BACKEND ?= numpy jax tensorflow torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 
-.PHONY: demo test lint docs bench clean $(addprefix test-,numpy jax tensorflow torch)
+.PHONY: demo test lint docs package bench clean $(addprefix test-,numpy jax tensorflow torch)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -39,6 +39,10 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 docs: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/python docs/pictures.py
 	NO_MKDOCS_2_WARNING=1 $(DEVELOPMENT)/bin/mkdocs build --strict
+
+# The wheel and the source archive, in dist, each used in an empty environment.
+package: $(DEVELOPMENT)/installed
+	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
 # Ratios of times, printed and never tested.
 bench: $(DEVELOPMENT)/installed

@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
+README = DOCS.parent / "README.md"
 PAGES = sorted(page for page in DOCS.glob("*.md") if "```python" in page.read_text())
 BACKENDS = ("jax", "tensorflow", "torch")
 
@@ -68,6 +69,22 @@ def test_the_examples_of_a_page_run_in_order(page, backend):
             assert printed.getvalue() == block.output, f"{page.name}:{block.line}"
         else:
             assert not printed.getvalue(), f"{page.name}:{block.line} prints"
+
+
+def test_the_model_of_the_readme_is_one(backend):
+    """What is no doctest there is run with the model of the first page."""
+    if backend != "torch":
+        pytest.skip("the first page is run on all: this, on the quickest")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        names = {"__name__": "__main__"}
+        for block in blocks_of(DOCS / "index.md"):
+            exec(block.code, names)
+        names |= {"x_val": names["x"], "y_val": names["y"]}
+        names["loss"] = names["listwise_loss"]
+        (block,) = (block for block in blocks_of(README) if ">>>" not in block.code)
+        exec(block.code, names)
+    for name in re.findall(r"\w+@\d+", block.output):
+        assert f"{name}: 0." in printed.getvalue()
 
 
 def test_every_block_of_python_is_found():
