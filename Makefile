@@ -6,7 +6,7 @@ BACKEND ?= numpy jax tensorflow torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 
-.PHONY: demo test lint bench clean $(addprefix test-,numpy jax tensorflow torch)
+.PHONY: demo test lint docs package bench clean $(addprefix test-,numpy jax tensorflow torch)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -26,7 +26,7 @@ test-numpy test-jax test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
 	$(DEVELOPMENT)/bin/pip install --quiet --constraint constraints.txt \
-		--editable ".[jax,tensorflow,torch,dev]"
+		--editable ".[jax,tensorflow,torch,dev,docs]"
 	touch $@
 
 $(DEMO)/installed: pyproject.toml constraints.txt
@@ -34,6 +34,15 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 	$(DEMO)/bin/pip install --quiet --constraint constraints.txt \
 		--editable ".[jax,examples]"
 	touch $@
+
+# The site, in build/site: open its index.html. Every warning is an error.
+docs: $(DEVELOPMENT)/installed
+	$(DEVELOPMENT)/bin/python docs/pictures.py
+	NO_MKDOCS_2_WARNING=1 $(DEVELOPMENT)/bin/mkdocs build --strict
+
+# The wheel and the source archive, in dist, each used in an empty environment.
+package: $(DEVELOPMENT)/installed
+	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
 # Ratios of times, printed and never tested, and their chart: about 10 minutes.
 bench: $(DEVELOPMENT)/installed

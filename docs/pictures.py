@@ -1,0 +1,192 @@
+"""Draws the pictures of the site: `make docs` runs it before it builds the pages.
+
+    python docs/pictures.py
+
+The values are computed here, by the libraries that are named, not written down.
+"""
+
+import logging
+import os
+import pathlib
+import warnings
+
+os.environ["KERAS_BACKEND"] = "torch"  # ignite's, so that there is one backend
+
+import matplotlib as mpl
+
+mpl.use("agg")
+
+import keras_rs
+import matplotlib.pyplot as plt
+import numpy as np
+import pytrec_eval
+import torch
+from keras import ops
+from sklearn.metrics import ndcg_score
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from ignite.metrics import rec_sys
+
+import keras_rank
+from keras_rank.discounts import clipped_log2, geometric, log2, reciprocal
+
+PICTURES = pathlib.Path(__file__).parent / "pictures"
+ITEMS = 20
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
+
+plt.rcParams.update(
+    {
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "font.size": 11,
+        "svg.hashsalt": "keras_rank",
+    }
+)
+
+
+def main() -> None:
+    """Writes all pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    for name, draw in (("ties", ties), ("discounts", discounts), ("house", house)):
+        figure = draw()
+        figure.savefig(
+            PICTURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None}
+        )
+        plt.close(figure)
+
+
+def ties() -> plt.Figure:
+    """NDCG of a constant model, by the place of the one relevant item."""
+    places = np.arange(1, ITEMS + 1)
+    figure, axes = plt.subplots(figsize=(6, 4.8), layout="constrained")
+    for name, library, style in (
+        ("ignite: the first stored comes first", ignite, {"color": ORANGE}),
+        ("trec_eval: the last name comes first", trec_eval, {"color": GREEN}),
+        (
+            "keras-rs: one order at random",
+            shuffled_by_keras_rs,
+            {"color": PINK, "ls": "", "marker": "o", "ms": 5},
+        ),
+        ("scikit-learn: the mean over all orders", scikit_learn, {"color": BLUE}),
+        (
+            'keras_rank: shuffle_ties="average"',
+            averaged,
+            {"color": "black", "ls": "", "marker": "x", "ms": 5},
+        ),
+    ):
+        values = [library(place) for place in range(ITEMS)]
+        axes.plot(places, values, label=name, lw=2, **style)
+    figure.legend(loc="outside lower left", frameon=False, ncols=1)
+    axes.set(
+        title="NDCG of a model that scores all items alike",
+        xlabel=f"where the one relevant item of {ITEMS} is stored",
+        ylabel="NDCG",
+        xticks=[1, 5, 10, 15, 20],
+        ylim=(0, 1.03),
+    )
+    return figure
+
+
+def one_relevant(place: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and scores of a list, of shape (1, ITEMS)."""
+    labels = np.zeros((1, ITEMS), "float32")
+    labels[0, place] = 1.0
+    return labels, np.full((1, ITEMS), 0.5, "float32")
+
+
+def ignite(place: int) -> float:
+    """Its NDCG."""
+    labels, scores = map(torch.as_tensor, one_relevant(place))
+    metric = rec_sys.NDCG(top_k=[ITEMS])
+    metric.update((scores, labels))
+    return float(metric.compute()[0])
+
+
+def trec_eval(place: int) -> float:
+    """Its ndcg, with documents named in the order in which they are stored."""
+    names = [f"document {i:02}" for i in range(ITEMS)]
+    judged = {"topic": {name: int(i == place) for i, name in enumerate(names)}}
+    evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg"})
+    return evaluator.evaluate({"topic": dict.fromkeys(names, 0.5)})["topic"]["ndcg"]
+
+
+def shuffled_by_keras_rs(place: int) -> float:
+    """Its NDCG, which is one draw."""
+    return float(keras_rs.metrics.NDCG(seed=place)(*one_relevant(place)))
+
+
+def scikit_learn(place: int) -> float:
+    """Its ndcg_score."""
+    return float(ndcg_score(*one_relevant(place)))
+
+
+def averaged(place: int) -> float:
+    """The NDCG of this library, averaged over ties."""
+    metric = keras_rank.metrics.NDCG(shuffle_ties="average")
+    return float(metric(*one_relevant(place)))
+
+
+def discounts() -> plt.Figure:
+    """What is left of a gain at each rank."""
+    ranks = np.arange(1, 21)
+    figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
+    for name, discount, colour in (
+        ("clipped_log2: 1 / max(1, log2(r))", clipped_log2, GREEN),
+        ("log2, the default: 1 / log2(r + 1)", log2, BLUE),
+        ("geometric(0.8): 0.8**(r - 1)", geometric(0.8), PINK),
+        ("reciprocal: 1 / r", reciprocal, ORANGE),
+    ):
+        values = ops.convert_to_numpy(discount(ops.cast(ranks, "float32")))
+        axes.plot(ranks, values, label=name, color=colour, marker="o", ms=4, lw=2)
+    axes.legend(frameon=False)
+    axes.set(
+        title="What is left of a gain at each rank",
+        xlabel="rank",
+        ylabel="discount",
+        xticks=[1, 5, 10, 15, 20],
+        ylim=(0, 1.03),
+    )
+    return figure
+
+
+def house() -> plt.Figure:
+    """The modules, and the way of a batch through them."""
+    figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
+    axes.set(xlim=(0, 10), ylim=(0, 5.2))
+    axes.axis("off")
+    for x, y, title, note, colour in (
+        (0.1, 2.6, "lists.py", "checks, casts, mask", GREEN),
+        (3.6, 2.6, "ordering/", "order, ties, cutoff", GREEN),
+        (7.1, 2.6, "functional/", "the formula", GREEN),
+        (3.6, 0.8, "weighting.py", "the weight of a list", ORANGE),
+        (7.1, 0.8, "totals.py", "exact sums, the mean", ORANGE),
+    ):
+        box = plt.Rectangle((x, y), 2.8, 1.0, fc=colour + "18", ec=colour, lw=1.5)
+        axes.add_patch(box)
+        axes.text(x + 1.4, y + 0.66, title, ha="center", va="center", weight="bold")
+        axes.text(x + 1.4, y + 0.3, note, ha="center", va="center", size=9)
+    for start, end in (
+        ((1.5, 4.4), (1.5, 3.6)),
+        ((2.9, 3.1), (3.6, 3.1)),
+        ((6.4, 3.1), (7.1, 3.1)),
+        ((8.5, 2.6), (8.5, 1.8)),
+        ((8.5, 3.6), (8.5, 4.4)),
+        ((2.2, 2.6), (3.6, 1.4)),
+        ((6.4, 1.3), (7.1, 1.3)),
+        ((8.5, 0.8), (8.5, 0.35)),
+    ):
+        style = {"arrowstyle": "-|>", "color": GREY, "lw": 1.5}
+        axes.annotate("", end, start, arrowprops=style)
+    for x, y, text in (
+        (1.5, 4.75, "y_true, y_pred,\nsample_weight"),
+        (8.5, 4.75, "a function:\none value per list"),
+        (8.5, 0.1, "a metric: result()"),
+    ):
+        axes.text(x, y, text, ha="center", va="center", color=BLUE)
+    return figure
+
+
+if __name__ == "__main__":
+    main()

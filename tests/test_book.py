@@ -1,0 +1,97 @@
+"""The book in docs/: what a reader copies from it runs, and prints what it shows."""
+
+import contextlib
+import dataclasses
+import io
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+DOCS = pathlib.Path(__file__).parents[1] / "docs"
+README = DOCS.parent / "README.md"
+PAGES = sorted(page for page in DOCS.glob("*.md") if "```python" in page.read_text())
+BACKENDS = ("jax", "tensorflow", "torch")
+
+# A block of Python, and the block of text that follows it: what it prints.
+BLOCK = re.compile(
+    r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```\n"
+    r"(\s*^(?P=indent)```text\n(?P<output>.*?)^(?P=indent)```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    line: int
+    code: str
+    output: str | None
+
+    @property
+    def backends(self):
+        """A block that imports a backend is for that one."""
+        named = [name for name in BACKENDS if f"import {name}" in self.code]
+        return named or [*BACKENDS, "numpy"]
+
+    @property
+    def trains(self):
+        return ".fit(" in self.code
+
+
+def blocks_of(page):
+    text = page.read_text()
+    for found in BLOCK.finditer(text):
+        output = found["output"]
+        yield Block(
+            line=text.count("\n", 0, found.start("code")) + 1,
+            code=textwrap.dedent(found["code"]),
+            output=None if output is None else textwrap.dedent(output),
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run_in_order(page, backend):
+    names, blocks = {"__name__": "__main__"}, list(blocks_of(page))
+    for_this = any(block.backends == [backend] for block in blocks)
+    if backend in ("jax", "tensorflow") and not for_this and page.stem != "index":
+        pytest.skip("the same on all backends: run on the quickest")
+    for block in blocks:
+        if backend not in block.backends:
+            continue
+        if block.trains and backend == "numpy":
+            pytest.skip(f"Keras does not train on NumPy: ran up to line {block.line}")
+        printed = io.StringIO()
+        # As many lines before it as in the page, so that a traceback tells the line.
+        code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)
+        if block.output is not None:
+            assert printed.getvalue() == block.output, f"{page.name}:{block.line}"
+        else:
+            assert not printed.getvalue(), f"{page.name}:{block.line} prints"
+
+
+def test_the_model_of_the_readme_is_one(backend):
+    """What is no doctest there is run with the model of the first page."""
+    if backend != "torch":
+        pytest.skip("the first page is run on all: this, on the quickest")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        names = {"__name__": "__main__"}
+        for block in blocks_of(DOCS / "index.md"):
+            exec(block.code, names)
+        names |= {"x_val": names["x"], "y_val": names["y"]}
+        names["loss"] = names["listwise_loss"]
+        (block,) = (block for block in blocks_of(README) if ">>>" not in block.code)
+        exec(block.code, names)
+    for name in re.findall(r"\w+@\d+", block.output):
+        assert f"{name}: 0." in printed.getvalue()
+
+
+def test_every_block_of_python_is_found():
+    """And is not one that shows a prompt, which nobody can copy."""
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text()
+        assert text.count("```python\n") == len(list(blocks_of(page))), page
+        assert ">>>" not in text, page
+        assert "```py\n" not in text, page

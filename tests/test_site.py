@@ -1,0 +1,151 @@
+"""The site of docs/: it is built without a warning, and opens without a network."""
+
+import html.parser
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import urllib.parse
+
+import pytest
+
+import keras_rank
+
+ROOT = pathlib.Path(__file__).parents[1]
+WIDTHS = {"desktop": 1280, "phone": 390}
+
+pytestmark = pytest.mark.usefixtures("_on_one_backend")
+
+
+@pytest.fixture(scope="module")
+def _on_one_backend():
+    if os.environ["KERAS_BACKEND"] != "numpy":
+        pytest.skip("the site is the same on all backends")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, _on_one_backend):
+    """The folder of the site, made as `make docs` makes it."""
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    for command in (
+        ["docs/pictures.py"],
+        ["-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+    ):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+@pytest.fixture(scope="module")
+def browser(_on_one_backend):
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed"
+    )
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+class Page(html.parser.HTMLParser):
+    """The anchors of a page, and what it links to and loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links = set(), []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.anchors.add(attrs.get("id"))
+        self.links += [attrs[name] for name in ("href", "src") if attrs.get(name)]
+
+
+def test_every_public_name_is_on_the_site(pages):
+    anchors = set().union(*(page.anchors for page in pages.values()))
+    for module in ("metrics", "functional", "gains", "discounts", "utils"):
+        for name in getattr(keras_rank, module).__all__:
+            assert f"keras_rank.{module}.{name}" in anchors
+    assert "keras_rank.RankingModel" in anchors
+
+
+def test_no_link_is_broken(pages):
+    links = 0
+    for path, page in pages.items():
+        for link in page.links:
+            target, _, anchor = link.partition("#")
+            # The page that is shown where none is found has links from the root.
+            target = target.removeprefix("/") if path.name == "404.html" else target
+            url = urllib.parse.urlsplit(target)
+            assert url.scheme in ("", "data"), f"{path.name} needs a network: {link}"
+            found = (path.parent / urllib.parse.unquote(url.path)).resolve()
+            found = found / "index.html" if found.is_dir() else found
+            found = path if not target else found
+            assert found.exists(), f"{path.name}: {link}"
+            if anchor and found in pages:
+                anchor = urllib.parse.unquote(anchor)
+                assert anchor in pages[found].anchors, f"{path.name}: {link}"
+            links += 1
+    assert links > 500
+
+
+def failure_of(request):
+    """What is still on its way when the next page is opened is no failure."""
+    return [] if request.failure == "net::ERR_ABORTED" else [request.url]
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_every_page_opens(browser, site, pages, width):
+    """Nothing fails, nothing comes from another host, nothing is wider than the page.
+
+    Pictures are there, and code and tables scroll by themselves.
+    """
+    view = browser.new_page(viewport={"width": width, "height": 900})
+    troubles, requests = [], []
+    view.on("console", lambda message: troubles.append(message.text))
+    view.on("pageerror", lambda error: troubles.append(str(error)))
+    view.on("requestfailed", lambda request: troubles.extend(failure_of(request)))
+    view.on("request", lambda request: requests.append(request.url))
+    for path in pages:
+        if path.name == "404.html":
+            continue  # A server shows it, from its root.
+        view.goto(path.as_uri(), wait_until="load")
+        assert not troubles, path.name
+        assert view.evaluate(
+            "document.documentElement.scrollWidth <= window.innerWidth"
+        ), path.name
+        assert view.evaluate(
+            "[...document.images].every((image) => image.naturalWidth > 0)"
+        ), path.name
+    view.close()
+    local = (site.as_uri(), "data:", "about:", "blob:")
+    assert [url for url in requests if not url.startswith(local)] == []
+
+
+def test_the_search_finds(browser, site):
+    view = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 900})
+    view.goto((site / "index.html").as_uri())
+    view.get_by_placeholder("Search").fill("persistence")
+    found = view.locator(".md-search-result__link").first
+    found.wait_for(timeout=10_000)
+    assert "html" in found.get_attribute("href")
+    view.close()
