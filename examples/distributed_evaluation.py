@@ -20,14 +20,14 @@ import tempfile
 # Any backend gives the same numbers; NumPy is there wherever Keras is.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
-import pyarrow as pa  # noqa: E402
-import ray  # noqa: E402
-from pyarrow import parquet  # noqa: E402
+import keras
+import numpy as np
+import pyarrow as pa
+import ray
+from pyarrow import parquet
 
-from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics  # noqa: E402
-from keras_rank.utils import export_state, merge_state, pad_lists  # noqa: E402
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
+from keras_rank.utils import export_state, merge_state, pad_lists
 
 
 def generate(directory, shards=8, lists=20_000):
