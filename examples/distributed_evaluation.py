@@ -4,12 +4,12 @@
     python examples/distributed_evaluation.py shards/ --workers 8
     python examples/distributed_evaluation.py /everywhere/shards/ --address auto
 
-A shard is a Parquet file with a row for each list, and the columns `labels` and `scores`
-of one number for each item. Without a directory, shards are generated.
+A shard is a Parquet file with a row for each list, and the columns `labels` and
+`scores`, of one number for each item. Without a directory, shards are generated.
 
 Each shard is a task: a worker updates a metric of its own and returns what that has
-counted. A worker that dies has returned nothing, and Ray gives its shard to another one:
-no list is lost, and none is counted twice.
+counted. A worker that dies has returned nothing, and Ray gives its shard to another
+one: no list is lost, and none is counted twice.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def generate(directory, shards=8, lists=20_000):
 
 
 def make_metrics():
-    """Ties are averaged, so that the numbers don't depend on what a worker saw before."""
+    """Ties are averaged, so that it does not matter who counts which lists."""
     return RankingMetrics(
         [
             NDCG(k=5, shuffle_ties="average"),
