@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_rank import discounts, gains
 from keras_rank.arithmetic import Tensor
-from keras_rank.ordering import Ties
+from keras_rank.ordering.ranking import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]

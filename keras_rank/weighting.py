@@ -3,10 +3,10 @@
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, ratio, total
-from keras_rank.lists import Lists
+from keras_rank.lists import JudgedLists
 
 
-def list_weights(lists: Lists) -> Tensor:
+def list_weights(lists: JudgedLists) -> Tensor:
     """The mean weight of the items of a list, by their relevance.
 
         weight = sum(weights * relevance) / sum(relevance)
@@ -18,7 +18,7 @@ def list_weights(lists: Lists) -> Tensor:
         A tensor of shape `(batch,)`: 0 for a list without relevant items, which
         gets the average of the others once these are known (see `totals`).
     """
-    has_relevant = ops.cast(lists.has_relevant, lists.labels.dtype)
+    has_relevant = ops.cast(lists.has_relevant, lists.lists.dtype)
     if lists.weights is None:
         return has_relevant
     weighted_relevance = total(lists.weighted_relevance)

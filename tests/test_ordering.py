@@ -8,9 +8,9 @@ import oracle
 import pytest
 from keras import ops
 
-from keras_rank import ordering
 from keras_rank.lists import standardize
-from keras_rank.ordering import shuffle
+from keras_rank.ordering import selection, shuffle
+from keras_rank.ordering.ranks import rank_by_scores
 
 SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]
 
@@ -18,7 +18,7 @@ SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]
 def ranked(scores, k, ties, seed=3, labels=None):
     labels = np.zeros_like(scores) if labels is None else labels
     lists = standardize(labels, scores)
-    return ordering.rank(lists, k, ties, seed)
+    return rank_by_scores(lists, k, ties, seed)
 
 
 def expected_order(row, k, preference):
@@ -116,7 +116,7 @@ def test_top_values_are_the_largest(rng):
     for shape in SHAPES:
         values = rng.normal(size=shape).astype("float32")
         for count in (1, 5, shape[1]):
-            found = ordering.top_values(ops.convert_to_tensor(values), count)
+            found = selection.top_values(ops.convert_to_tensor(values), count)
             expected = np.sort(values, axis=1)[:, ::-1][:, :count]
             np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 

@@ -24,9 +24,9 @@ from keras_rank.arithmetic import (
     total,
     where,
 )
-from keras_rank.functional.per_list import in_order, is_relevant
-from keras_rank.lists import Lists
-from keras_rank.ordering import Ranking
+from keras_rank.functional.per_list import from_threshold, in_order
+from keras_rank.lists import JudgedLists
+from keras_rank.ordering.ranking import Ranking
 
 
 def average_precision(
@@ -105,7 +105,7 @@ def average_precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -188,7 +188,7 @@ def reciprocal_rank(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -270,7 +270,7 @@ def precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -353,7 +353,7 @@ def recall(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -430,7 +430,7 @@ def hit_rate(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -513,7 +513,7 @@ def f1(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -598,7 +598,7 @@ def r_precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -681,7 +681,7 @@ def rank_biased_precision(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -693,7 +693,7 @@ def rank_biased_precision(
 
 
 def precisions_at_relevant_ranks(
-    lists: Lists, ranking: Ranking, normalizer: str
+    lists: JudgedLists, ranking: Ranking, normalizer: str
 ) -> Tensor:
     """The formula of average precision. `sum(weight * precision@r) / normalizer`.
 
@@ -702,15 +702,16 @@ def precisions_at_relevant_ranks(
     relevant items are expected above it, h of them above the group, whatever their
     weights: so its expected precision is that number and itself, over its rank.
     """
-    relevant = ranking.take(lists.relevance)
+    relevant = ranking.take(lists.gains)
     found = 1.0 + hits_above(ranking, relevant)
     if normalizer == "retrieved":
         return _mean_precision_at_hits(ranking, relevant, found)
     precisions = found / ranking.ranks
-    weights = lists.weighted_relevance
-    best = total(ranking.best(weights) if normalizer == "clipped" else weights)
+    gains = lists.weighted_gains
+    clipped = normalizer == "clipped"
+    best = total(ranking.best(gains)) if clipped else lists.relevant_weight
     # The sums may differ by a rounding error.
-    return at_most(ratio(total(ranking.take(weights) * precisions), best), 1.0)
+    return at_most(ratio(total(ranking.take(gains) * precisions), best), 1.0)
 
 
 def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
@@ -783,19 +784,19 @@ def _hypergeometric(
     return ops.softmax(logarithms, axis=1)
 
 
-def hits_in_top(lists: Lists, ranking: Ranking) -> Tensor:
+def hits_in_top(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The number of relevant items in the top k, of shape `(batch,)`."""
-    return total(ranking.take(lists.relevance))
+    return total(ranking.take(lists.gains))
 
 
 def hits_over_slots(
-    lists: Lists, ranking: Ranking, k: int | None, denominator: str
+    lists: JudgedLists, ranking: Ranking, k: int | None, denominator: str
 ) -> Tensor:
     """The formula of precision. `hits / slots`."""
     return ratio(hits_in_top(lists, ranking), slots_of_top(lists, k, denominator))
 
 
-def slots_of_top(lists: Lists, k: int | None, denominator: str) -> Tensor:
+def slots_of_top(lists: JudgedLists, k: int | None, denominator: str) -> Tensor:
     """The number of ranks that a list has for its items, of shape `(batch,)`."""
     sizes = lists.sizes
     if k is None:
@@ -803,13 +804,13 @@ def slots_of_top(lists: Lists, k: int | None, denominator: str) -> Tensor:
     return ops.zeros_like(sizes) + k if denominator == "k" else at_most(sizes, k)
 
 
-def hits_over_relevant(lists: Lists, ranking: Ranking) -> Tensor:
+def hits_over_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of recall. `hits / relevant items`."""
     return ratio(hits_in_top(lists, ranking), lists.number_relevant)
 
 
 def twice_hits_over_slots_and_relevant(
-    lists: Lists, ranking: Ranking, k: int | None, denominator: str
+    lists: JudgedLists, ranking: Ranking, k: int | None, denominator: str
 ) -> Tensor:
     """The formula of F1. `2 * P * R / (P + R) = 2 * hits / (slots + relevant items)`.
 
@@ -819,21 +820,21 @@ def twice_hits_over_slots_and_relevant(
     return ratio(2.0 * hits_in_top(lists, ranking), both)
 
 
-def hits_at_relevant_count(lists: Lists, ranking: Ranking) -> Tensor:
+def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of R-precision. `hits in the top R / R`, linear in the hits."""
     relevant = at_most(lists.number_relevant, ranking.cutoff)[:, None]
-    by_rank = ranking.take(lists.relevance)
+    by_rank = ranking.take(lists.gains)
     found = total(where(ranking.ranks <= relevant, by_rank, 0.0))
     return ratio(found, relevant[:, 0])
 
 
-def discounted_hits(lists: Lists, ranking: Ranking, persistence: float) -> Tensor:
+def discounted_hits(lists: JudgedLists, ranking: Ranking, persistence: float) -> Tensor:
     """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
     discounts = ops.power(persistence, ranking.ranks - 1.0)
-    return (1.0 - persistence) * total(ranking.take(lists.relevance) * discounts)
+    return (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
 
 
-def first_hit(lists: Lists, ranking: Ranking) -> Tensor:
+def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The chance that the first relevant item is at a rank, of shape `(batch, depth)`.
 
     If the j - 1 items before it in its group of m tied items are irrelevant, all c
@@ -841,16 +842,16 @@ def first_hit(lists: Lists, ranking: Ranking) -> Tensor:
     c / (m - j + 1). Where ties are broken, all chances are 0 or 1.
     """
     left = ranking.group_sizes - ranking.places + 1.0
-    count = ops.round(ranking.take(lists.relevance) * ranking.group_sizes)
+    count = ops.round(ranking.take(lists.gains) * ranking.group_sizes)
     chance = at_most(count / left, 1.0)
     return first_event(chance)
 
 
-def reciprocal_of_first_relevant(lists: Lists, ranking: Ranking) -> Tensor:
+def reciprocal_of_first_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the reciprocal rank. `sum(chance of first hit at r / r)`."""
     return total(first_hit(lists, ranking) / ranking.ranks)
 
 
-def any_hit(lists: Lists, ranking: Ranking) -> Tensor:
+def any_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the hit rate. `sum(chance of first hit at r)`."""
     return at_most(total(first_hit(lists, ranking)), 1.0)

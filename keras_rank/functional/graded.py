@@ -20,15 +20,16 @@ from keras_rank.arithmetic import (
     Tensor,
     at_most,
     first_event,
-    highest,
     ratio,
     shifted,
     total,
     where,
 )
-from keras_rank.functional.per_list import in_order, is_relevant
-from keras_rank.lists import LARGEST_GAIN, Lists, require
-from keras_rank.ordering import Ranking, cond, rank
+from keras_rank.functional.per_list import from_threshold, in_order
+from keras_rank.lists import LARGEST_GAIN, JudgedLists, Judgement, require
+from keras_rank.ordering.ranking import Ranking
+from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.selection import cond
 from keras_rank.weighting import list_weights
 
 
@@ -112,7 +113,7 @@ def dcg(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(absolute_gains, gain_fn, threshold),
+        of_gain(gain_fn, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -212,7 +213,7 @@ def ndcg(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(relative_gains, gain_fn, threshold),
+        of_gain_ratio(gain_fn, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -294,7 +295,7 @@ def expected_reciprocal_rank(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -309,19 +310,19 @@ def expected_reciprocal_rank(
 
 
 def discounted_gain(
-    lists: Lists, ranking: Ranking, rank_discount_fn: Function
+    lists: JudgedLists, ranking: Ranking, rank_discount_fn: Function
 ) -> Tensor:
     """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
-    gains_by_rank = ranking.take(lists.weighted_relevance)
+    gains_by_rank = ranking.take(lists.weighted_gains)
     discounts_by_rank = rank_discount_fn(ranking.ranks)
     return ratio(total(gains_by_rank * discounts_by_rank), lists.once(list_weights))
 
 
 def normalized_discounted_gain(
-    lists: Lists, ranking: Ranking, rank_discount_fn: Function
+    lists: JudgedLists, ranking: Ranking, rank_discount_fn: Function
 ) -> Tensor:
     """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
-    weighted_gains = lists.weighted_relevance
+    weighted_gains = lists.weighted_gains
     gains_by_rank = ranking.take(weighted_gains)
     ideal_gains = ranking.best(weighted_gains)
     discounts_by_rank = rank_discount_fn(ranking.ranks)
@@ -332,34 +333,50 @@ def normalized_discounted_gain(
     return at_most(ratio(gain, ideal_gain), 1.0)
 
 
-def absolute_gains(lists: Lists, gain_fn: Function, threshold: float | None) -> Tensor:
-    """The gains of the items, from 0 to `LARGEST_GAIN`."""
-    gains_of_items = ops.clip(gain_fn(lists.labels), 0.0, LARGEST_GAIN)
+def of_gain(gain_fn: Function, threshold: float | None) -> Judgement:
+    """Relevance is the gain of the label, 0 below the threshold."""
+    return Judgement(absolute_gains, (gain_fn, threshold), grows=_grows(gain_fn))
+
+
+def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
+    """Relevance is the gain of the label, up to a factor for each list."""
+    function = relative_gains if gain_fn is gains.exponential else absolute_gains
+    return Judgement(function, (gain_fn, threshold), grows=_grows(gain_fn))
+
+
+def _grows(gain_fn: Function) -> bool:
+    return gain_fn in (gains.exponential, gains.linear)
+
+
+def absolute_gains(
+    labels: Tensor, highest_labels: Tensor, gain_fn: Function, threshold: float | None
+) -> Tensor:
+    """The gains of labels, from 0 to `LARGEST_GAIN`."""
+    gains_of_labels = ops.clip(gain_fn(labels), 0.0, LARGEST_GAIN)
     if threshold is None:
-        return gains_of_items
-    return where(lists.labels >= threshold, gains_of_items, 0.0)
+        return gains_of_labels
+    return where(labels >= threshold, gains_of_labels, 0.0)
 
 
-def relative_gains(lists: Lists, gain_fn: Function, threshold: float | None) -> Tensor:
-    """The gains of the items up to a factor for each list.
+def relative_gains(
+    labels: Tensor, highest_labels: Tensor, gain_fn: Function, threshold: float | None
+) -> Tensor:
+    """The exponential gains of labels up to a factor for each list.
 
-    Exponential gains overflow float32 at a label of 128. Only their ratios matter
-    here, so a list with such labels has all its gains divided by a power of two:
+    They overflow float32 at a label of 128. Only their ratios matter here, so a list
+    with such labels has all its gains divided by a power of two:
     `2**(label - shift) - 2**-shift`.
     """
-    if gain_fn is not gains.exponential:
-        return absolute_gains(lists, gain_fn, threshold)
-    largest_label = highest(lists.labels, keepdims=True)
-    shift = ops.maximum(largest_label - math.log2(LARGEST_GAIN), 0.0)
+    shift = ops.maximum(highest_labels - math.log2(LARGEST_GAIN), 0.0)
 
-    def shifted(labels: Tensor) -> Tensor:
+    def shifted_gains(labels: Tensor) -> Tensor:
         return ops.power(2.0, labels - shift) - ops.power(2.0, -shift)
 
-    return absolute_gains(lists, shifted, threshold)
+    return absolute_gains(labels, highest_labels, shifted_gains, threshold)
 
 
 def expected_reciprocal_of_stop(
-    lists: Lists, ranking: Ranking, max_grade: float
+    lists: JudgedLists, ranking: Ranking, max_grade: float
 ) -> Tensor:
     """The formula of ERR. `sum(chance to stop first at r / r)`."""
     require(
@@ -380,7 +397,7 @@ def expected_reciprocal_of_stop(
     )
 
 
-def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
+def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Tensor:
     """ERR in the mean over the orders of tied items.
 
     The reader who reaches a group of m tied items passes its first j with the chance
@@ -391,7 +408,7 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
 
     It goes through the whole lists, as the group at the cutoff may reach their end.
     """
-    whole = rank(lists, None, "average")
+    whole = rank_by_scores(lists.lists, None, "average")
     stops_by_rank = ops.take_along_axis(stops, whole.order, axis=1)
     stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff

@@ -7,9 +7,10 @@ from keras import ops
 
 from keras_rank.arguments import Seed, ShuffleTies, check_number
 from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
-from keras_rank.functional.per_list import in_order, is_relevant
-from keras_rank.lists import Lists
-from keras_rank.ordering import Ranking, in_order_of, inversions
+from keras_rank.functional.per_list import from_threshold, in_order
+from keras_rank.lists import JudgedLists, Lists
+from keras_rank.ordering.ranking import Ranking
+from keras_rank.ordering.selection import in_order_of, inversions
 
 # Below all scores but -inf.
 LOWEST_SCORE = -3.4e38
@@ -85,7 +86,7 @@ def average_relevance_position(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(is_relevant, threshold),
+        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -163,7 +164,7 @@ def pairwise_accuracy(
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: lists.once(preferred, threshold),
+        lambda lists: preferred(lists, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -175,7 +176,7 @@ def pairwise_accuracy(
     return lists.fill_empty(values, None)
 
 
-def mean_relevant_rank(lists: Lists, ranking: Ranking) -> Tensor:
+def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the average relevance position. `sum(label * rank) / sum(label)`.
 
     It is linear in the labels, so that it averages over ties like them. The labels
@@ -197,7 +198,7 @@ def preferred(lists: Lists, threshold: float | None) -> Tensor:
 
 
 def ordered_pairs_over_pairs(
-    lists: Lists, ranking: Ranking, threshold: float | None
+    lists: JudgedLists, ranking: Ranking, threshold: float | None
 ) -> Tensor:
     """The formula of pairwise accuracy. `(ordered + tied / 2) / pairs`.
 
@@ -218,7 +219,7 @@ def ordered_pairs_over_pairs(
     return ratio((ordered + ordered_or_tied) / 2.0, pairs)
 
 
-def _labels_from(lists: Lists, threshold: float | None) -> Tensor:
+def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:
     """The labels, 0 below the threshold, and infinite where there is no item."""
     labels = lists.labels
     if threshold is not None:
@@ -226,7 +227,7 @@ def _labels_from(lists: Lists, threshold: float | None) -> Tensor:
     return where(lists.mask, labels, math.inf)
 
 
-def _scores_down_to(lists: Lists, ranking: Ranking) -> Tensor:
+def _scores_down_to(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The scores, with all those below the last rank made one low score."""
     last = ranking.best(lists.scores)[:, -1:]
     cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from keras_rank import ordering
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
@@ -15,12 +14,22 @@ from keras_rank.arguments import (
     check_ties,
 )
 from keras_rank.arithmetic import Tensor
-from keras_rank.lists import Lists, SparseLists, standardize, standardize_sparse
-from keras_rank.ordering import Ranking
+from keras_rank.lists import (
+    JudgedLists,
+    Judgement,
+    Lists,
+    SparseLists,
+    judge,
+    standardize,
+    standardize_sparse,
+)
+from keras_rank.ordering.ranking import Ranking
+from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.shared import Shared
 
 
-@dataclasses.dataclass(frozen=True)
-class RankedLists:
+@dataclasses.dataclass(frozen=True, eq=False)
+class RankedLists(Shared):
     """Lists and their order, for the functions that share it.
 
     Attributes:
@@ -89,14 +98,14 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     prepare = standardize_sparse if is_sparse else standardize
     lists = prepare(y_true, y_pred, sample_weight, dtype)
-    return RankedLists(lists, ordering.rank(lists, k, ties, seed), k)
+    return RankedLists(lists, rank_by_scores(lists, k, ties, seed), k)
 
 
 def in_order(
     y_true: Any,
     y_pred: Any,
     sample_weight: Any,
-    relevance: Callable[[Lists], Tensor],
+    judgement: Judgement | Callable[[Lists], Tensor],
     *,
     k: int | None,
     shuffle_ties: ShuffleTies,
@@ -104,8 +113,8 @@ def in_order(
     sparse_labels: bool,
     dtype: str | None,
     needs_all_labels: bool = False,
-) -> tuple[Lists, Ranking]:
-    """Returns the lists, with the relevance of their labels, and their ranking."""
+) -> tuple[JudgedLists, Ranking]:
+    """Returns the lists, with the relevance of their items, and their ranking."""
     k, ranked = check_k(k), y_true
     if not isinstance(ranked, RankedLists):
         ranked = rank(
@@ -131,9 +140,25 @@ def in_order(
         )
     if needs_all_labels:
         check_not_sparse(isinstance(ranked.lists, SparseLists))
-    return ranked.lists.judged(relevance(ranked.lists)), ranked.ranking.cut(k)
+    return ranked.once(_judged, judgement), ranked.ranking.cut(k)
 
 
-def is_relevant(lists: Lists, threshold: float | None) -> Tensor:
-    """Whether an item is relevant: from the threshold on, or above 0 without one."""
-    return lists.labels > 0.0 if threshold is None else lists.labels >= threshold
+def _judged(
+    ranked: RankedLists, judgement: Judgement | Callable[[Lists], Tensor]
+) -> JudgedLists:
+    lists = ranked.lists
+    if isinstance(judgement, Judgement):
+        return judge(lists, judgement)
+    return judge(lists, judgement(lists))
+
+
+def from_threshold(threshold: float | None) -> Judgement:
+    """Relevance is 1 from the threshold on, or above 0 without one."""
+    return Judgement(is_relevant, (threshold,), grows=True)
+
+
+def is_relevant(
+    labels: Tensor, highest_labels: Tensor, threshold: float | None
+) -> Tensor:
+    """Whether items of these labels are relevant."""
+    return labels > 0.0 if threshold is None else labels >= threshold

@@ -18,9 +18,17 @@ from keras_rank.arguments import (
     check_ties,
 )
 from keras_rank.arithmetic import Tensor
-from keras_rank.functional.per_list import is_relevant
-from keras_rank.lists import Lists, standardize, standardize_sparse
-from keras_rank.ordering import Ranking, Ties, rank
+from keras_rank.functional.per_list import from_threshold
+from keras_rank.lists import (
+    JudgedLists,
+    Judgement,
+    Lists,
+    judge,
+    standardize,
+    standardize_sparse,
+)
+from keras_rank.ordering.ranking import Ranking, Ties
+from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
 
 
@@ -129,9 +137,9 @@ class RankingMetric(keras.metrics.Metric):
             A tensor of shape `(batch, list_size)`. By default 1 for labels from
             `relevance_threshold` on.
         """
-        return lists.once(is_relevant, self.relevance_threshold)
+        return judge(lists, self._judgement).relevance
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         """Computes the metric: the one method that a new metric has to write.
 
         Args:
@@ -184,6 +192,11 @@ class RankingMetric(keras.metrics.Metric):
         return "float64" if self.dtype == "float64" else "float32"
 
     @property
+    def _judgement(self) -> Judgement:
+        """What the relevance follows from, where `relevance` is not overridden."""
+        return from_threshold(self.relevance_threshold)
+
+    @property
     def _order(self) -> tuple[Ties, int]:
         """How ties are ordered: metrics of which it is equal may share an order."""
         return self._ties, 0 if self._ties != "shuffle" else self.seed
@@ -220,14 +233,21 @@ def _new_states(
 ) -> tuple[Tensor, Tensor]:
     """Returns the totals with the lists added, and the number of these."""
     rankings = _rankings(metrics, lists)
+    judged_lists: dict[Judgement, JudgedLists] = {}
     columns = []
     for metric in metrics:
-        judged = lists.judged(metric.relevance(lists))
+        if type(metric).relevance is RankingMetric.relevance:
+            judgement = metric._judgement
+            if judgement not in judged_lists:
+                judged_lists[judgement] = judge(lists, judgement)
+            judged = judged_lists[judgement]
+        else:
+            judged = judge(lists, metric.relevance(lists))
         ranking = rankings[metric._order].cut(metric.k)
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
         has_relevant, has_items = judged.has_relevant, judged.has_items
-        values = ops.cast(metric.compute(judged, ranking), lists.labels.dtype)
+        values = ops.cast(metric.compute(judged, ranking), lists.dtype)
         columns.append((values, weights, has_relevant, has_items))
     batch_totals = totals.batch_totals(
         *(ops.stack(column) for column in zip(*columns, strict=True))
@@ -247,7 +267,7 @@ def _rankings(
         members = [metric for metric in metrics if metric._order == order]
         cutoffs = [metric.k for metric in members if metric.k is not None]
         k = max(cutoffs) if len(cutoffs) == len(members) else None
-        rankings[order] = rank(lists, k, *order, members[0].lists_seen + 0)
+        rankings[order] = rank_by_scores(lists, k, *order, members[0].lists_seen + 0)
     return rankings
 
 

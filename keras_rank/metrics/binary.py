@@ -23,9 +23,9 @@ from keras_rank.functional.binary import (
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.lists import Lists
+from keras_rank.lists import JudgedLists
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.ordering import Ranking
+from keras_rank.ordering.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -106,7 +106,7 @@ class MeanAveragePrecision(RankingMetric):
         )
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return precisions_at_relevant_ranks(lists, ranking, self.normalizer)
 
     def get_config(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class MeanReciprocalRank(RankingMetric):
 
     base_name = "mrr"
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return reciprocal_of_first_relevant(lists, ranking)
 
 
@@ -238,7 +238,7 @@ class PrecisionAtK(RankingMetric):
         )
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return hits_over_slots(lists, ranking, self.k, self.denominator)
 
     def get_config(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class RecallAtK(RankingMetric):
 
     base_name = "recall"
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return hits_over_relevant(lists, ranking)
 
 
@@ -337,7 +337,7 @@ class HitRate(RankingMetric):
 
     base_name = "hit_rate"
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return any_hit(lists, ranking)
 
 
@@ -415,7 +415,7 @@ class F1AtK(RankingMetric):
         )
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return twice_hits_over_slots_and_relevant(
             lists, ranking, self.k, self.denominator
         )
@@ -471,7 +471,7 @@ class RPrecision(RankingMetric):
 
     base_name = "r_precision"
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return hits_at_relevant_count(lists, ranking)
 
 
@@ -548,7 +548,7 @@ class RankBiasedPrecision(RankingMetric):
         )
         self.persistence = check_fraction("persistence", persistence)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return discounted_hits(lists, ranking, self.persistence)
 
     def get_config(self) -> dict[str, Any]:

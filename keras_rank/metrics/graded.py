@@ -18,15 +18,15 @@ from keras_rank.arguments import (
 )
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.graded import (
-    absolute_gains,
     discounted_gain,
     expected_reciprocal_of_stop,
     normalized_discounted_gain,
-    relative_gains,
+    of_gain,
+    of_gain_ratio,
 )
-from keras_rank.lists import Lists
+from keras_rank.lists import JudgedLists, Judgement
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.ordering import Ranking
+from keras_rank.ordering.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -108,10 +108,11 @@ class DCG(RankingMetric):
         self.gain_fn = resolve("gain_fn", gain_fn, GAINS)
         self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
 
-    def relevance(self, lists: Lists) -> Tensor:
-        return lists.once(absolute_gains, self.gain_fn, self.relevance_threshold)
+    @property
+    def _judgement(self) -> Judgement:
+        return of_gain(self.gain_fn, self.relevance_threshold)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return discounted_gain(lists, ranking, self.rank_discount_fn)
 
     def get_config(self) -> dict[str, Any]:
@@ -188,10 +189,11 @@ class NDCG(DCG):
 
     base_name = "ndcg"
 
-    def relevance(self, lists: Lists) -> Tensor:
-        return lists.once(relative_gains, self.gain_fn, self.relevance_threshold)
+    @property
+    def _judgement(self) -> Judgement:
+        return of_gain_ratio(self.gain_fn, self.relevance_threshold)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return normalized_discounted_gain(lists, ranking, self.rank_discount_fn)
 
 
@@ -267,7 +269,7 @@ class ExpectedReciprocalRank(RankingMetric):
         )
         self.max_grade = check_positive("max_grade", max_grade)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return expected_reciprocal_of_stop(lists, ranking, self.max_grade)
 
     def get_config(self) -> dict[str, Any]:

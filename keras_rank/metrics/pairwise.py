@@ -11,9 +11,9 @@ from keras_rank.functional.pairwise import (
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.lists import Lists
+from keras_rank.lists import JudgedLists, Lists
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.ordering import Ranking
+from keras_rank.ordering.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -87,7 +87,7 @@ class AverageRelevancePosition(RankingMetric):
             dtype=dtype,
         )
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return mean_relevant_rank(lists, ranking)
 
 
@@ -160,7 +160,7 @@ class PairwiseAccuracy(RankingMetric):
         )
 
     def relevance(self, lists: Lists) -> Tensor:
-        return lists.once(preferred, self.relevance_threshold)
+        return preferred(lists, self.relevance_threshold)
 
-    def compute(self, lists: Lists, ranking: Ranking) -> Tensor:
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return ordered_pairs_over_pairs(lists, ranking, self.relevance_threshold)

@@ -7,15 +7,14 @@ from typing import Any, Literal
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, shifted, total, where
-from keras_rank.lists import Lists
+from keras_rank.lists import DenseLists, Lists, Values
 from keras_rank.ordering.selection import (
     INT32_MIN,
+    at_most_size,
     cond,
-    depth_of,
     largest,
     sorted_by,
     stable_argsort,
-    top_values,
     total_by_group,
 )
 from keras_rank.ordering.shuffle import shuffle_keys
@@ -72,27 +71,27 @@ class Ranking(Shared):
             "ties": None if self.ties is None else self.ties.cut(k),
         }
 
-    def take(self, values: Tensor) -> Tensor:
+    def take(self, values: Tensor | Values) -> Tensor:
         """Returns the values of the items by rank, 0 where a rank has no item.
 
         Where ties are averaged, it is the mean over the tied items: what is
         expected at that rank if they come in random order.
 
         Args:
-            values: tensor of shape `(batch, list_size)`.
+            values: tensor of shape `(batch, list_size)`, or `Values`.
 
         Returns:
             A tensor of shape `(batch, depth)`.
         """
         if self.whole is not None:
             return self._first(self.whole.take(values))
-        return self.once(type(self)._taken, values)
+        return self.once(_taken, values)
 
-    def best(self, values: Tensor) -> Tensor:
+    def best(self, values: Tensor | Values) -> Tensor:
         """Returns the largest values of each list, the largest first.
 
         Args:
-            values: tensor of shape `(batch, list_size)`.
+            values: tensor of shape `(batch, list_size)`, or `Values`.
 
         Returns:
             A tensor of shape `(batch, first_ranks)`: the values in the ideal order.
@@ -101,9 +100,8 @@ class Ranking(Shared):
             return self.whole.best(values)[:, : self.cutoff]
         return self.once(_best, values)
 
-    def _taken(self, values: Tensor) -> Tensor:
-        taken = ops.take_along_axis(values, self.order, axis=1)
-        taken = where(self.occupied, taken, 0.0)
+    def _taken(self, values: Values) -> Tensor:
+        taken = where(self.occupied, values.at(self.order), 0.0)
         return taken if self.ties is None else self.ties.mean(taken, values)
 
     def _first(self, values_by_rank: Tensor) -> Tensor:
@@ -143,7 +141,7 @@ class TieGroups:
         sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
             items beyond the last rank included.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
-        scores: tensor of shape `(batch, list_size)`.
+        lists: the lists.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
@@ -153,7 +151,7 @@ class TieGroups:
     group: Tensor
     sizes: Tensor
     places: Tensor
-    scores: Tensor
+    lists: Lists
     cut_score: Tensor
     at_cut: Tensor
 
@@ -163,71 +161,74 @@ class TieGroups:
             self, sizes=self.sizes[:, :k], places=self.places[:, :k]
         )
 
-    def mean(self, taken: Tensor, values: Tensor) -> Tensor:
+    def mean(self, taken: Tensor, values: Values) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
 
         def averaged() -> Tensor:
             totals = total_by_group(taken, self.group)
-            in_cut_group = where(self.scores == self.cut_score, values, 0.0)
+            is_cut = self.lists.scores == self.cut_score
+            in_cut_group = where(is_cut, values.everywhere(), 0.0)
             cut_totals = total(in_cut_group)[:, None]
             return where(self.at_cut, cut_totals, totals) / self.sizes
 
         return cond(self.any, averaged, lambda: taken)
 
 
-def _best(ranking: Ranking, values: Tensor) -> Tensor:
-    return top_values(values, ranking.cutoff)
+def _taken(ranking: Ranking, values: Tensor | Values) -> Tensor:
+    return ranking._taken(values if isinstance(values, Values) else Values(values))
+
+
+def _best(ranking: Ranking, values: Tensor | Values) -> Tensor:
+    values = values if isinstance(values, Values) else Values(values)
+    return values.largest(ranking.cutoff)
 
 
 def rank_lists(
-    lists: Lists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
+    lists: DenseLists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
-    # Not inside a branch: what is kept there is not to be had outside.
-    scores, has_items = lists.scores, lists.has_items
+    # Not in a branch, where it would not be kept.
+    has_items = lists.has_items
 
     def preference() -> Tensor:
         """Int32 keys: among tied items the one with the larger key goes first."""
         if ties == "shuffle":
             items = ops.cumsum(ops.cast(lists.mask, "int32"), axis=1)
             return shuffle_keys(seed, has_items, items, first_list)
-        positions = ops.arange(ops.shape(scores)[1], dtype="int32")
-        return ops.broadcast_to(-positions, ops.shape(scores))
+        shape = ops.shape(lists.scores)
+        return ops.broadcast_to(-ops.arange(shape[1], dtype="int32"), shape)
 
-    list_size = scores.shape[1]
-    if k is None or (list_size is not None and k >= list_size):
-        order = stable_argsort(-scores)
-        by_rank = ops.take_along_axis(scores, order, axis=1)
-        next_by_rank = shifted(by_rank, -1, -math.inf)
-        tied = _tied(by_rank, next_by_rank)
+    list_size = lists.list_size
+    if k is None or (isinstance(list_size, int) and k >= list_size):
+        order = stable_argsort(-lists.scores)
+        by_rank = ops.take_along_axis(lists.scores, order, axis=1)
+        tied = _tied(by_rank, shifted(by_rank, -1, -math.inf))
         if ties == "shuffle":
             order = cond(
                 ops.any(tied),
-                lambda: sorted_by(scores, preference(), order),
+                lambda: sorted_by(lists.scores, preference(), order),
                 lambda: order,
             )
     else:
-        depth = depth_of(scores, k)
+        depth = at_most_size(k, list_size)
         # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
-        by_rank, order = largest(scores, depth_of(scores, k + 1))
-        next_by_rank = shifted(by_rank, -1, -math.inf)[:, :depth]
+        by_rank, order = lists.top_scores(at_most_size(k + 1, list_size))
+        tied = _tied(by_rank, shifted(by_rank, -1, -math.inf))[:, :depth]
         by_rank, order = by_rank[:, :depth], order[:, :depth]
-        tied = _tied(by_rank, next_by_rank)
         if ties != "average":
             order = cond(
                 ops.any(tied),
-                lambda: _tie_broken(scores, preference(), by_rank, order),
+                lambda: _tie_broken(lists.scores, preference(), by_rank, order),
                 lambda: order,
             )
-    dtype = lists.labels.dtype
-    ranks = ops.cast(ops.arange(1, ops.shape(by_rank)[1] + 1), dtype)
+    ranks = ops.cast(ops.arange(1, ops.shape(by_rank)[1] + 1), lists.dtype)
     return Ranking(
         order=order,
         occupied=by_rank > -math.inf,
         ranks=ranks,
         cutoff=ops.shape(by_rank)[1],
         first_ranks=ranks,
-        ties=_tie_groups(scores, by_rank, tied, dtype) if ties == "average" else None,
+        ties=_tie_groups(lists, by_rank, tied) if ties == "average" else None,
     )
 
 
@@ -254,7 +255,8 @@ def _tie_broken(
     return sorted_by(scores, preference, where(above, order, filled))
 
 
-def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> TieGroups:
+def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
+    dtype = lists.dtype
     batch, depth = ops.shape(by_rank)
     starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
@@ -266,7 +268,7 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
     def sizes() -> Tensor:
-        equal = ops.cast(scores == cut_score, dtype)
+        equal = ops.cast(lists.scores == cut_score, dtype)
         cut_sizes = ops.sum(equal, axis=1, keepdims=True)
         return where(at_cut, cut_sizes, total_by_group(ones, group))
 
@@ -280,7 +282,7 @@ def _tie_groups(scores: Tensor, by_rank: Tensor, tied: Tensor, dtype: str) -> Ti
         group=group,
         sizes=cond(any_tied, sizes, lambda: ones),
         places=cond(any_tied, places, lambda: ones),
-        scores=scores,
+        lists=lists,
         cut_score=cut_score,
         at_cut=at_cut,
     )

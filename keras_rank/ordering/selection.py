@@ -5,17 +5,19 @@ The only file that names a backend: for what Keras does otherwise on one of them
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, total, where
+from keras_rank.shared import in_branch
 
 INT32_MIN = -(2**31)
 
 # Rows of this many entries or more are cut into blocks (see `largest`).
-_LONG_ROW = 2048
+_LONG_ROW = 512
 
 
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
@@ -63,18 +65,15 @@ def inversions(values: Tensor) -> Tensor:
 
 def top_values(values: Tensor, count: Tensor | int) -> Tensor:
     """Returns the `count` largest values of each list, the largest first."""
-    size = values.shape[1]
-    if isinstance(count, int) and size is not None and count >= size:
+    size = ops.shape(values)[1]
+    if isinstance(size, int) and isinstance(count, int) and count >= size:
         return ops.flip(ops.sort(values, axis=1), axis=1)
-    return largest(values, depth_of(values, count))[0]
+    return largest(values, at_most_size(count, size))[0]
 
 
-def depth_of(scores: Tensor, k: Tensor | int) -> Tensor | int:
-    """Returns the number of ranks: k, or the size of the lists if that is less."""
-    list_size = scores.shape[1]
-    if list_size is None or not isinstance(k, int):
-        return ops.minimum(k, ops.shape(scores)[1])
-    return min(k, list_size)
+def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
+    """Returns k, or the size of the lists if that is less."""
+    return min(k, size) if isinstance(size, int) else ops.minimum(k, size)
 
 
 def sorted_by(scores: Tensor, preference: Tensor, order: Tensor) -> Tensor:
@@ -90,59 +89,78 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
     The largest come first; equal entries are in any order, and any of those that
     equal the last one may be in.
+    """
+    return largest_of(x, _itself, x, True, count)
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
+def largest_of(
+    items: Any,
+    rule: Callable[[Any], Tensor],
+    raw: Tensor,
+    is_raw: Tensor | bool,
+    count: Tensor | int,
+) -> tuple[Tensor, Tensor]:
+    """Returns the `count` largest of what a rule makes of items, and their positions.
 
     Long rows are cut into blocks: the largest entries lie in the `count` blocks of
-    the largest maxima, so that only these few need a closer look. That reads the
-    row once instead of selecting from it.
+    the largest maxima, so that only these few need a closer look, and the rule is
+    applied to them alone if it changes no maximum. That reads the rows once, where
+    the rule and a selection would read and copy them several times.
+
+    Args:
+        items: a tensor of shape `(batch, size)`, or a structure of such with a
+            method `map`.
+        rule: function of the items, one by one.
+        raw: tensor of shape `(batch, size)`. What the rule makes of most items.
+        is_raw: boolean. Whether it makes that of all items, but of NaN.
+        count: the number of entries, at most `size`.
     """
-    return _largest_in_blocks(x, count)[:2] if _is_long(x, count) else _top_k(x, count)
+    if not _is_long(raw, count):
+        return _top_k(rule(items), count)
+    row_size = raw.shape[1]
+    block_size = _block_size(row_size, count)
+    blocks = -(-row_size // block_size)
 
+    def in_blocks(x: Tensor) -> Tensor:
+        rest = blocks * block_size - row_size
+        if rest > 0:
+            x = ops.pad(x, [(0, 0), (0, rest)], constant_values=_lowest(x))
+        return ops.reshape(x, (-1, blocks, block_size))
 
-def largest_but_nan(x: Tensor, count: Tensor | int) -> Tensor:
-    """Returns the `count` largest entries of each row, NaN apart.
+    maxima = ops.max(in_blocks(raw), axis=2)
+    if rule is not _itself:
+        # NaN shows in the maxima, but in XLA for TensorFlow, where they pass over it.
+        is_raw = ops.logical_and(is_raw, ops.logical_not(ops.any(ops.isnan(maxima))))
+        maxima = cond(
+            is_raw,
+            lambda: maxima,
+            lambda: ops.max(in_blocks(rule(items)), axis=2),
+        )
+    _, best = _top_k(maxima, count)
+    rows = ops.arange(ops.shape(maxima)[0], dtype="int32")[:, None]
+    number = ops.cast(best, "int32") + rows * blocks
 
-    Whether there may be any NaN is seen on the way, so that long rows are read once,
-    and not copied to clean them. The maximum of a block tells, but in XLA for
-    TensorFlow, which passes over NaN; there it is in the top of the block.
-    """
-    if _is_long(x, count):
-        values, _, maxima = _largest_in_blocks(x, count)
-        seen = ops.logical_or(ops.any(ops.isnan(maxima)), ops.any(ops.isnan(values)))
-    else:
-        values, seen = _top_k(x, count)[0], ops.any(ops.isnan(x))
-    return cond(
-        seen,
-        lambda: largest(where(x == x, x, -math.inf), count)[0],
-        lambda: values,
-    )
+    def of_best(x: Tensor) -> Tensor:
+        # Whole blocks are copied, where `ops.take_along_axis` goes entry by entry.
+        x = ops.reshape(in_blocks(x), (-1, block_size))
+        return ops.reshape(ops.take(x, number, axis=0), (-1, count * block_size))
+
+    candidates = rule(items.map(of_best) if hasattr(items, "map") else of_best(items))
+    values, found = _top_k(candidates, count)
+    block = ops.take_along_axis(best, found // block_size, axis=1)
+    positions = block * block_size + found % block_size
+    # The lowest entries may lie in the padding, which is not in the row.
+    return values, ops.minimum(positions, row_size - 1)
 
 
 def _is_long(x: Tensor, count: Tensor | int) -> bool:
     rows, row_size = x.shape
     is_long = row_size is not None and row_size >= max(_LONG_ROW, 16 * count)
     return is_long and rows != 0
-
-
-def _largest_in_blocks(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """As `largest`, and the maxima of the blocks."""
-    row_size = x.shape[1]
-    block_size = _block_size(row_size, count)
-    blocks = -(-row_size // block_size)
-    if blocks * block_size > row_size:
-        rest = blocks * block_size - row_size
-        x = ops.pad(x, [(0, 0), (0, rest)], constant_values=_lowest(x))
-    x = ops.reshape(x, (-1, blocks, block_size))
-    maxima = ops.max(x, axis=2)
-    _, best = _top_k(maxima, count)
-    # Whole blocks are copied, where `ops.take_along_axis` goes entry by entry.
-    rows = ops.arange(ops.shape(x)[0], dtype="int32")[:, None]
-    number = ops.cast(best, "int32") + rows * blocks
-    candidates = ops.take(ops.reshape(x, (-1, block_size)), number, axis=0)
-    values, found = _top_k(ops.reshape(candidates, (-1, count * block_size)), count)
-    block = ops.take_along_axis(best, found // block_size, axis=1)
-    positions = block * block_size + found % block_size
-    # The lowest entries may lie in the padding, which is not in the row.
-    return values, ops.minimum(positions, row_size - 1), maxima
 
 
 def _block_size(row_size: int, count: int) -> int:
@@ -174,7 +192,10 @@ def _top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 
 def _lowest(x: Tensor) -> float | int:
-    return INT32_MIN if "int" in str(x.dtype) else -math.inf
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if dtype == "bool":
+        return False
+    return INT32_MIN if "int" in dtype else -math.inf
 
 
 def cond(
@@ -187,6 +208,8 @@ def cond(
         # JAX would compile both branches anew at every call outside of jit.
         if not isinstance(condition, jax.core.Tracer):
             return if_true() if condition else if_false()
+    if keras.backend.backend() in ("jax", "tensorflow"):
+        if_true, if_false = in_branch(if_true), in_branch(if_false)
     return ops.cond(condition, if_true, if_false)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, highest, where
-from keras_rank.lists import SparseLists
+from keras_rank.lists import SparseLists, Values
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.selection import (
+    at_most_size,
     cond,
-    depth_of,
-    largest_but_nan,
+    largest_of,
     stable_argsort,
 )
 from keras_rank.ordering.shuffle import shuffle_keys
@@ -45,8 +45,9 @@ class SpanRanking(Ranking):
     def _cut(self, k: int) -> dict[str, Any]:
         return {"ranks": self.ranks[:k]}
 
-    def _taken(self, values: Tensor) -> Tensor:
-        spread = where(self._covers, (values / self.sizes)[:, :, None], 0.0)
+    def _taken(self, values: Values) -> Tensor:
+        shares = values.everywhere() / self.sizes
+        spread = where(self._covers, shares[:, :, None], 0.0)
         return ops.sum(spread, axis=1)
 
     @property
@@ -83,7 +84,7 @@ def rank_targets(
     the items above each target are counted. NaN is above nothing, and nothing equals
     it: so the scores are not copied to clean them.
     """
-    scores, dtype = lists.scores, lists.labels.dtype
+    scores, dtype = lists.scores, lists.dtype
     target_scores = ops.take_along_axis(scores, lists.ids, axis=1)
     # A comparison with NaN is False.
     retrieved = ops.logical_and(lists.mask, target_scores > float("-inf"))
@@ -92,14 +93,15 @@ def rank_targets(
     def counted(matches: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         return _count(scores, target_scores, matches, dtype)
 
-    cutoff = ops.shape(scores)[1] if k is None else depth_of(scores, k)
-    number_of_items = scores.shape[1]
-    if k is None or (number_of_items is not None and k >= number_of_items):
+    items = ops.shape(scores)[1]
+    cutoff = items if k is None else at_most_size(k, items)
+    if k is None or (isinstance(items, int) and k >= items):
         above = counted(lambda s, target: s > target)
         equal = counted(lambda s, target: s == target)
         goes_on = ops.zeros_like(retrieved)
     else:
-        top = largest_but_nan(scores, depth_of(scores, k + 1))
+        count = at_most_size(k + 1, items)
+        top, _ = largest_of(scores, _retrieved, scores, True, count)
         above = _count(top, target_scores, lambda s, target: s > target, dtype)
         equal = _count(top, target_scores, lambda s, target: s == target, dtype)
         goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
@@ -112,7 +114,7 @@ def rank_targets(
             lambda: counted(lambda s, target: s == target),
             lambda: equal,
         )
-        nowhere = ops.cast(ops.shape(scores)[1], dtype)
+        nowhere = ops.cast(items, dtype)
         ranks = ops.cast(ops.arange(1, cutoff + 1), dtype)
         return SpanRanking(
             order=lists.ids,
@@ -128,7 +130,7 @@ def rank_targets(
 
     def preferred() -> Tensor:
         """The number of tied items that go before each target."""
-        positions = ops.arange(ops.shape(scores)[1], dtype="int32")[None, :]
+        positions = ops.arange(items, dtype="int32")[None, :]
         keys = -positions
         if ties == "shuffle":
             keys = shuffle_keys(seed, lists.has_items, positions + 1, first_list)
@@ -149,7 +151,7 @@ def rank_targets(
     before = cond(tied, preferred, lambda: ops.zeros_like(above))
     ranks = above + before + 1.0
     in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
-    nowhere = ops.cast(ops.shape(scores)[1] + 1, dtype)
+    nowhere = ops.cast(items + 1, dtype)
     order = stable_argsort(where(in_reach, ranks, nowhere))
     return TargetRanking(
         order=order,
@@ -160,6 +162,11 @@ def rank_targets(
     )
 
 
+def _retrieved(scores: Tensor) -> Tensor:
+    """The scores, -inf for NaN."""
+    return where(scores == scores, scores, float("-inf"))
+
+
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
     """The ranks that the targets have in the ideal order."""
     targets = lists.labels.shape[1]
@@ -167,7 +174,7 @@ def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
         last = min(cutoff, targets)
     else:
         last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
-    return ops.cast(ops.arange(1, last + 1), lists.labels.dtype)
+    return ops.cast(ops.arange(1, last + 1), lists.dtype)
 
 
 def _count(
