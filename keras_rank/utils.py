@@ -280,9 +280,9 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     """Returns what a metric has counted, as plain NumPy: a few numbers to send or save.
 
     `merge_state` adds it to another metric, in another process, on another machine or
-    another backend. The names are those of the results: `"ndcg@10/totals"` holds the
-    sums, and `"ndcg@10/lists_seen"` the number of lists. A group exports those of all
-    its members.
+    another backend. The names are those of the results: `"ndcg@10/totals"` and
+    `"ndcg@10/remainders"` hold the sums, and `"ndcg@10/lists_seen"` the number of
+    lists. A group exports those of all its members.
 
     Args:
         metric: a ranking metric, or a group of such.
@@ -295,8 +295,8 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     >>> metric = keras_rank.metrics.NDCG(k=10)
     >>> metric.update_state([[1, 0]], [[0.9, 0.1]])
     >>> state = keras_rank.utils.export_state(metric)
-    >>> {name: value.shape for name, value in state.items()}
-    {'ndcg@10/totals': (2, 4), 'ndcg@10/lists_seen': ()}
+    >>> list(state)
+    ['ndcg@10/totals', 'ndcg@10/remainders', 'ndcg@10/lists_seen']
     """
     return {
         name: np.array(ops.convert_to_numpy(variable))
@@ -364,7 +364,8 @@ def merge_state(
 
 
 def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
-    return totals.merge(variable, value) if len(variable.shape) else variable + value
+    is_totals = tuple(variable.shape) == totals.SHAPE
+    return totals.merge(variable, value) if is_totals else variable + value
 
 
 def _values(metric: Any, other: Any) -> list[Any]:
