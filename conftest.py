@@ -4,8 +4,6 @@ import os
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Two devices on one machine, for the tests of distribution.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 import keras
 import numpy as np

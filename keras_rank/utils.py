@@ -1,6 +1,6 @@
-"""What users do before and after a metric: pad, mask, exclude, merge."""
+"""What users do before and after a metric: pad, mask, exclude, export, merge."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -13,6 +13,7 @@ from keras_rank.lists import require, to_tensor
 
 __all__ = [
     "exclude_items",
+    "export_state",
     "mask_labels",
     "merge_state",
     "pad_lists",
@@ -275,8 +276,47 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     return where(mask, labels, -1.0)
 
 
+def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns what a metric has counted, as plain NumPy: a few numbers to send or save.
+
+    `merge_state` adds it to another metric, in another process, on another machine or
+    another backend. The names are those of the results: `"ndcg@10/totals"` and
+    `"ndcg@10/remainders"` hold the sums, and `"ndcg@10/lists_seen"` the number of
+    lists. A group exports those of all its members.
+
+    Args:
+        metric: a ranking metric, or a group of such.
+
+    Returns:
+        A dict from names to NumPy arrays, which don't change with the metric.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.NDCG(k=10)
+    >>> metric.update_state([[1, 0]], [[0.9, 0.1]])
+    >>> state = keras_rank.utils.export_state(metric)
+    >>> list(state)
+    ['ndcg@10/totals', 'ndcg@10/remainders', 'ndcg@10/lists_seen']
+    """
+    return {
+        name: np.array(ops.convert_to_numpy(variable))
+        for name, variable in _named_variables(metric).items()
+    }
+
+
+def _named_variables(metric: Any) -> dict[str, keras.Variable]:
+    """Names that are the same wherever the metric is made, as the paths are not."""
+    prefix = getattr(metric, "prefix", "")
+    return {
+        f"{prefix}{member.name}/{variable.name}": variable
+        for member in getattr(metric, "members", [metric])
+        for variable in member.variables
+    }
+
+
 def merge_state(
-    metric: keras.metrics.Metric, others: Iterable[keras.metrics.Metric]
+    metric: keras.metrics.Metric,
+    others: Iterable[keras.metrics.Metric | Mapping[str, np.ndarray[Any, Any]]],
 ) -> keras.metrics.Metric:
     """Adds the lists that other metrics have seen to those of a metric.
 
@@ -284,14 +324,18 @@ def merge_state(
     machines computed is joined exactly.
 
     Args:
-        metric: a ranking metric, which is updated.
-        others: ranking metrics of the same class and configuration.
+        metric: a ranking metric, or a group of such, which is updated.
+        others: metrics of the same class and configuration, but for names and seeds;
+            or states that `export_state` made of such metrics. A state is known by the
+            names of its results alone: that it comes of the same configuration is
+            up to you.
 
     Returns:
         The metric.
 
     Raises:
-        ValueError: if another metric is of another class or configuration.
+        ValueError: if another metric is of another class or configuration, or a state
+            has other names.
 
     Example:
 
@@ -301,18 +345,45 @@ def merge_state(
     >>> metric = keras_rank.utils.merge_state(first, [second])
     >>> f"{float(metric.result()):.4f}"
     '0.6667'
+    >>> state = keras_rank.utils.export_state(metric)
+    >>> restored = keras_rank.utils.merge_state(keras_rank.metrics.NDCG(), [state])
+    >>> f"{float(restored.result()):.4f}"
+    '0.6667'
     """
-    for other in others:
-        _require_alike(metric, other)
+    # All are checked, and copied, before any is added.
+    states = [_values(metric, other) for other in others]
+    variables = _named_variables(metric).values()
+    for values in states:
         new_values = [
-            mine + theirs
-            if len(mine.shape) == 0
-            else totals.merge(mine, ops.convert_to_tensor(theirs))
-            for mine, theirs in zip(metric.variables, other.variables, strict=True)
+            _sum_of(variable, ops.convert_to_tensor(value, variable.dtype))
+            for variable, value in zip(variables, values, strict=True)
         ]
-        for variable, value in zip(metric.variables, new_values, strict=True):
-            variable.assign(value)
+        for variable, new_value in zip(variables, new_values, strict=True):
+            variable.assign(new_value)
     return metric
+
+
+def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
+    is_totals = tuple(variable.shape) == totals.SHAPE
+    return totals.merge(variable, value) if is_totals else variable + value
+
+
+def _values(metric: Any, other: Any) -> list[Any]:
+    """Returns the values to add to the variables of a metric, in their order."""
+    if isinstance(other, Mapping):
+        expected = {
+            name: tuple(variable.shape)
+            for name, variable in _named_variables(metric).items()
+        }
+        received = {name: np.shape(value) for name, value in other.items()}
+        if received != expected:
+            raise ValueError(
+                "`others` should be metrics, or states with the names and shapes that "
+                f"`metric` has: {expected}. Received: {received}"
+            )
+        return [other[name] for name in expected]
+    _require_alike(metric, other)
+    return list(export_state(other).values())
 
 
 def _require_alike(metric: Any, other: Any) -> None:

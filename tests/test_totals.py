@@ -18,17 +18,18 @@ def test_sums_go_on_beyond_two_to_the_24():
     start = np.float32(2**24)
     assert start + np.float32(1) == start
     sums = ops.convert_to_tensor(np.array([[2**24] * 4, [0] * 4], "float32"))
+    rest = ops.zeros(4)
     for _ in range(100):
-        sums = totals.add(sums, ops.array([1.0, 0.7, 1e-3, 0.0]))
+        sums, rest = totals.add(sums, rest, ops.array([1.0, 0.7, 1e-3, 0.0]))
     found = exact(ops.convert_to_numpy(sums)) - 2**24
     np.testing.assert_allclose(found, [100, 70, 0.1, 0], rtol=1e-6)
 
 
 def test_sums_of_many_addends(rng):
     addends = rng.random((3000, 4)).astype("float32") * 1e4
-    sums = ops.zeros(totals.SHAPE)
+    sums, rest = ops.zeros(totals.SHAPE), ops.zeros(4)
     for row in addends:
-        sums = totals.add(sums, ops.convert_to_tensor(row))
+        sums, rest = totals.add(sums, rest, ops.convert_to_tensor(row))
     found = exact(ops.convert_to_numpy(sums))
     np.testing.assert_allclose(found, addends.astype("float64").sum(0), rtol=1e-11)
 
@@ -55,6 +56,79 @@ def test_merging_different_metrics_is_an_error():
         keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.NDCG(k=2)])
     with pytest.raises(ValueError, match="Received: DCG with"):
         keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.DCG(k=1)])
+
+
+TEST_NAMES = ["test_ndcg@2", "test_mrr"]
+
+
+def make_group(names=("ndcg@2", "mrr")):
+    return metrics.RankingMetrics(list(names), prefix="test_")
+
+
+@pytest.mark.parametrize("make", [lambda: metrics.NDCG(k=2), make_group])
+def test_exported_states_are_merged_as_the_metrics_are(make, rng, tmp_path):
+    """By way of files, as workers on other machines would."""
+    parts = [make() for _ in range(3)]
+    for i, part in enumerate(parts):
+        part.update_state(rng.integers(0, 4, (4, 5)), rng.normal(size=(4, 5)))
+        np.savez(tmp_path / f"{i}.npz", **keras_rank.utils.export_state(part))
+    states = [dict(np.load(tmp_path / f"{i}.npz")) for i in range(3)]
+    found = keras_rank.utils.merge_state(make(), states)
+    expected = keras_rank.utils.merge_state(make(), parts)
+    for mine, theirs in zip(found.variables, expected.variables, strict=True):
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(mine), ops.convert_to_numpy(theirs)
+        )
+
+
+def test_names_of_exported_states():
+    """Those of the results, wherever and however often a metric is made."""
+    for _ in range(2):
+        with keras.name_scope("somewhere"):
+            single, group = metrics.NDCG(k=10), make_group()
+        variables = {"totals": (2, 4), "remainders": (4,), "lists_seen": ()}
+        for metric, names in ((single, ["ndcg@10"]), (group, TEST_NAMES)):
+            state = keras_rank.utils.export_state(metric)
+            assert {name: value.shape for name, value in state.items()} == {
+                f"{name}/{variable}": shape
+                for name in names
+                for variable, shape in variables.items()
+            }
+
+
+def test_an_exported_state_stays_what_it_is():
+    metric = metrics.NDCG()
+    metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
+    state = keras_rank.utils.export_state(metric)
+    metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
+    metric.reset_state()
+    assert state["ndcg/lists_seen"] == 1
+    np.testing.assert_array_equal(exact(state["ndcg/totals"]), [1, 1, 1, 0])
+
+
+def test_a_metric_is_merged_with_itself():
+    metric = metrics.NDCG()
+    metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
+    keras_rank.utils.merge_state(metric, [metric, metric])
+    assert keras_rank.utils.export_state(metric)["ndcg/lists_seen"] == 3
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        keras_rank.utils.export_state(metrics.NDCG(k=2)),
+        keras_rank.utils.export_state(make_group(["mrr"])),
+        {"ndcg@1/totals": np.zeros(2), "ndcg@1/lists_seen": 0},
+        {},
+    ],
+)
+def test_merging_the_state_of_another_metric_is_an_error(state):
+    """And then nothing is merged, so that the rest is not counted twice."""
+    metric, good = metrics.NDCG(k=1), metrics.NDCG(k=1)
+    good.update_state([[1.0, 0.0]], [[0.2, 0.1]])
+    with pytest.raises(ValueError, match=r"states with the names.*Received: \{"):
+        keras_rank.utils.merge_state(metric, [good, state])
+    assert keras_rank.utils.export_state(metric)["ndcg@1/lists_seen"] == 0
 
 
 @pytest.mark.parametrize("floatx", ["float16", "bfloat16"])

@@ -124,6 +124,7 @@ class RankingMetric(keras.metrics.Metric):
         # Not `add_variable`, whose variables take the precision of the mixed
         # precision policy and lose the sums.
         self.totals = _sum_variable(totals.SHAPE, "float32", "totals")
+        self.remainders = _sum_variable(totals.SHAPE[1:], "float32", "remainders")
         # Keys the shuffle. Wraps after 2**31 lists, which harms nothing.
         self.lists_seen = _sum_variable((), "int32", "lists_seen")
 
@@ -222,16 +223,17 @@ def update_together(
         prepare = standardize_sparse if sparse_labels else standardize
         lists = prepare(y_true, y_pred, sample_weight, dtype)
         updates.append((members, *_new_states(members, lists)))
-    for members, new_totals, new_lists in updates:
+    for members, new_totals, new_remainders, new_lists in updates:
         for i, member in enumerate(members):
             member.totals.assign(new_totals[i])
+            member.remainders.assign(new_remainders[i])
             member.lists_seen.assign(member.lists_seen + new_lists)
 
 
 def _new_states(
     metrics: Sequence[RankingMetric], lists: Lists
-) -> tuple[Tensor, Tensor]:
-    """Returns the totals with the lists added, and the number of these."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns totals and remainders with the lists added, and the number of these."""
     rankings = _rankings(metrics, lists)
     judged_lists: dict[Judgement, JudgedLists] = {}
     columns = []
@@ -254,8 +256,9 @@ def _new_states(
     )
     # Sums, as TensorFlow does not stack variables of Keras.
     old_totals = ops.stack([metric.totals + 0.0 for metric in metrics])
-    new_totals = totals.add(old_totals, batch_totals)
-    return new_totals, ops.sum(ops.cast(lists.has_items, "int32"))
+    old_remainders = ops.stack([metric.remainders + 0.0 for metric in metrics])
+    new_totals = totals.add(old_totals, old_remainders, batch_totals)
+    return *new_totals, ops.sum(ops.cast(lists.has_items, "int32"))
 
 
 def _rankings(

@@ -1,0 +1,84 @@
+"""On several devices, `fit` and `evaluate` give the number of one."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_rank.metrics import NDCG
+from keras_rank.utils import merge_state
+
+SCRIPT = pathlib.Path(__file__).with_name("replicas.py")
+
+PLACES = {
+    "jax": ["2 devices", "4 devices"],
+    "tensorflow": ["2 devices"],
+    "torch": [
+        f"rank {rank} of {world} devices" for world in (2, 3) for rank in range(world)
+    ],
+}
+
+
+@functools.cache
+def replicas():
+    """What the script printed: results by name, by place."""
+    host_devices = "--xla_force_host_platform_device_count=4"
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XLA_FLAGS": host_devices, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.trains
+def test_several_devices_give_the_numbers_of_one(backend):
+    found = {place: dict(results) for place, results in replicas().items()}
+    one = found.pop("1 devices")
+    one.pop("shuffled", None)
+    assert set(found) == set(PLACES[backend])
+    for place, several in found.items():
+        several.pop("shuffled", None)
+        assert several == pytest.approx(one, abs=1e-6), place
+
+
+@pytest.mark.trains
+def test_ties_on_several_devices(backend):
+    """JAX counts the lists of all devices; TensorFlow's replicas count their own."""
+    if backend == "torch":
+        pytest.skip("its processes are as separate as the metrics of the next test")
+    found = replicas()
+    one = found["1 devices"]
+    assert one["stable"] == 1.0
+    for place in PLACES[backend]:
+        several = found[place]
+        if backend == "jax":
+            assert several["shuffled"] == pytest.approx(one["shuffled"], abs=1e-6)
+        else:
+            assert several["shuffled"] != one["shuffled"]
+        # Four deviations of a mean of 5,000 values between 0 and 1, at most.
+        assert several["shuffled"] == pytest.approx(one["average"], abs=0.0283)
+
+
+@pytest.mark.parametrize("seeds", [(1, 1), (1, 2)])
+def test_constant_scores_on_two_replicas_are_not_flattered(seeds, rng):
+    """Not even by replicas that shuffle their n-th lists alike."""
+    data_sets = [-np.sort(-rng.integers(1, 4, (3000, 5))) for _ in seeds]
+    replicas = [NDCG(k=2, seed=seed) for seed in seeds]
+    for labels, replica in zip(data_sets, replicas, strict=True):
+        replica.update_state(labels, np.zeros(labels.shape))
+    gains = 2.0 ** np.concatenate(data_sets) - 1.0
+    discounts = 1.0 / np.log2([2.0, 3.0])
+    over_all_orders = gains.mean(axis=1) * discounts.sum() / (gains[:, :2] @ discounts)
+    found = float(merge_state(replicas[0], replicas[1:]).result())
+    # Four deviations of a mean of 3,000 values between 0 and 1, at most.
+    assert found == pytest.approx(over_all_orders.mean(), abs=0.0366)
+    assert over_all_orders.mean() < 0.9
