@@ -1,0 +1,154 @@
+"""Long lists take shorter ways: the same numbers, whatever there is to mask."""
+
+import numpy as np
+import oracle
+import pytest
+from keras import ops
+
+from keras_rank import functional
+from keras_rank.lists import standardize
+from keras_rank.ordering import selection
+from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.shuffle import shuffle_keys
+
+LISTS, ITEMS = 3, 1500
+FORMULAS = {
+    "ndcg": oracle.ndcg,
+    "dcg": oracle.dcg,
+    "average_precision": oracle.average_precision,
+    "recall": oracle.recall,
+    "precision": oracle.precision,
+    "hit_rate": oracle.hit_rate,
+}
+
+
+def plain(rng):
+    labels = rng.integers(0, 5, size=(LISTS, ITEMS)) * (
+        rng.random((LISTS, ITEMS)) < 0.1
+    )
+    return labels.astype("float32"), rng.normal(size=(LISTS, ITEMS)).astype("float32")
+
+
+def padded(labels, scores, rng):
+    labels[:, ITEMS // 3 :] = -1.0
+    labels[2] = -1.0
+    scores[:, ITEMS // 3 :] += 10.0
+    return {"labels": labels}, scores, None
+
+
+def masked(labels, scores, rng):
+    mask = rng.random((LISTS, ITEMS)) < 0.6
+    labels[~mask], scores[~mask] = 5.0, 100.0
+    return {"labels": labels, "mask": mask}, scores, None
+
+
+def weighted(labels, scores, rng):
+    weights = rng.choice([0.0, 0.5, 1.0, 3.0], size=(LISTS, ITEMS)).astype("float32")
+    scores[weights == 0.0] = 100.0
+    return {"labels": labels}, scores, weights
+
+
+def with_nan(labels, scores, rng):
+    labels[rng.random((LISTS, ITEMS)) < 0.1] = np.nan
+    scores[rng.random((LISTS, ITEMS)) < 0.1] = np.nan
+    scores[rng.random((LISTS, ITEMS)) < 0.1] = -np.inf
+    return {"labels": labels}, scores, None
+
+
+def few_retrieved(labels, scores, rng):
+    scores[:, 4:] = -np.inf
+    return {"labels": labels}, scores, None
+
+
+def tied(labels, scores, rng):
+    return {"labels": labels}, np.round(scores, 1), None
+
+
+def constant(labels, scores, rng):
+    return {"labels": labels}, np.zeros_like(scores), None
+
+
+def signed_zeros(labels, scores, rng):
+    scores = np.where(scores > 0.0, np.float32(-0.0), np.float32(0.0))
+    return {"labels": labels}, scores, None
+
+
+def untouched(labels, scores, rng):
+    return {"labels": labels}, scores, None
+
+
+KINDS = [untouched, padded, masked, weighted, with_nan, few_retrieved, tied, constant]
+KINDS += [signed_zeros]
+
+
+@pytest.mark.parametrize("ties", ["shuffle", "stable"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_functions_equal_the_oracle(kind, ties, rng):
+    y_true, scores, weights = kind(*plain(rng), rng)
+    assert selection.is_long(scores, 4 * 11)
+    labels = np.where(y_true.get("mask", True), y_true["labels"], -1.0)
+    ones = np.ones_like(labels)
+    rows = zip(labels, scores, ones if weights is None else weights, strict=True)
+    lists = [oracle.items_of(*row) for row in rows]
+    shuffle_ties = ties == "shuffle"
+    order = functional.rank(
+        y_true, scores, weights, k=10, shuffle_ties=shuffle_ties, seed=1
+    )
+    numbers = np.cumsum([bool(items) for items in lists]) - 1
+    for name, formula in FORMULAS.items():
+        for k in (3, 10):
+            found = ops.convert_to_numpy(getattr(functional, name)(order, k=k))
+            for value, items, number in zip(found, lists, numbers, strict=True):
+                arguments = {"k": k, "ties": ties, "seed": 1, "number": int(number)}
+                if items:
+                    expected = oracle.value(formula, items, **arguments)
+                    assert value == pytest.approx(expected, rel=3e-6, abs=3e-6), name
+                else:
+                    assert np.isnan(value)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
+    """Which the laws compare with the oracle, whose orders are too many here."""
+    y_true, scores, weights = kind(*plain(rng), rng)
+    order = functional.rank(y_true, scores, weights, k=10, shuffle_ties="average")
+    found = [getattr(functional, name)(order, k=10) for name in FORMULAS]
+    monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
+    order = functional.rank(y_true, scores, weights, k=10, shuffle_ties="average")
+    expected = [getattr(functional, name)(order, k=10) for name in FORMULAS]
+    for value, expected_value in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(value),
+            ops.convert_to_numpy(expected_value),
+            rtol=3e-6,
+            atol=3e-6,
+        )
+
+
+@pytest.mark.parametrize("distinct", [2, 30, 1400, 10**9])
+def test_a_full_order_is_by_score_then_by_hash(distinct, rng):
+    """Where few items tie, these are sorted apart."""
+    items = 400
+    scores = rng.integers(0, distinct, size=(LISTS, items)).astype("float32")
+    labels = np.ones_like(scores)
+    ranking = rank_by_scores(standardize(labels, scores), None, "shuffle", 7, 5)
+    numbers = ops.convert_to_tensor(np.arange(1, items + 1, dtype="int32")[None])
+    keys = ops.convert_to_numpy(
+        shuffle_keys(7, ops.convert_to_tensor(np.ones(LISTS, bool)), numbers, 5)
+    )
+    expected = np.lexsort((-keys.astype("int64"), -scores), axis=1)
+    np.testing.assert_array_equal(ops.convert_to_numpy(ranking.order), expected)
+
+
+@pytest.mark.parametrize("k", [10, None])
+@pytest.mark.parametrize("batch", [1, 60])
+def test_many_entries_are_sorted_in_the_same_order(k, batch, rng):
+    """By their bits, on JAX: of either sign, infinite, and tied."""
+    scores = rng.choice([-2.5, -1.0, 0.0, 1e-30, 3.0, np.inf], size=(batch, 700))
+    scores = np.where(
+        rng.random(scores.shape) < 0.9, rng.normal(size=scores.shape), scores
+    )
+    scores = scores.astype("float32")
+    ranking = rank_by_scores(standardize(np.ones_like(scores), scores), k, "stable")
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(ops.convert_to_numpy(ranking.order), expected)
