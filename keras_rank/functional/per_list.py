@@ -8,6 +8,7 @@ from keras_rank import ordering
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
+    check_dtype,
     check_flag,
     check_k,
     check_not_sparse,
@@ -88,7 +89,7 @@ def rank(
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
     is_sparse = check_flag("sparse_labels", sparse_labels)
     prepare = standardize_sparse if is_sparse else standardize
-    lists = prepare(y_true, y_pred, sample_weight, dtype)
+    lists = prepare(y_true, y_pred, sample_weight, check_dtype(dtype))
     return RankedLists(lists, ordering.rank(lists, k, ties, seed), k)
 
 
