@@ -1,5 +1,6 @@
 """Metrics of graded relevance: items are worth more or less, and less further down."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -391,7 +392,8 @@ def _over_tie_groups(lists: Lists, ranking: Ranking, stops: Tensor) -> Tensor:
 
     It goes through the whole lists, as the group at the cutoff may reach their end.
     """
-    whole = rank(lists, None, "average")
+    # A copy, as what lists keep inside a branch of a graph is not there outside.
+    whole = rank(dataclasses.replace(lists), None, "average")
     stops_by_rank = ops.take_along_axis(stops, whole.order, axis=1)
     stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
