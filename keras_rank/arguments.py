@@ -1,6 +1,5 @@
 """The arguments that metrics share: what each accepts, and how it is saved."""
 
-import math
 import numbers
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,11 @@ from keras_rank.ordering.ranking import Ties
 Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None
+
+# Shapes are counted in int32 on some backends.
+LARGEST_K = 2**31 - 1
+# Numbers beyond it are infinite where they are computed with.
+LARGEST_NUMBER = float(np.finfo("float32").max)
 
 NORMALIZERS = ("total", "clipped", "retrieved")
 DENOMINATORS = ("available", "k")
@@ -36,6 +40,8 @@ def check_k(k: Any) -> int | None:
     is_integer = isinstance(k, int | np.integer) and not isinstance(k, bool)
     if k is not None and not (is_integer and k > 0):
         raise ValueError(f"`k` should be a positive integer. Received: k={k!r}")
+    if k is not None and k > LARGEST_K:
+        raise ValueError(f"`k` should be at most {LARGEST_K}. Received: k={k!r}")
     return None if k is None else int(k)
 
 
@@ -67,14 +73,14 @@ def check_seed(seed: Any) -> int:
 
 
 def check_number(argument: str, value: Any) -> float | None:
-    """Returns a finite number as a float, or `None`."""
+    """Returns a number that is finite in float32 as a float, or `None`."""
     if value is None:
         return None
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and math.isfinite(value):
+    if is_number and abs(value) <= LARGEST_NUMBER:
         return float(value)
     raise ValueError(
-        f"`{argument}` should be a finite number or None. "
+        f"`{argument}` should be a number that is finite in float32, or None. "
         f"Received: {argument}={value!r}"
     )
 
@@ -117,15 +123,26 @@ def check_fraction(argument: str, value: Any) -> float:
     )
 
 
-def check_positive(argument: str, value: Any) -> float:
-    """Returns a finite float above 0."""
+def check_grade(argument: str, value: Any) -> float:
+    """Returns a float above 0 of which the power of two is finite in float32."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and 0.0 < value < math.inf:
+    if is_number and 0.0 < value < 128.0:
         return float(value)
     raise ValueError(
-        f"`{argument}` should be a finite number above 0. "
+        f"`{argument}` should be a number above 0 and below 128. "
         f"Received: {argument}={value!r}"
     )
+
+
+def check_dtype(dtype: Any) -> str:
+    """Returns the dtype to compute in: float64, or float32 for any other."""
+    try:
+        name = keras.backend.standardize_dtype(dtype)
+    except ValueError as error:
+        raise ValueError(
+            f"`dtype` should be the name of a dtype or None. Received: dtype={dtype!r}"
+        ) from error
+    return "float64" if name == "float64" else "float32"
 
 
 def resolve(

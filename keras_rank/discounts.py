@@ -1,6 +1,7 @@
 """Discounts: how much of a gain is left at a given rank."""
 
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -83,10 +84,10 @@ class Geometric:
     """The discount that `geometric` returns: `patience**(rank - 1)`."""
 
     def __init__(self, patience: float) -> None:
-        if not 0.0 < patience < 1.0:
+        if not 0.0 < _number(patience) < 1.0:
             raise ValueError(
                 "`patience` should be a number between 0 and 1, both excluded. "
-                f"Received: patience={patience}"
+                f"Received: patience={patience!r}"
             )
         self.patience = float(patience)
 
@@ -106,13 +107,13 @@ class Log:
     """The discount that `log` returns: `1 / max(1, log(rank + offset, base))`."""
 
     def __init__(self, base: float = 2.0, offset: float = 0.0) -> None:
-        if not 1.0 < base < math.inf:
+        if not 1.0 < _number(base) < math.inf:
             raise ValueError(
-                f"`base` should be a number greater than 1. Received: base={base}"
+                f"`base` should be a number greater than 1. Received: base={base!r}"
             )
-        if not 0.0 <= offset < math.inf:
+        if not 0.0 <= _number(offset) < math.inf:
             raise ValueError(
-                f"`offset` should be a number of 0 or more. Received: offset={offset}"
+                f"`offset` should be a number of 0 or more. Received: offset={offset!r}"
             )
         self.base = float(base)
         self.offset = float(offset)
@@ -184,3 +185,8 @@ def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
         techniques", ACM TOIS 20(4), 2002.
     """
     return Log(base, offset)
+
+
+def _number(value: Any) -> float:
+    """Returns a number as it is, and NaN, which is in no range, for anything else."""
+    return float(value) if isinstance(value, numbers.Real) else math.nan

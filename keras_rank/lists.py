@@ -1,6 +1,7 @@
 """Lists: what users pass, checked, cast and masked, as (batch, list_size) tensors."""
 
 import dataclasses
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -101,22 +102,21 @@ class Given:
         if self.raw_mask is not None:
             mask = ops.logical_and(mask, self.raw_mask)
         if self.raw_weights is not None:
-            mask = ops.logical_and(mask, self.raw_weights > 0.0)
+            tiny = _smallest_normal(self.raw_weights)
+            mask = ops.logical_and(mask, self.raw_weights >= tiny)
         return mask
 
     def labels(self, no_item: float = 0.0) -> Tensor:
         """The labels, finite, and 0 or another number where there is no item."""
-        largest = float(_limits(self.raw_labels).max)
-        return where(self.mask(), at_most(self.raw_labels, largest), no_item)
+        return where(self.mask(), _within_limits(self.raw_labels), no_item)
 
     def scores(self) -> Tensor:
         """The scores, `-inf` where there is no item, or one that was not retrieved."""
         scores = self.raw_scores
         retrieved = ops.logical_and(self.mask(), scores == scores)
         scores = where(retrieved, scores, float("-inf"))
-        # XLA tells -0.0 from 0.0, and flushes denormal numbers to 0 where others don't.
-        smallest = float(_limits(scores).smallest_normal)
-        return where(ops.abs(scores) < smallest, 0.0, scores)
+        # XLA tells -0.0 from 0.0, and some backends take denormal numbers for 0.
+        return where(ops.abs(scores) < _smallest_normal(scores), 0.0, scores)
 
     def weights(self) -> Tensor | None:
         """The weights, 0 where there is no item, `None` where every item weighs 1."""
@@ -177,8 +177,7 @@ class DenseLists(Lists):
     def highest_labels(self) -> Tensor:
         if not self.given.is_by_label:
             return highest(self.labels, keepdims=True)
-        largest = float(_limits(self.given.raw_labels).max)
-        return ops.maximum(at_most(self._highest_raw_labels, largest), 0.0)
+        return _within_limits(self._highest_raw_labels)
 
     @kept
     def _highest_raw_labels(self) -> Tensor:
@@ -493,7 +492,7 @@ def standardize(
     y_true: Any,
     y_pred: Any,
     sample_weight: Any = None,
-    dtype: str | None = None,
+    dtype: str = "float32",
 ) -> DenseLists:
     """Checks and casts what users pass to a metric, and finds out what is an item.
 
@@ -503,7 +502,7 @@ def standardize(
         y_pred: scores of the same shape.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-        dtype: the dtype of labels and weights, if wider than float32.
+        dtype: the dtype of labels and weights: float32 or float64.
 
     Returns:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
@@ -512,7 +511,6 @@ def standardize(
     labels, scores, mask, weights = ragged.rectangular(
         y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
     )
-    dtype = "float64" if dtype == "float64" else "float32"
     labels = to_tensor("y_true", labels)
     scores = to_tensor("y_pred", scores)
     single_list = len(labels.shape) == 1
@@ -526,8 +524,9 @@ def standardize(
         mask = ops.cast(to_tensor("mask", mask), "bool")
         _require_same_shape("mask", mask, labels)
     if weights is not None:
-        weights = ops.cast(to_tensor("sample_weight", weights), dtype)
+        weights = _cast(to_tensor("sample_weight", weights), dtype)
         weights = _item_weights(weights, labels)
+    labels, scores = _cast(labels, dtype), _ranked_as(scores)
     if single_list:
         labels, scores, mask, weights = (
             None if x is None else x[None] for x in (labels, scores, mask, weights)
@@ -539,7 +538,6 @@ def standardize(
             None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
             for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
         )
-    labels, scores = ops.cast(labels, dtype), _ranked_as(scores)
     return DenseLists(Given(labels, scores, mask, weights))
 
 
@@ -547,7 +545,7 @@ def standardize_sparse(
     y_true: Any,
     y_pred: Any,
     sample_weight: Any = None,
-    dtype: str | None = None,
+    dtype: str = "float32",
 ) -> SparseLists:
     """Checks and casts the ids of relevant items, and the scores of a catalogue.
 
@@ -556,60 +554,61 @@ def standardize_sparse(
         y_pred: scores of shape `(batch, items)`.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
-        dtype: the dtype of labels and weights, if wider than float32.
+        dtype: the dtype of labels and weights: float32 or float64.
 
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    dtype = "float64" if dtype == "float64" else "float32"
     ids, mask = _labels_and_mask(y_true)
-    ids = ragged.padded("y_true", ids) if ragged.is_ragged(ids) else ids
-    ids, scores = to_tensor("y_true", ids), to_tensor("y_pred", y_pred)
+    ids, mask = ragged.rectangular(y_true=ids, mask=mask)
+    ids, scores = to_ids("y_true", ids), to_tensor("y_pred", y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
             "(batch, targets) and `y_pred` the shape (batch, items). Received: "
             f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
         )
+    if mask is not None:
+        mask = to_tensor("mask", mask)
+        _require_same_shape("mask", mask, ids)
     if len(ids.shape) == 1:
-        ids = ids[:, None]
+        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
     if not _sizes_agree(_shape(ids)[:1], _shape(scores)[:1]):
         raise ValueError(
             "`y_true` and `y_pred` should have as many lists. Received: "
             f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
         )
     if ids.shape[1] == 0:
-        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
+        ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
     is_target = ids >= 0
     if mask is not None:
-        mask = ops.reshape(to_tensor("mask", mask), ops.shape(ids))
         is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
-    ids = ops.cast(where(is_target, ids, -1), "int32")
-    in_catalogue = ids < ops.shape(scores)[1]
-    require(
-        ops.all(in_catalogue),
-        f"`y_true` should hold ids below the number of items, {scores.shape[1]}. "
-        "Received: a larger id",
-    )
+    ids = where(is_target, ids, -1)
+    in_catalogue = are_items("y_true", ids, scores)
+    counts, weights = ops.ones_like(is_target[:, :1]), None
+    if scores.shape[1] == 0:
+        # One item that was not retrieved spares every operation an axis of size 0.
+        scores = ops.pad(_ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
+        counts = ops.zeros_like(counts)
     earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
     same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
     is_target = ops.logical_and(is_target, ops.logical_not(ops.any(same, axis=2)))
-    counts, weights = ops.ones_like(ids[:, 0]) > 0, None
     if sample_weight is not None:
-        weights = ops.cast(to_tensor("sample_weight", sample_weight), dtype)
+        weights = _cast(to_tensor("sample_weight", sample_weight), dtype)
         weights = _item_weights(weights, ids[:, :1])
-        counts = weights[:, 0] > 0.0
-        weights = where(weights > 0.0, at_most(weights, LARGEST_WEIGHT), 0.0)
-        is_target = ops.logical_and(is_target, weights > 0.0)
-        weights = where(is_target, weights, 0.0)
+        is_weighed = weights >= _smallest_normal(weights)
+        counts = ops.logical_and(counts, is_weighed)
+        is_target = ops.logical_and(is_target, is_weighed)
+        weights = where(is_target, at_most(weights, LARGEST_WEIGHT), 0.0)
     return SparseLists(
         targets=ops.cast(is_target, dtype),
         all_scores=_ranked_as(scores),
         is_target=is_target,
         target_weights=weights,
-        ids=ops.maximum(where(in_catalogue, ids, 0), 0),
+        # Only now, as a large id might become another one.
+        ids=ops.cast(ops.maximum(where(in_catalogue, ids, 0), 0), "int32"),
         in_catalogue=in_catalogue,
-        counts=counts,
+        counts=counts[:, 0],
     )
 
 
@@ -628,16 +627,58 @@ def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
 
 def to_tensor(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of numbers, or says which argument is none."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(
+            f"`{argument}` should be an array without a mask of its own: give it in "
+            '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
+        )
+    if ragged.is_ragged(value):
+        raise _uneven_error(argument, value)
     if not ops.is_tensor(value):
-        value = _array(value)
+        value = _array(argument, value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _is_number(dtype):
         raise ValueError(
             f"`{argument}` should hold real numbers. Received: {argument} of "
             f"dtype {dtype}"
         )
+    if isinstance(value, np.ndarray):
+        value = _within_backend(value)
     # On NumPy the conversion would bring float64 down to float32.
     return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+
+
+def to_ids(argument: str, value: Any) -> Tensor:
+    """Converts to a tensor of ids, in a dtype that holds the number of items too."""
+    ids = to_tensor(argument, value)
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    if dtype == "bool":
+        raise ValueError(
+            f"`{argument}` should hold ids of items. Received: {argument} of dtype bool"
+        )
+    if dtype in ("float64", "int64"):
+        return ids
+    if keras.backend.is_float_dtype(dtype):
+        return ops.cast(ids, "float32")
+    return ops.cast(ids, _widest("int64") if dtype in ("uint32", "uint64") else "int32")
+
+
+def are_items(argument: str, ids: Tensor, scores: Tensor) -> Tensor:
+    """Whether ids are those of items, as they should where values can be seen."""
+    are_below = ids < ops.cast(ops.shape(scores)[1], ids.dtype)
+    require(
+        ops.all(are_below),
+        f"`{argument}` should hold ids below the number of items, {scores.shape[1]}. "
+        "Received: a larger id",
+    )
+    if not keras.backend.is_float_dtype(ids.dtype):
+        return are_below
+    are_whole = ids == ops.floor(ids)
+    require(
+        ops.all(are_whole),
+        f"`{argument}` should hold whole numbers as ids. Received: a fraction",
+    )
+    return ops.logical_and(are_below, are_whole)
 
 
 def require(condition: Tensor, message: str) -> None:
@@ -650,15 +691,58 @@ def require(condition: Tensor, message: str) -> None:
         raise ValueError(message)
 
 
-def _array(value: Any) -> Any:
+def _array(argument: str, value: Any) -> Any:
     """Converts what NumPy knows to an array, with the precision that it has."""
     try:
         array = np.asarray(value)
     except Exception:
         # A list of symbolic tensors, for one: the backend can stack those.
-        return ops.convert_to_tensor(value)
+        try:
+            return ops.convert_to_tensor(value)
+        except Exception as error:
+            raise _uneven_error(argument, value) from error
     # An empty Python list has no dtype of its own.
     return array.astype("float32") if array.size == 0 else array
+
+
+def _uneven_error(argument: str, value: Any) -> ValueError:
+    return ValueError(
+        f"`{argument}` should hold numbers, in rows of the same length. "
+        f"Received: {argument}={reprlib.repr(value)}"
+    )
+
+
+def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Casts to a dtype that the backend has, which would wrap round large numbers."""
+    if array.dtype in ("uint32", "uint64"):
+        array = array.astype("int64" if _fits(array, "int64") else "float64")
+    if ops.is_tensor(array):
+        return array
+    if array.dtype == "int64" and _widest("int64") != "int64":
+        array = array.astype("int32" if _fits(array, "int32") else "float64")
+    if array.dtype == "float64" and _widest("float64") != "float64":
+        array = _cast(array, "float32")
+    return array
+
+
+def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(np.all((array >= limits.min) & (array <= limits.max)))
+
+
+def _widest(dtype: str) -> str:
+    """What a dtype of 64 bits becomes: JAX has none of these unless asked for."""
+    tensor = ops.convert_to_tensor(np.zeros((), dtype))
+    name: str = keras.backend.standardize_dtype(tensor.dtype)
+    return name
+
+
+def _cast(x: Tensor, dtype: str) -> Tensor:
+    """Casts, and keeps finite what is: NumPy would warn that it becomes infinite."""
+    if isinstance(x, np.ndarray) and x.dtype == "float64" and dtype == "float32":
+        limit = np.finfo(dtype).max
+        x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
+    return ops.cast(x, dtype)
 
 
 def _is_number(dtype: Any) -> bool:
@@ -712,18 +796,24 @@ def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
 def _ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)
-    if dtype == "float64":
-        return scores
-    if dtype == "float32":
+    if dtype in ("float32", "float64"):
         return scores
     if dtype not in ("int32", "uint32", "int64", "uint64"):
         return ops.cast(scores, "float32")
     if isinstance(scores, np.ndarray):
         return scores.astype("float64")
-    # JAX has no float64 unless asked for, and would warn of a cast to it.
-    widest = ops.convert_to_tensor(np.zeros((), "float64")).dtype
-    return ops.cast(scores, keras.backend.standardize_dtype(widest))
+    return ops.cast(scores, _widest("float64"))
+
+
+def _within_limits(labels: Tensor) -> Tensor:
+    """Cuts infinite labels, and takes denormal ones for 0, as some backends do."""
+    finite = at_most(labels, float(_limits(labels).max))
+    return where(labels >= _smallest_normal(labels), finite, 0.0)
 
 
 def _limits(x: Tensor) -> "np.finfo[Any]":
     return np.finfo(keras.backend.standardize_dtype(x.dtype))
+
+
+def _smallest_normal(x: Tensor) -> float:
+    return float(_limits(x).smallest_normal)

@@ -1,5 +1,7 @@
 """What users do before and after a metric: pad, mask, exclude, export, merge."""
 
+import numbers
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +11,7 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.lists import require, to_tensor
+from keras_rank.lists import are_items, to_ids, to_tensor
 
 __all__ = [
     "exclude_items",
@@ -61,6 +63,8 @@ def pad_lists(
     """
     values = _rows("values", values)
     group, place = _places(len(values), group_sizes, group_ids)
+    if not isinstance(padding, numbers.Real):
+        raise ValueError(f"`padding` should be a number. Received: padding={padding!r}")
     size = int(place.max(initial=-1)) + 1
     if list_size is not None:
         size = _check_list_size(list_size)
@@ -98,9 +102,7 @@ def unpad_lists(
     array([0.5, 0.1, 0.2])
     """
     values = _rows("values", values)
-    sizes = group_sizes if group_ids is None else group_ids
-    rows = int(np.sum(sizes)) if group_ids is None else len(np.asarray(sizes))
-    group, place = _places(rows, group_sizes, group_ids)
+    group, place = _places(None, group_sizes, group_ids)
     lists, longest = int(group.max(initial=-1)) + 1, int(place.max(initial=-1)) + 1
     if values.ndim < 2 or len(values) < lists or values.shape[1] < longest:
         raise ValueError(
@@ -115,7 +117,13 @@ def unpad_lists(
 def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
     if ops.is_tensor(values):
         values = ops.convert_to_numpy(values)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            f"`{argument}` should be an array of numbers with one row per item. "
+            f"Received: {argument}={reprlib.repr(values)}"
+        ) from error
     if array.ndim == 0 or array.dtype.kind not in "biuf":
         raise ValueError(
             f"`{argument}` should be an array of numbers with one row per item. "
@@ -135,9 +143,12 @@ def _check_list_size(list_size: Any) -> int:
 
 
 def _places(
-    rows: int, group_sizes: Any, group_ids: Any
+    rows: int | None, group_sizes: Any, group_ids: Any
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns, for each row, its list and its place in it."""
+    """Returns, for each row, its list and its place in it.
+
+    The number of rows is `None` where only the groups tell it.
+    """
     if (group_sizes is None) == (group_ids is None):
         raise ValueError(
             "Either `group_sizes` or `group_ids` should be given. Received: "
@@ -152,6 +163,7 @@ def _places(
                 "`group_sizes` should be integers of 0 or more, one per list. "
                 f"Received: group_sizes={group_sizes}"
             )
+        rows = int(sizes.sum()) if rows is None else rows
         if sizes.sum() != rows:
             raise ValueError(
                 "`group_sizes` should add up to the number of rows. Received: "
@@ -160,6 +172,7 @@ def _places(
         group = np.repeat(np.arange(len(sizes)), sizes)
         return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     ids = np.asarray(group_ids)
+    rows = ids.size if rows is None else rows
     if ids.shape != (rows,):
         raise ValueError(
             "`group_ids` should have one id per row. Received: "
@@ -200,7 +213,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     >>> [float(score) for score in scores[0]]
     [-inf, 2.0, 1.0]
     """
-    scores, ids = to_tensor("y_pred", y_pred), to_tensor("item_ids", item_ids)
+    scores, ids = to_tensor("y_pred", y_pred), to_ids("item_ids", item_ids)
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = ops.cast(scores, "float32")
     fits = len(scores.shape) == len(ids.shape) == 2
@@ -210,28 +223,22 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
             f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
             f"item_ids.shape={tuple(ids.shape)}"
         )
-    items = ops.shape(scores)[1]
-    ids = ops.cast(where(ids >= 0, ids, -1), "int32")
-    require(
-        ops.all(ids < items),
-        f"`item_ids` should be below the number of items, {scores.shape[1]}. "
-        "Received: a larger id",
-    )
-    excluded = ops.logical_and(ids >= 0, ids < items)
+    ids = where(ids >= 0, ids, -1)
+    excluded = ops.logical_and(are_items("item_ids", ids, scores), ids >= 0)
     if keep is not None:
-        kept = to_tensor("keep", keep)
+        kept = to_ids("keep", keep)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
-        if not _may_be_equal(kept.shape[0], ids.shape[0]):
+        if len(kept.shape) != 2 or not _may_be_equal(kept.shape[0], ids.shape[0]):
             raise ValueError(
                 "`keep` should have the shape (batch,) or (batch, m). Received: "
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
             )
-        kept = ops.cast(where(kept >= 0, kept, -1), "int32")
         is_kept = ops.any(ids[:, :, None] == kept[:, None, :], axis=2)
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
     # What is not excluded is written to a column of its own, which is cut off.
-    columns = where(excluded, ids, items)
-    rows = ops.arange(ops.shape(ids)[0], dtype="int32")[:, None] + 0 * ids
+    columns = ops.cast(where(excluded, ids, 0), "int32")
+    columns = where(excluded, columns, ops.shape(scores)[1])
+    rows = ops.arange(ops.shape(ids)[0], dtype="int32")[:, None] + 0 * columns
     places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
     nothing = ops.cast(ops.zeros_like(places[:, 0]), scores.dtype) + float("-inf")
     widened = ops.pad(scores, [(0, 0), (0, 1)])

@@ -55,3 +55,18 @@ def skip_unless_here(way):
     backend = _BACKENDS[way.partition(".")[0]]
     if backend != keras.backend.backend():
         pytest.skip(f"{way} is a way of {backend}")
+
+
+def function(way, call):
+    """Compiles a function of tensors in a way."""
+    if way == "jax.jit":
+        import jax
+
+        return jax.jit(call)
+    if way == "torch.compile":
+        import torch
+
+        return torch.compile(call, backend="aot_eager")
+    import tensorflow as tf
+
+    return tf.function(call, autograph=False, jit_compile="XLA" in way)

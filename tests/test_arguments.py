@@ -48,18 +48,18 @@ def test_integers_of_numpy_are_integers(k):
         ),
         (
             {"empty_value": "skip"},
-            "`empty_value` should be a finite number or None. "
+            "`empty_value` should be a number that is finite in float32, or None. "
             "Received: empty_value='skip'",
         ),
         (
             {"empty_value": float("nan")},
-            "`empty_value` should be a finite number or None. "
+            "`empty_value` should be a number that is finite in float32, or None. "
             "Received: empty_value=nan",
         ),
         (
             {"relevance_threshold": "high"},
-            "`relevance_threshold` should be a finite number or None. "
-            "Received: relevance_threshold='high'",
+            "`relevance_threshold` should be a number that is finite in float32, or "
+            "None. Received: relevance_threshold='high'",
         ),
         (
             {"gain_fn": "square"},
@@ -244,7 +244,8 @@ def test_names_and_directions_of_all():
         ),
         (
             lambda: metrics.ExpectedReciprocalRank(max_grade=0),
-            "`max_grade` should be a finite number above 0. Received: max_grade=0",
+            "`max_grade` should be a number above 0 and below 128. "
+            "Received: max_grade=0",
         ),
         (
             lambda: metrics.ExpectedReciprocalRank()([[5, 0]], [[0.9, 0.1]]),

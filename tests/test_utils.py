@@ -101,7 +101,8 @@ def test_nothing_to_pad():
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[2]]),
-            "`item_ids` should be below the number of items, 2. Received: a larger id",
+            "`item_ids` should hold ids below the number of items, 2. "
+            "Received: a larger id",
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [1]),

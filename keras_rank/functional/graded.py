@@ -12,8 +12,8 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
+    check_grade,
     check_number,
-    check_positive,
     resolve,
 )
 from keras_rank.arithmetic import (
@@ -257,9 +257,9 @@ def expected_reciprocal_rank(
             An item whose weight is not above 0 is padding. Weights of items
             weigh their list, not its ranks.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        max_grade: positive number. The highest label there is. A larger one is an
-            error where values can be seen, and counts as `max_grade` in compiled
-            code. Defaults to 4.
+        max_grade: number above 0 and below 128. The highest label there is. A
+            larger one is an error where values can be seen, and counts as
+            `max_grade` in compiled code. Defaults to 4.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -304,7 +304,7 @@ def expected_reciprocal_rank(
         needs_all_labels=True,
     )
     values = expected_reciprocal_of_stop(
-        lists, ranking, check_positive("max_grade", max_grade)
+        lists, ranking, check_grade("max_grade", max_grade)
     )
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 

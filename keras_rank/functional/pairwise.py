@@ -8,7 +8,7 @@ from keras import ops
 from keras_rank.arguments import Seed, ShuffleTies, check_number
 from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
 from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.lists import JudgedLists, Lists
+from keras_rank.lists import LARGEST_GAIN, JudgedLists, Lists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.selection import in_order_of, inversions
 
@@ -182,7 +182,7 @@ def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     It is linear in the labels, so that it averages over ties like them. The labels
     missing from the ranks are those of items that have none.
     """
-    labels = lists.labels * lists.relevance
+    labels = at_most(lists.labels, LARGEST_GAIN) * lists.relevance
     labels_by_rank = ranking.take(labels)
     all_labels = total(labels)
     unranked = ops.maximum(all_labels - total(labels_by_rank), 0.0)

@@ -4,9 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
+    check_dtype,
     check_flag,
     check_k,
     check_not_sparse,
@@ -97,7 +100,7 @@ def rank(
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
     is_sparse = check_flag("sparse_labels", sparse_labels)
     prepare = standardize_sparse if is_sparse else standardize
-    lists = prepare(y_true, y_pred, sample_weight, dtype)
+    lists = prepare(y_true, y_pred, sample_weight, check_dtype(dtype))
     return RankedLists(lists, rank_by_scores(lists, k, ties, seed), k)
 
 
@@ -161,4 +164,6 @@ def is_relevant(
     labels: Tensor, highest_labels: Tensor, threshold: float | None
 ) -> Tensor:
     """Whether items of these labels are relevant."""
-    return labels > 0.0 if threshold is None else labels >= threshold
+    # Not above 0: some backends take denormal numbers for 0.
+    lowest = float(np.finfo("float32").smallest_normal)
+    return labels >= (lowest if threshold is None else threshold)

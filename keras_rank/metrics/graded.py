@@ -11,8 +11,8 @@ from keras_rank.arguments import (
     Function,
     Seed,
     ShuffleTies,
+    check_grade,
     check_not_sparse,
-    check_positive,
     resolve,
     serialize,
 )
@@ -210,9 +210,9 @@ class ExpectedReciprocalRank(RankingMetric):
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        max_grade: positive number. The highest label there is. A larger one is an
-            error where values can be seen, and counts as `max_grade` in compiled
-            code. Defaults to 4.
+        max_grade: number above 0 and below 128. The highest label there is. A
+            larger one is an error where values can be seen, and counts as
+            `max_grade` in compiled code. Defaults to 4.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -267,7 +267,7 @@ class ExpectedReciprocalRank(RankingMetric):
             name=name,
             dtype=dtype,
         )
-        self.max_grade = check_positive("max_grade", max_grade)
+        self.max_grade = check_grade("max_grade", max_grade)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return expected_reciprocal_of_stop(lists, ranking, self.max_grade)

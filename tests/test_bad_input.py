@@ -1,0 +1,601 @@
+"""Bad input: an error that names the argument, or the value that is documented."""
+
+import datetime
+import functools
+import re
+
+import compiled
+import numpy as np
+import oracle
+import pytest
+from keras import ops
+from registry import CASES
+
+from keras_rank import discounts, functional, metrics, utils
+
+NAN, INF = np.nan, np.inf
+LABELS = np.array([[0, 2, 1, 3], [1, 0, 0, 2]], "float32")
+SCORES = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.5, 0.2, 0.3]], "float32")
+WEIGHTS = np.array([[1.0, 2.0, 1.0, 0.5], [1.0, 1.0, 3.0, 1.0]], "float32")
+MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 1]], "float32")
+
+
+# Errors of an update: the name of the case, what is passed, and what is said.
+
+
+def dense(**changed):
+    given = {"labels": LABELS, "mask": None, "scores": SCORES, "weights": None}
+    given.update(changed)
+    if given["mask"] is None:
+        return given["labels"], given["scores"], given["weights"]
+    labels = {"labels": given["labels"], "mask": given["mask"]}
+    return labels, given["scores"], given["weights"]
+
+
+def sparse(**changed):
+    return dense(**{"labels": np.array([[1, 3], [0, -1]]), **changed})
+
+
+ARGUMENTS = {
+    "labels": "y_true",
+    "scores": "y_pred",
+    "weights": "sample_weight",
+    "mask": "mask",
+}
+NO_NUMBERS = {
+    "a string": "abc",
+    "strings": [["a"] * 4] * 2,
+    "bytes": np.full((2, 4), b"a"),
+    "complex numbers": LABELS * 1j,
+    "objects": np.full((2, 4), object()),
+    "missing values": [[None, 1, 2, 3]] * 2,
+    "dates": np.full((2, 4), datetime.date(2020, 1, 1), "datetime64[D]"),
+    "integers beyond 64 bits": [[2**70] * 4] * 2,
+    "a set": {1, 2},
+    "a generator": (x for x in LABELS),
+    "an object": object(),
+}
+UNEVEN = {
+    "rows and numbers": [[1, 0, 2, 1], 1],
+    "rows and dicts": [{"a": 1}, [1, 0, 2, 1]],
+}
+SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
+SHAPES += [(2, 4, 1), (1, 2, 4), (2, 2, 2, 1)]
+# Weights that fit: a number, one per list, one per item.
+WEIGHT_SHAPES = [(), (2,), (2, 1)]
+
+
+def update_errors():
+    for kind in (dense, sparse):
+        for part, argument in ARGUMENTS.items():
+            for name, value in NO_NUMBERS.items():
+                message = f"`{argument}` should hold real numbers. Received: {argument}"
+                yield f"{argument} of {name}", kind, {part: value}, message
+            for name, value in UNEVEN.items():
+                message = f"`{argument}` should hold numbers, in rows of the same"
+                yield f"{argument} of {name}", kind, {part: value}, message
+            value = np.ma.array(LABELS, mask=LABELS > 1)
+            message = f"`{argument}` should be an array without a mask of its own"
+            yield f"{argument} with a mask", kind, {part: value}, message
+    for part in ("scores", "mask"):
+        argument = ARGUMENTS[part]
+        for shape in SHAPES:
+            value = np.ones(shape)
+            message = f"`{argument}` should have the same shape as `y_true`. Received: "
+            message += f"{argument}.shape={shape}, y_true.shape=(2, 4)"
+            yield f"{argument} of shape {shape}", dense, {part: value}, message
+    for shape in SHAPES:
+        if shape not in WEIGHT_SHAPES:
+            value = np.ones(shape)
+            message = "`sample_weight` should be a number, have one weight per list, "
+            yield f"weights of shape {shape}", dense, {"weights": value}, message
+            if shape != (2, 4):
+                yield f"weights of shape {shape}", sparse, {"weights": value}, message
+    for shape in [(), (2, 4, 1), (1, 1, 2, 4)]:
+        value = np.ones(shape)
+        message = "`y_true` should have the shape (list_size,) or (batch, list_size)."
+        yield f"y_true of shape {shape}", dense, {"labels": value}, message
+        message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
+        yield f"y_true of shape {shape}", sparse, {"labels": value}, message
+    for shape in [(), (4,), (2, 4, 1)]:
+        message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
+        yield f"y_pred of shape {shape}", sparse, {"scores": np.ones(shape)}, message
+    for shape in [(3,), (0,), (3, 1), (1, 2), (0, 2)]:
+        message = "`y_true` and `y_pred` should have as many lists. Received: y_true."
+        yield f"y_true of shape {shape}", sparse, {"labels": np.ones(shape)}, message
+    for shape in [(2,), (2, 1), (1, 2), (3, 2), (2, 2, 1), (0,)]:
+        message = "`mask` should have the same shape as `y_true`. Received: mask.shape"
+        yield f"mask of shape {shape}", sparse, {"mask": np.ones(shape)}, message
+    uneven = [[1, 0, 2], [0, 1]]
+    for name, labels, scores, message in [
+        ("more scores", uneven, [[1, 2, 3]] * 2, "`y_pred` should have as many items"),
+        ("fewer scores", uneven, [[1, 2], [1]], "`y_pred` should have as many items"),
+        ("fewer lists", uneven, [[1, 2, 3]], "`y_pred` should have as many lists"),
+        (
+            "deeper lists",
+            [[1, [0]], [1]],
+            [[1, 2], [1]],
+            "`y_true` should be a list of items",
+        ),
+        ("strings", [["a"], ["b", "c"]], [[1], [1, 2]], "`y_true` should hold real"),
+        ("None", [[None], [1, 0]], [[1], [1, 2]], "`y_true` should hold real numbers"),
+        ("complex", [[1], [1, 0]], [[1j], [1, 2]], "`y_pred` should hold real numbers"),
+    ]:
+        yield f"uneven: {name}", dense, {"labels": labels, "scores": scores}, message
+    message = "`y_pred` should hold numbers, in rows of the same length. Received: y_p"
+    yield "an uneven catalogue", sparse, {"scores": uneven}, message
+    for name, value in {
+        "none": {},
+        "only a mask": {"mask": MASK},
+        "another": {"labels": LABELS, "masks": MASK},
+        "one too many": {"labels": LABELS, "mask": MASK, "weights": WEIGHTS},
+        "a number": {"labels": LABELS, 1: MASK},
+        "upper case": {"Labels": LABELS},
+    }.items():
+        message = '`y_true` should be labels, or a dict with the keys "labels" and "ma'
+        for kind in (dense, sparse):
+            yield f"keys: {name}", kind, {"labels": value}, message
+    for name, ids, message in [
+        ("too large", [[4, 0], [0, 0]], "ids below the number of items, 4. Received: "),
+        ("infinite", [[INF, 0], [0, 0]], "ids below the number of items, 4. Received"),
+        ("of 2**32", [[2**32, 0], [0, 0]], "ids below the number of items, 4. Receiv"),
+        ("of 2**40", [2**40 + 1, 0], "ids below the number of items, 4. Received: a"),
+        ("unsigned", np.array([2**64 - 1, 0], "uint64"), "ids below the number of ite"),
+        ("fractions", [[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
+        ("of a one-hot matrix", LABELS > 1, "ids of items. Received: y_true of dtype"),
+    ]:
+        yield f"ids {name}", sparse, {"labels": ids}, f"`y_true` should hold {message}"
+    labels = np.where(LABELS == 3, 5, LABELS)
+    message = "`y_true` should have labels up to `max_grade`, 4.0. Received: a larger"
+    yield "a label above the largest grade", dense, {"labels": labels}, message
+
+
+def ids_of(cases):
+    return [f"{kind.__name__}, {name}" for name, kind, _, _ in cases]
+
+
+UPDATE_ERRORS = list(update_errors())
+
+
+@functools.cache
+def group_of(kind):
+    """A group whose last member may raise when the first has its new state."""
+    make = {"sparse_labels": kind is sparse, "seed": 1, "k": 3}
+    members = [metrics.NDCG(**make), metrics.MeanReciprocalRank(**make)]
+    if kind is dense:
+        members.append(metrics.ExpectedReciprocalRank(seed=1))
+    group = metrics.RankingMetrics(members)
+    group.update_state(*kind())
+    return group
+
+
+def state_of(metric):
+    return [ops.convert_to_numpy(v).copy() for v in metric.variables]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "changed", "message"), UPDATE_ERRORS, ids=ids_of(UPDATE_ERRORS)
+)
+def test_an_update_says_what_is_wrong_and_leaves_the_state(
+    name, kind, changed, message
+):
+    group = group_of(kind)
+    before = state_of(group)
+    with pytest.raises(ValueError) as error:
+        group.update_state(*kind(**changed))
+    assert message in str(error.value)
+    assert "Received: " in str(error.value)
+    for found, expected in zip(state_of(group), before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+# Errors of arguments.
+
+NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "", [3], (1, 2), {3}, NAN, INF]
+NO_CUTOFFS += [np.int64(0), np.int8(-3), np.float32(2), np.bool_(True), np.array([3])]
+NO_CUTOFFS += [np.array(3), 1j, b"3", object()]
+
+
+@pytest.mark.parametrize("k", NO_CUTOFFS, ids=lambda k: f"{type(k).__name__} {k!r}")
+def test_cutoffs_that_are_none(k):
+    for make in (
+        metrics.NDCG,
+        metrics.MeanReciprocalRank,
+        functools.partial(functional.rank, LABELS, SCORES),
+        functools.partial(functional.ndcg, LABELS, SCORES),
+        functools.partial(functional.precision, [0, 1], SCORES, sparse_labels=True),
+    ):
+        with pytest.raises(ValueError) as error:
+            make(k=k)
+        assert str(error.value) == (
+            f"`k` should be a positive integer. Received: k={k!r}"
+        )
+
+
+def test_a_cutoff_beyond_32_bits():
+    with pytest.raises(ValueError) as error:
+        metrics.NDCG(k=2**31)
+    assert str(error.value) == (
+        "`k` should be at most 2147483647. Received: k=2147483648"
+    )
+
+
+NUMBERS = [NAN, INF, -INF, 1e300, 10**400, "1", True, [1], 1j, np.array([1.0])]
+BAD_ARGUMENTS = {
+    metrics.NDCG: {
+        "shuffle_ties": [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]],
+        "seed": ["1", 1.0, True, NAN, [1], np.float32(1)],
+        "empty_value": NUMBERS,
+        "relevance_threshold": NUMBERS,
+        "sparse_labels": [None, 0, 1, "True", NAN],
+        "gain_fn": [None, 3, "square", ["linear"], {"a": 1}],
+        "rank_discount_fn": [None, 3, "Log2", {"a": 1}],
+    },
+    metrics.MeanAveragePrecision: {"normalizer": [None, 1, "Total", ["total"]]},
+    metrics.PrecisionAtK: {"denominator": [None, 1, "n", ["k"]]},
+    metrics.RankBiasedPrecision: {"persistence": [0, 1, True, -0.1, NAN, INF, "a"]},
+    metrics.ExpectedReciprocalRank: {"max_grade": [0, -1, 128, NAN, INF, "4", True]},
+    discounts.geometric: {"patience": [0, 1, -1, NAN, INF, "a", None]},
+    discounts.log: {
+        "base": [1, 0, -2, NAN, INF, "a", None],
+        "offset": [-1, NAN, INF, "a", None],
+    },
+    functools.partial(functional.ndcg, LABELS, SCORES): {
+        "dtype": ["junk", 3, "float31"],
+        "seed": ["1", 1.0],
+        "gain_fn": [3],
+        "empty_value": NUMBERS,
+    },
+    functools.partial(utils.pad_lists, values=[1, 2, 3], group_sizes=[2, 1]): {
+        "padding": ["a", None, [1], 1j],
+        "list_size": [0, -1, 1.5, True, "3"],
+        "values": ["abc", None, [[1], [1, 2]], ["a", "b", "c"], [1j] * 3],
+        "group_sizes": [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]],
+    },
+    functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2]): {
+        "values": [[1, 2], "a", [[1], [1, 2]]],
+        "group_sizes": [[-1], ["a"], [1.0]],
+    },
+    functools.partial(utils.exclude_items, SCORES, item_ids=[[1], [0]]): {
+        "item_ids": ["a", [1, 0], [[1]], [[4], [0]], [[2**32], [0]], [[0.5], [0]]],
+        "keep": ["a", [[[1]], [[0]]], [1, 2, 3], [True, False]],
+    },
+    functools.partial(utils.mask_labels, labels=LABELS, mask=MASK): {
+        "labels": ["a", [[1], [1, 2]], [[1j] * 4] * 2],
+        "mask": ["a", [True], MASK[:, :1], MASK[0], [[None] * 4] * 2],
+    },
+}
+
+
+def argument_errors():
+    for make, arguments in BAD_ARGUMENTS.items():
+        name = getattr(getattr(make, "func", make), "__name__", None)
+        for argument, values in arguments.items():
+            for value in values:
+                title = f"{name}, {argument}={value!r}"
+                yield pytest.param(make, argument, value, id=title.replace("\n", ""))
+
+
+@pytest.mark.parametrize(("make", "argument", "value"), list(argument_errors()))
+def test_an_argument_that_will_not_do(make, argument, value):
+    """The error names the argument, or the one that it does not go with."""
+    with pytest.raises(ValueError, match=r"(?s)`\w+` should .*Received: ") as error:
+        make(**{argument: value})
+    assert re.search(rf"`{argument}`|{argument}[=.]", str(error.value))
+
+
+# Values of junk in the lists: each row has some in one argument.
+
+# What junk means: what a plain list would hold in its place.
+LARGEST_WEIGHT = 2.0**50
+MEANINGS = {
+    "labels": {
+        **dict.fromkeys([NAN, -INF, -3e38, -1e-30, -1.0], -1.0),
+        **{-0.0: 0.0, 1e-40: 0.0, 1e-30: 1e-30, 0.5: 0.5},
+        **{x: x for x in (127.0, 128.0, 1e6, 2.0**24 + 2, 3e38, INF)},
+    },
+    "scores": {
+        **{NAN: -INF, -0.0: 0.0, 1e-40: 0.0, -1e-40: 0.0},
+        **{x: x for x in (INF, -INF, 3e38, -3e38, 1e-30, 1e6)},
+    },
+    "weights": {
+        **dict.fromkeys([NAN, -INF, -1.0, -0.0, 1e-40], 0.0),
+        **dict.fromkeys([INF, 3e38, 2.0**60], LARGEST_WEIGHT),
+        **{1e-30: 1e-30, 1e6: 1e6},
+    },
+    "mask": {**dict.fromkeys([NAN, INF, -1.0, 0.5, 2.0], 1.0), 0.0: 0.0},
+}
+PLACES = {"first": [0], "third": [2], "two": [1, 3], "all": [0, 1, 2, 3]}
+PLAIN = {
+    "labels": LABELS[0],
+    "scores": SCORES[0],
+    "weights": WEIGHTS[0],
+    "mask": np.ones(4, "float32"),
+}
+
+
+def junk_rows():
+    for part, meanings in MEANINGS.items():
+        for junk, meaning in meanings.items():
+            for place, positions in PLACES.items():
+                given = {name: values.copy() for name, values in PLAIN.items()}
+                meant = {name: x.astype("float64") for name, x in PLAIN.items()}
+                given[part][positions], meant[part][positions] = junk, meaning
+                yield f"{part} of {junk}, {place}", given, meant
+
+
+ROWS = list(junk_rows())
+BATCH = [np.stack([row[part] for _, row, _ in ROWS]) for part in PLAIN]
+# DCG is not among them: it has no largest value, so that its gains are cut.
+NAMES = ["ndcg", "ndcg of linear gains, clipped discount", "map", "mrr", "precision"]
+NAMES += ["recall", "rbp", "arp", "pairwise accuracy"]
+JUDGED = [case for case in CASES if case.name in NAMES]
+TIES = {False: "stable", "average": "average"}
+
+
+def masked_call(case, shuffle_ties):
+    def values(labels, scores, weights, mask):
+        masked = {"labels": labels, "mask": mask}
+        make = {"k": 3, "shuffle_ties": shuffle_ties, "empty_value": 0.0}
+        return case.values(masked, scores, weights, **make)
+
+    return values
+
+
+@functools.cache
+def values_of(case_name, shuffle_ties, way=None):
+    case = next(case for case in JUDGED if case.name == case_name)
+    function = masked_call(case, shuffle_ties)
+    function = compiled.function(way, function) if way else function
+    return ops.convert_to_numpy(function(*map(ops.convert_to_tensor, BATCH)))
+
+
+def meant_value(case, row, ties):
+    """What the oracle says of a plain list, NaN where the list is left out."""
+    # Beyond it an item is all that counts, and Python's numbers overflow.
+    largest = 1000.0 if case.relevance is oracle.exponential else 1e18
+    labels = np.minimum(row["labels"], largest)
+    items = oracle.items_of(labels, row["scores"], row["weights"], row["mask"])
+    if case.list_weight(items) is None:
+        return NAN if case.leaves_out_empty or not items else 0.0
+    return case.oracle_value(items, k=3, ties=ties)
+
+
+@pytest.mark.parametrize(("name", "given", "meant"), ROWS, ids=[r[0] for r in ROWS])
+def test_junk_has_the_value_of_what_it_means(name, given, meant):
+    row = [name for name, _, _ in ROWS].index(name)
+    for case in JUDGED:
+        for shuffle_ties, ties in TIES.items():
+            found = values_of(case.name, shuffle_ties)[row]
+            expected = meant_value(case, meant, ties)
+            assert found == pytest.approx(expected, abs=2e-6, nan_ok=True), case.name
+
+
+@pytest.mark.parametrize("name", ["ndcg", "map", "pairwise accuracy"])
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_junk_has_the_same_value_in_compiled_code(name, way):
+    compiled.skip_unless_here(way)
+    expected = values_of(name, "average")
+    np.testing.assert_allclose(values_of(name, "average", way), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
+    """Values can't be seen there: a label counts as the largest, an id as not found.
+
+    Torch breaks its graph to see them, and raises.
+    """
+    compiled.skip_unless_here(way)
+
+    def values(labels, ids, scores):
+        return ops.stack(
+            [
+                functional.expected_reciprocal_rank(labels, scores, k=3, seed=1),
+                functional.recall(ids, scores, k=3, sparse_labels=True, seed=1),
+            ]
+        )
+
+    labels = np.array([[9.0, 0.0, 0.0, 0.0], [1.0, INF, 1.0, 0.0]], "float32")
+    ids = np.array([[4.0, 0.0], [1.5, -1.0]], "float32")
+    inputs = [ops.convert_to_tensor(x) for x in (labels, ids, SCORES)]
+    call = compiled.function(way, values)
+    if way == "torch.compile":
+        with pytest.raises(ValueError, match="labels up to `max_grade`, 4"):
+            call(*inputs)
+        return
+    found = ops.convert_to_numpy(call(*inputs))
+    errs = functional.expected_reciprocal_rank(np.minimum(labels, 4.0), SCORES, k=3)
+    np.testing.assert_allclose(found[0], ops.convert_to_numpy(errs), rtol=1e-6)
+    np.testing.assert_array_equal(found[1], [0.5, 0.0])
+
+
+# Values of other dtypes and forms.
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]
+DTYPES += ["uint64", "float16", "float32", "float64"]
+
+
+def ndcg(labels, scores, weights=None):
+    return ops.convert_to_numpy(functional.ndcg(labels, scores, weights, k=3, seed=1))
+
+
+def oracle_ndcg(labels, scores, weights=None, mask=None, **arguments):
+    arguments = {"k": 3, "seed": 1, "ties": "shuffle", **arguments}
+    rows = [
+        oracle.items_of(
+            labels[i],
+            scores[i],
+            None if weights is None else weights[i],
+            None if mask is None else mask[i],
+        )
+        for i in range(len(labels))
+    ]
+    return [
+        oracle.value(oracle.ndcg, items, number=i, **arguments)
+        for i, items in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("part", ARGUMENTS)
+def test_numbers_of_any_dtype(part, dtype):
+    given = {
+        "labels": LABELS,
+        "scores": SCORES * 20,
+        "weights": WEIGHTS * 2,
+        "mask": MASK,
+        part: np.trunc(dense()[1] * 10 if part == "scores" else MASK * 3).astype(dtype),
+    }
+    found = ndcg(*dense(**given))
+    meant = [given[name].astype("float64") for name in ("labels", "scores")]
+    expected = oracle_ndcg(*meant, given["weights"].astype("float64"), given["mask"])
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+BEYOND_FLOAT32 = {
+    "labels of 1e300": (dense(labels=[[1e300, 1, 0, 0]] * 2), [[9, 0, 0, 0]] * 2),
+    "labels of -1e300": (dense(labels=[[-1e300, 1, 0, 0]] * 2), [[-1, 1, 0, 0]] * 2),
+    "labels of 2**40": (dense(labels=[[2**40, 0, 0, 0]] * 2), [[9, 0, 0, 0]] * 2),
+    "labels of 2**63": (dense(labels=[[2**63, 0, 0, 0]] * 2), [[9, 0, 0, 0]] * 2),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_FLOAT32)
+def test_labels_that_float32_does_not_hold(name):
+    given, labels = BEYOND_FLOAT32[name]
+    expected = oracle_ndcg(labels, SCORES)
+    np.testing.assert_allclose(ndcg(*given), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("weight", [1e300, 2**40, 2**63, 1e-300, -1e300])
+def test_weights_that_float32_does_not_hold(weight):
+    weights = np.array([weight, 1])
+    found = ndcg(LABELS, SCORES, weights)
+    expected = oracle_ndcg(LABELS, SCORES)
+    if weight < 1:
+        assert np.isnan(found[0])
+        # The list that does not count has no number, which keys the shuffle.
+        assert found[1] == pytest.approx(expected[1], abs=2e-6)
+    else:
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_scores_beyond_float32_are_retrieved():
+    """-1e300 is a number, -inf means that the item was not retrieved."""
+    found = ndcg([[1, 0], [0, 1]], [[-1e300, -INF], [1e300, -1e300]])
+    np.testing.assert_allclose(found, [1.0, 1 / np.log2(3)], rtol=1e-6)
+
+
+def test_whole_scores_beyond_float32(backend):
+    """JAX has 32 bits unless asked for more: there they may tie."""
+    scores = [[2**24, 2**24 + 1], [2**33 - 1, 2**33], [-(2**40), 2**62]]
+    values = functional.ndcg([[0, 1]] * 3, scores, shuffle_ties="average")
+    tie = (1 + 1 / np.log2(3)) / 2
+    expected = [tie, tie, 1.0] if backend == "jax" else [1.0, 1.0, 1.0]
+    np.testing.assert_allclose(ops.convert_to_numpy(values), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "form", [np.array, list, tuple, "rows of arrays", ops.array], ids=str
+)
+def test_any_form(form):
+    if form == "rows of arrays":
+        form = list
+    given = [form(x.tolist()) for x in (LABELS, SCORES, WEIGHTS)]
+    np.testing.assert_allclose(
+        ndcg(*given), oracle_ndcg(LABELS, SCORES, WEIGHTS), atol=2e-6
+    )
+
+
+EMPTY = [[], [[], []], np.zeros((0, 4)), np.zeros((2, 0)), np.zeros((2, 0), "uint8")]
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=lambda x: f"{np.shape(x)} {type(x)}")
+@pytest.mark.parametrize("weights", [None, "the same"])
+def test_nothing_counts_nothing(empty, weights):
+    weights = empty if isinstance(weights, str) else weights
+    lists = len(empty) if np.ndim(empty) == 2 else 1
+    values = ndcg(empty, empty, weights)
+    assert values.shape == (lists,)
+    assert np.all(np.isnan(values))
+    group = group_of(dense)
+    before = state_of(group)
+    group.update_state({"labels": empty, "mask": empty}, empty, weights)
+    for found, expected in zip(state_of(group), before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("ids", "scores"),
+    [
+        (np.zeros((0, 2)), np.zeros((0, 4))),
+        ([-1, -1], np.zeros((2, 0))),
+        ([[-1, -1]] * 2, np.zeros((2, 0))),
+        ([[], []], np.zeros((2, 0))),
+    ],
+    ids=lambda x: str(np.shape(x)),
+)
+@pytest.mark.parametrize(("k", "shuffle_ties"), [(2, True), (None, "average")])
+def test_an_empty_catalogue_counts_nothing(ids, scores, k, shuffle_ties):
+    make = {"sparse_labels": True, "k": k, "shuffle_ties": shuffle_ties}
+    for weights in (None, np.ones(len(scores))):
+        values = functional.ndcg(ids, scores, weights, **make)
+        assert tuple(values.shape) == (len(scores),)
+        assert np.all(np.isnan(ops.convert_to_numpy(values)))
+        metric = metrics.NDCG(**make)
+        metric.update_state(ids, scores, weights)
+        assert all(np.all(value == 0) for value in state_of(metric))
+
+
+CUTOFFS = [4, np.int8(4), np.uint64(4), 10**6, 10**9, np.int64(2**31 - 1), 2**31 - 1]
+
+
+@pytest.mark.parametrize("k", CUTOFFS, ids=lambda k: f"{type(k).__name__} {k}")
+def test_a_cutoff_beyond_the_list_is_none(k):
+    ids = np.array([[1, 3], [0, -1]])
+    for function, name in ((functional.ndcg, "ndcg"), (functional.recall, "recall")):
+        for labels, is_sparse in ((LABELS, False), (ids, True)):
+            make = {"sparse_labels": is_sparse, "seed": 1}
+            np.testing.assert_array_equal(
+                ops.convert_to_numpy(function(labels, SCORES, k=k, **make)),
+                ops.convert_to_numpy(function(labels, SCORES, **make)),
+            )
+        assert metrics.RankingMetrics([f"{name}@{k}"]).members[0].k == int(k)
+    share = functional.precision(LABELS, SCORES, k=k, denominator="k")
+    expected = np.array([3, 2]) / float(k)
+    np.testing.assert_allclose(ops.convert_to_numpy(share), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [t for t in DTYPES if t not in ("bool", "float16")])
+def test_ids_of_any_dtype(dtype):
+    """In a catalogue with more items than the dtype may count."""
+    scores = np.arange(300, dtype="float32")[None]
+    ids = np.array([[101, 100]]).astype(dtype)
+    values = functional.reciprocal_rank(ids, scores, sparse_labels=True)
+    assert float(values[0]) == pytest.approx(1 / 199)
+
+
+@pytest.mark.parametrize("ids", [[-7, -(2**40)], [NAN, -INF], [-1.5, -0.5]])
+def test_ids_below_zero_are_padding(ids):
+    values = functional.hit_rate(ids, SCORES, sparse_labels=True)
+    np.testing.assert_array_equal(ops.convert_to_numpy(values), [0.0, 0.0])
+
+
+def test_ids_that_float32_does_not_hold():
+    """The item beside has a score above that of the item and of all others."""
+    item = 2**24 + 1
+    scores = np.zeros((1, item + 2), "float32")
+    scores[0, item - 1 : item + 2] = [3.0, 2.0, 1.0]
+    metric = metrics.MeanReciprocalRank(k=3, sparse_labels=True)
+    assert float(metric([item], scores)) == 0.5
+
+
+def test_a_mask_goes_with_ids():
+    ids = np.array([[1, 3], [0, 2]])
+    for labels, expected in (
+        ({"labels": ids, "mask": [[1, 0], [0, 0]]}, [0.5, 0.0]),
+        ({"labels": ids[:, 0], "mask": [True, False]}, [0.5, 0.0]),
+        ({"labels": [[1], [0, 2]], "mask": [[1], [0, 1]]}, [0.5, 1 / 3]),
+    ):
+        values = functional.reciprocal_rank(labels, SCORES, sparse_labels=True)
+        np.testing.assert_allclose(ops.convert_to_numpy(values), expected)

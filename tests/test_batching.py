@@ -1,0 +1,130 @@
+"""Any batching of the data gives the same result: by hand, `tf.data`, `evaluate`."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry import CASES
+from strategies import BATCH, batches, cutoffs, ties
+
+from keras_rank.metrics import (
+    NDCG,
+    AverageRelevancePosition,
+    MeanAveragePrecision,
+    RankingMetrics,
+    RecallAtK,
+)
+
+# 1,000 cases where it is quick. The other backends run the same code: their number is
+# that of the profile in conftest.py.
+EXAMPLES = 1000 if keras.backend.backend() == "numpy" else settings().max_examples
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    case=st.sampled_from(CASES),
+    batch=batches(weighted=True),
+    weights=st.sampled_from(["none", "one per list", "one per item"]),
+    k=cutoffs,
+    shuffle_ties=ties,
+    empty_value=st.sampled_from([0.0, 0.5, None]),
+    splits=st.lists(st.integers(0, BATCH), max_size=BATCH),
+)
+def test_any_split_gives_the_same(
+    case, batch, weights, k, shuffle_ties, empty_value, splits
+):
+    """Splits of no lists are among them, and one for each list."""
+    labels, scores, item_weights = batch
+    lists = [labels, scores]
+    if weights != "none":
+        lists.append(item_weights if "item" in weights else item_weights[:, 0])
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "empty_value": empty_value}
+    whole, parts = case.make(**arguments), case.make(**arguments)
+    whole.update_state(*lists)
+    for rows in np.split(np.arange(BATCH), sorted(splits)):
+        parts.update_state(*(x[rows] for x in lists))
+    expected = float(whole.result())
+    assert float(parts.result()) == pytest.approx(expected, rel=2e-6, abs=2e-6)
+
+
+LISTS, ITEMS = 23, 6
+
+
+def metrics_of(shuffle_ties):
+    make = {"shuffle_ties": shuffle_ties, "seed": 1}
+    members = [
+        NDCG(k=3, **make),
+        MeanAveragePrecision(k=2, **make),
+        RecallAtK(k=2, **make),
+        AverageRelevancePosition(**make),
+    ]
+    return [RankingMetrics(members), NDCG(k=2, **make)]
+
+
+def results_of(metrics):
+    group, alone = metrics
+    results = {**group.result(), alone.name: alone.result()}
+    return {name: float(value) for name, value in results.items()}
+
+
+@pytest.fixture
+def data(rng):
+    """Scores with many ties, labels with padding, and weights."""
+    scores = rng.integers(0, 3, size=(LISTS, ITEMS)).astype("float32")
+    labels = rng.integers(-1, 4, size=(LISTS, ITEMS)).astype("float32")
+    weights = rng.choice([0.5, 1.0, 4.0], size=(LISTS, 1)).astype("float32")
+    return scores, labels, weights
+
+
+def expected_of(data, shuffle_ties):
+    scores, labels, weights = data
+    metrics = metrics_of(shuffle_ties)
+    for metric in metrics:
+        metric.update_state(labels, scores, weights)
+    return pytest.approx(results_of(metrics), abs=2e-6)
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_evaluate_with_any_batch_size(data, shuffle_ties):
+    """The last batch is smaller, and a batch of more lists than there are is one."""
+    scores, labels, weights = data
+    inputs = keras.Input((ITEMS,))
+    # The scores are the inputs, so that ties stay ties.
+    model = keras.Model(inputs, keras.layers.Identity()(inputs))
+    expected = expected_of(data, shuffle_ties)
+    metrics = metrics_of(shuffle_ties)
+    model.compile(loss="mse", weighted_metrics=metrics)
+    for batch_size in (1, 5, 8, 64):
+        logs = model.evaluate(
+            scores,
+            labels,
+            sample_weight=weights,
+            batch_size=batch_size,
+            return_dict=True,
+            verbose=0,
+        )
+        assert {name: logs[name] for name in results_of(metrics)} == expected
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+def test_tf_data_keeps_the_remainder(data, shuffle_ties, backend):
+    if backend != "tensorflow":
+        pytest.skip("tf.data is tested where TensorFlow is the backend")
+    import tensorflow as tf
+
+    scores, labels, weights = data
+    dataset = tf.data.Dataset.from_tensor_slices((labels, scores, weights))
+    metrics = metrics_of(shuffle_ties)
+
+    @tf.function(reduce_retracing=True)
+    def update(*batch):
+        for metric in metrics:
+            metric.update_state(*batch)
+
+    for batch_size in (5, 8, 64):
+        for batch in dataset.batch(batch_size, drop_remainder=False):
+            update(*batch)
+        assert results_of(metrics) == expected_of(data, shuffle_ties)
+        for metric in metrics:
+            metric.reset_state()

@@ -1,0 +1,207 @@
+"""Compiled everywhere: the values of eager code, and no more traces than shapes."""
+
+import compiled
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from registry import CASES
+from strategies import BATCH, LIST_SIZE
+
+from keras_rank import functional
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallAtK
+
+jax_only = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="a transformation of JAX"
+)
+SHAPES = [(4, 6), (2, 6), (4, 5)]
+
+
+def batch_of(rng, shape):
+    """Labels, scores and weights with ties and padding."""
+    labels = rng.integers(-1, 5, size=shape).astype("float32")
+    scores = rng.integers(0, 6, size=shape).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
+    return labels, scores, weights
+
+
+class Counted(NDCG):
+    """Counts how often Python runs the formula: once for each trace."""
+
+    traces = 0
+
+    def compute(self, lists, ranking):
+        self.traces += 1
+        return super().compute(lists, ranking)
+
+
+def alone():
+    metric = Counted(k=3, seed=1)
+    return metric, metric
+
+
+def grouped():
+    metric = Counted(k=3, seed=1)
+    others = [MeanReciprocalRank(seed=1), NDCG(k=2, shuffle_ties="average")]
+    return RankingMetrics([metric, *others]), metric
+
+
+def sparse():
+    metric = Counted(k=3, seed=1, sparse_labels=True)
+    return metric, metric
+
+
+@pytest.mark.parametrize("make", [alone, grouped, sparse])
+@pytest.mark.parametrize("way", [way for way in compiled.WAYS if "torch" not in way])
+def test_one_trace_per_shape(way, make, rng):
+    """TensorFlow is given an input signature, so that one trace does for all shapes."""
+    compiled.skip_unless_here(way)
+    metric, counted = make()
+    update = compiled.WAYS[way](metric)
+    traces = []
+    for shape in [*SHAPES, *SHAPES, SHAPES[0]]:
+        labels, scores, weights = batch_of(rng, shape)
+        update(labels[:, :2] if make is sparse else labels, scores, weights[:, :1])
+        traces.append(counted.traces)
+    per_shape = [1, 2, 3] if way == "jax.jit" else [1, 1, 1]
+    assert traces == [*per_shape, *[per_shape[-1]] * 4]
+
+
+def test_torch_compiles_once_per_shape(rng, backend):
+    """What was compiled for a shape does for all batches of it.
+
+    Keras breaks the graph of torch into many: counted is what is compiled of them.
+    """
+    if backend != "torch":
+        pytest.skip("torch.compile is a way of torch")
+    import torch
+
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    metric, _ = grouped()
+    update = torch.compile(
+        lambda *batch: metric.update_state(*batch), backend=count, dynamic=False
+    )
+    batches = [map(torch.as_tensor, batch_of(rng, shape)) for shape in SHAPES[:2]]
+    batches = [list(batch) for batch in batches]
+    compiled_graphs = []
+    for batch in [*batches, *batches, *batches]:
+        update(*batch)
+        compiled_graphs.append(len(graphs))
+    one, two, *later = compiled_graphs
+    assert 0 < one < two <= 2 * one
+    assert later == [two] * 4
+
+
+@pytest.mark.trains
+def test_fit_traces_once_per_shape(rng, backend):
+    """Keras runs a step with symbolic data first, then compiles one for each shape."""
+    if backend == "torch":
+        pytest.skip("Keras does not compile on torch unless told to")
+    metric, counted = grouped()
+    inputs = keras.Input((LIST_SIZE,))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
+    # On JAX False would mean that nothing is compiled.
+    model.compile("sgd", "mse", metrics=[metric], jit_compile=backend == "jax")
+    x = rng.normal(size=(10, LIST_SIZE)).astype("float32")
+    y = rng.integers(-1, 4, size=(10, LIST_SIZE)).astype("float32")
+    model.fit(x, y, batch_size=4, epochs=1, verbose=0)
+    after_one = counted.traces
+    model.fit(x, y, batch_size=4, epochs=3, verbose=0)
+    assert counted.traces == after_one
+    # One symbolic run, and one for each of the batch sizes, 4 and 2.
+    assert after_one <= 3
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_functions_compile(case, way, rng):
+    """On JAX each batch of a stack is a call under `vmap`."""
+    compiled.skip_unless_here(way)
+    stack = [batch_of(rng, (BATCH, LIST_SIZE)) for _ in range(2)]
+
+    def values(labels, scores, weights):
+        return case.values(labels, scores, weights, k=3, shuffle_ties="average")
+
+    expected = [ops.convert_to_numpy(values(*batch)) for batch in stack]
+    inputs = [
+        ops.convert_to_tensor(np.stack(part)) for part in zip(*stack, strict=True)
+    ]
+    if way == "jax.jit":
+        import jax
+
+        found = jax.jit(jax.vmap(values))(*inputs)
+    else:
+        function = compiled.function(way, values)
+        found = [
+            ops.convert_to_numpy(function(*(x[i] for x in inputs))) for i in range(2)
+        ]
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
+
+
+@jax_only
+@pytest.mark.parametrize(
+    ("k", "shuffle_ties"), [(3, True), (None, False), (None, "average")]
+)
+@pytest.mark.parametrize("sparse_labels", [False, True])
+def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
+    import jax
+
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
+    stack = [batch_of(rng, (BATCH, LIST_SIZE))[:2] for _ in range(2)]
+    if sparse_labels:
+        stack = [(labels[:, :2], scores) for labels, scores in stack]
+    labels, scores = (np.stack(part) for part in zip(*stack, strict=True))
+
+    def ndcg(labels, scores):
+        return functional.ndcg(labels, scores, seed=1, **arguments)
+
+    found = jax.jit(jax.vmap(ndcg))(labels, scores)
+    expected = [ndcg(*lists) for lists in stack]
+    np.testing.assert_allclose(found, np.stack(expected), rtol=2e-6)
+
+
+@jax_only
+def test_vmap_over_single_lists_and_over_models(rng):
+    import jax
+
+    labels, scores, _ = batch_of(rng, (BATCH, LIST_SIZE))
+
+    def ndcg(labels, scores):
+        return functional.ndcg(labels, scores, k=3, shuffle_ties="average")
+
+    by_list = jax.jit(jax.vmap(ndcg))(labels, scores)
+    np.testing.assert_allclose(by_list[:, 0], ndcg(labels, scores), rtol=2e-6)
+    models = np.stack([scores, -scores, scores[:, ::-1]])
+    by_model = jax.jit(jax.vmap(ndcg, in_axes=(None, 0)))(labels, models)
+    expected = np.stack([ndcg(labels, scores) for scores in models])
+    np.testing.assert_allclose(by_model, expected, rtol=2e-6)
+
+
+@jax_only
+def test_scan_over_batches(rng):
+    """An evaluation as one compiled loop."""
+    import jax
+
+    metric = RankingMetrics([NDCG(k=3, seed=1), RecallAtK(k=2, seed=1)])
+    batches = [batch_of(rng, (4, 6)) for _ in range(5)]
+    stacked = tuple(np.stack(part) for part in zip(*batches, strict=True))
+
+    @jax.jit
+    def evaluated(variables, stacked):
+        def step(variables, batch):
+            return metric.stateless_update_state(variables, *batch), None
+
+        variables, _ = jax.lax.scan(step, variables, stacked)
+        return metric.stateless_result(variables)
+
+    found = evaluated([v.value for v in metric.variables], stacked)
+    for batch in batches:
+        metric.update_state(*batch)
+    for name, expected in metric.result().items():
+        assert float(found[name]) == pytest.approx(float(expected), abs=2e-6)

@@ -1,0 +1,118 @@
+"""What SECURITY.md says: no code in a config, no pickle, safe mode loads."""
+
+import ast
+import json
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import keras_rank
+from keras_rank.metrics import NDCG, RankingMetrics
+
+PACKAGE = pathlib.Path(keras_rank.__file__).parent
+
+
+def function_config(module, name):
+    return {
+        "module": module,
+        "class_name": "function",
+        "config": name,
+        "registered_name": name,
+    }
+
+
+def class_config(module, name, config):
+    return {
+        "module": module,
+        "class_name": name,
+        "config": config,
+        "registered_name": None,
+    }
+
+
+LAMBDA = {
+    "class_name": "__lambda__",
+    "config": {"code": "4wEAAAA=", "defaults": None, "closure": None},
+}
+REFUSED = {
+    "a lambda": LAMBDA,
+    "a layer of a lambda": class_config("keras.layers", "Lambda", {"function": LAMBDA}),
+    "a function of the system": function_config("os", "system"),
+    "eval": function_config("builtins", "eval"),
+    "a class of the system": class_config("subprocess", "Popen", {"args": "true"}),
+    "an unknown class": class_config("nowhere", "Unknown", {}),
+    "an unknown module": function_config("this", "s"),
+    "the name of a function": "os.system",
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_a_config_that_would_run_code_is_refused(refused):
+    config = NDCG(k=3).get_config()
+    for argument in ("gain_fn", "rank_discount_fn"):
+        with pytest.raises((TypeError, ValueError)):
+            NDCG.from_config({**config, argument: refused})
+    with pytest.raises((TypeError, ValueError)):
+        RankingMetrics.from_config({"metrics": [refused]})
+
+
+@pytest.fixture
+def saved(tmp_path):
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(4)(inputs))
+    metrics = [
+        NDCG(k=2, rank_discount_fn=keras_rank.discounts.geometric(0.5)),
+        RankingMetrics(["mrr", "map@3"]),
+    ]
+    model.compile("sgd", "mse", metrics=metrics)
+    model.evaluate(np.ones((2, 4)), np.ones((2, 4)), verbose=0)
+    model.save(tmp_path / "model.keras")
+    return tmp_path / "model.keras"
+
+
+def test_a_saved_model_is_text_and_numbers_and_loads_in_safe_mode(saved):
+    with zipfile.ZipFile(saved) as archive:
+        kinds = {pathlib.Path(name).suffix for name in archive.namelist()}
+    assert kinds <= {".json", ".h5"}
+    model = keras.saving.load_model(saved)
+    logs = model.evaluate(np.ones((2, 4)), np.ones((2, 4)), verbose=0, return_dict=True)
+    assert {"ndcg@2", "mrr", "map@3"} <= set(logs)
+
+
+def test_a_saved_model_that_was_tampered_with_is_refused(saved, tmp_path):
+    tampered = tmp_path / "tampered.keras"
+    with zipfile.ZipFile(saved) as archive, zipfile.ZipFile(tampered, "w") as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "config.json":
+                config = json.loads(content)
+                metric = config["compile_config"]["metrics"][0]
+                metric["config"]["gain_fn"] = LAMBDA
+                content = json.dumps(config).encode()
+            copy.writestr(name, content)
+    with pytest.raises(ValueError, match="lambda"):
+        keras.saving.load_model(tampered)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_nothing_is_pickled_or_run(path):
+    dangerous = {"pickle", "marshal", "shelve", "eval", "exec", "compile", "__import__"}
+    dangerous |= {
+        "subprocess",
+        "importlib",
+        "safe_mode",
+        "enable_unsafe_deserialization",
+    }
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {getattr(node, "module", None)}
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.keyword):
+            names.add(node.arg)
+    assert not names & dangerous
