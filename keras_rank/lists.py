@@ -17,6 +17,7 @@ from keras_rank.ordering.selection import (
     cond,
     is_long,
     largest_of,
+    none_below_zero,
     top_values,
 )
 from keras_rank.shared import Shared, kept
@@ -145,16 +146,11 @@ class DenseLists(Lists):
 
     @kept
     def full(self) -> Tensor:
-        """Whether there is an item at every position, so that nothing is to be masked.
-
-        In passes that only read: some minima pass over NaN, which a sum shows.
-        """
+        """Whether there is an item at every position: nothing has to be masked."""
         given, labels = self.given, self.given.raw_labels
-        if not given.is_by_label:
+        if not given.is_by_label or 0 in tuple(labels.shape):
             return ops.all(self.mask)
-        if 0 in tuple(labels.shape):
-            return ops.all(labels >= 0.0)
-        return ops.logical_and(ops.min(labels) >= 0.0, ops.sum(labels) >= 0.0)
+        return none_below_zero(labels)
 
     @kept
     def sizes(self) -> Tensor:

@@ -188,6 +188,15 @@ def candidates(selection: Selection, count: int) -> tuple[Tensor, Tensor, Tensor
     return selection.values(of_best), positions, maxima[:, count:]
 
 
+def none_below_zero(x: Tensor) -> Tensor:
+    """Whether all entries are 0 or more, which NaN is not."""
+    if keras.backend.backend() == "tensorflow":
+        # In XLA for TensorFlow, the minimum passes over NaN.
+        return ops.all(x >= 0.0)
+    # In one pass, where the comparison writes a copy.
+    return ops.min(x) >= 0.0
+
+
 def is_long(x: Tensor, count: Tensor | int) -> bool:
     """Whether rows are worth cutting into blocks."""
     rows, row_size = x.shape
