@@ -5,8 +5,11 @@ PYTHON ?= python3
 BACKEND ?= numpy jax tensorflow torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
+OLDEST = .venv/oldest
+NIGHTLY = .venv/nightly
 
-.PHONY: demo test lint docs package bench clean $(addprefix test-,numpy jax tensorflow torch)
+.PHONY: demo test test-oldest test-nightly lint docs package bench clean
+.PHONY: $(addprefix test-,numpy jax tensorflow torch)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -28,6 +31,26 @@ $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(DEVELOPMENT)/bin/pip install --quiet --constraint constraints.txt \
 		--editable ".[jax,tensorflow,torch,dev,docs]"
 	touch $@
+
+# The oldest versions that pyproject.toml allows.
+test-oldest: $(OLDEST)/installed
+	for backend in $(BACKEND); do \
+		KERAS_BACKEND=$$backend $(OLDEST)/bin/pytest || exit 1; \
+	done
+
+$(OLDEST)/installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --constraint constraints-oldest.txt \
+		--editable ".[jax,tensorflow,torch,dev]"
+	touch $@
+
+# What is to come, made anew each time: no check of a change, as it may fail.
+test-nightly:
+	$(PYTHON) -m venv --clear $(NIGHTLY)
+	$(NIGHTLY)/bin/pip install --quiet --pre --editable ".[jax,tensorflow,torch,dev]"
+	for backend in $(BACKEND); do \
+		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
+	done
 
 $(DEMO)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEMO)

@@ -243,15 +243,25 @@ def cond(
     condition: Tensor, if_true: Callable[[], Tensor], if_false: Callable[[], Tensor]
 ) -> Tensor:
     """Computes one of two, and only that, on every backend but in a vmap."""
-    if keras.backend.backend() == "jax":
+    if _has_value(condition):
+        return if_true() if condition else if_false()
+    return ops.cond(condition, in_branch(if_true), in_branch(if_false))
+
+
+def _has_value(condition: Tensor) -> bool:
+    """Whether Python can see it, and had better not leave it to Keras.
+
+    JAX would compile both branches anew at every call outside of jit. On torch Keras
+    gives each call a name of its own, for which torch.compile would compile it anew.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
         import jax
 
-        # JAX would compile both branches anew at every call outside of jit.
-        if not isinstance(condition, jax.core.Tracer):
-            return if_true() if condition else if_false()
-    if keras.backend.backend() in ("jax", "tensorflow"):
-        if_true, if_false = in_branch(if_true), in_branch(if_false)
-    return ops.cond(condition, if_true, if_false)
+        return not isinstance(condition, jax.core.Tracer)
+    if backend == "torch" and ops.is_tensor(condition):
+        return bool(condition.device.type != "meta")
+    return False
 
 
 def stable_argsort(x: Tensor) -> Tensor:
