@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank import ragged
-from keras_rank.arithmetic import Tensor, at_most, highest, total, where
+from keras_rank.arithmetic import Tensor, at_least, at_most, highest, total, where
 from keras_rank.ordering.selection import cond, largest_of, top_values
 from keras_rank.shared import Shared, kept
 
@@ -537,7 +537,7 @@ def standardize_sparse(
         all_scores=_ranked_as(scores),
         is_target=is_target,
         target_weights=weights,
-        ids=ops.maximum(where(in_catalogue, ids, 0), 0),
+        ids=at_least(where(in_catalogue, ids, 0), 0),
         in_catalogue=in_catalogue,
         counts=counts,
     )

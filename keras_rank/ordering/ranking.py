@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, shifted, total, where
+from keras_rank.arithmetic import Tensor, at_least, shifted, total, where
 from keras_rank.lists import DenseLists, Lists, Values
 from keras_rank.ordering.selection import (
     INT32_MIN,
@@ -221,7 +221,9 @@ def rank_lists(
                 lambda: _tie_broken(lists.scores, preference(), by_rank, order),
                 lambda: order,
             )
-    ranks = ops.cast(ops.arange(1, ops.shape(by_rank)[1] + 1), lists.dtype)
+    ranks = ops.cast(
+        ops.arange(1, ops.shape(by_rank)[1] + 1, dtype="int32"), lists.dtype
+    )
     return Ranking(
         order=order,
         occupied=by_rank > -math.inf,
@@ -251,7 +253,7 @@ def _tie_broken(
     above = by_rank > last
     number_above = ops.sum(ops.cast(above, "int32"), axis=1, keepdims=True)
     turn = ops.arange(ops.shape(order)[1], dtype="int32") - number_above
-    filled = ops.take_along_axis(competitors, ops.maximum(turn, 0), axis=1)
+    filled = ops.take_along_axis(competitors, at_least(turn, 0), axis=1)
     return sorted_by(scores, preference, where(above, order, filled))
 
 
@@ -273,7 +275,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         return where(at_cut, cut_sizes, total_by_group(ones, group))
 
     def places() -> Tensor:
-        position = ops.cast(ops.arange(depth), dtype)
+        position = ops.cast(ops.arange(depth, dtype="int32"), dtype)
         start = total_by_group(where(starts, position, 0.0), group)
         return position - start + 1.0
 

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, total, where
+from keras_rank.arithmetic import Tensor, at_least, at_most, total, where
 from keras_rank.shared import in_branch
 
 INT32_MIN = -(2**31)
@@ -57,7 +57,7 @@ def inversions(values: Tensor) -> Tensor:
     count = 0.0
     for digit in reversed(range(digits)):
         order = stable_argsort(ops.right_shift(sequence, digit))
-        moved_ahead = ops.maximum(order - here, 0)
+        moved_ahead = at_least(order - here, 0)
         count = count + total(ops.cast(moved_ahead, "float32"))
         sequence = ops.take_along_axis(sequence, order, axis=1)
     return count
@@ -154,7 +154,7 @@ def largest_of(
     block = ops.take_along_axis(best, found // block_size, axis=1)
     positions = block * block_size + found % block_size
     # The lowest entries may lie in the padding, which is not in the row.
-    return values, ops.minimum(positions, row_size - 1)
+    return values, at_most(positions, row_size - 1)
 
 
 def _is_long(x: Tensor, count: Tensor | int) -> bool:
@@ -180,7 +180,7 @@ def _top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
         # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless
         # there is an operation between the two.
         values = where(values > _lowest(x), values, _lowest(x))
-        return values, ops.maximum(positions, 0)
+        return values, at_least(positions, 0)
     # Keras sorts whole rows on NumPy.
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
     values = np.take_along_axis(x, positions, axis=1)
