@@ -23,11 +23,26 @@ def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
     return where(x > bound, bound, x)
 
 
+def at_least(x: Tensor, bound: int) -> Tensor:
+    """Raises whole numbers to a bound, as such.
+
+    Keras gives a bare number the default precision: where that is bfloat16,
+    `ops.maximum` makes floats of whole numbers on JAX.
+    """
+    return where(x < bound, bound, x)
+
+
+def whole_number(value: int) -> Tensor:
+    """An int32 constant, where Keras would take a bare number as a float too."""
+    return ops.convert_to_tensor(value, "int32")
+
+
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Divides numbers of 0 or more, with 0 where the denominator is 0.
 
     Instead of `ops.divide_no_nan`, which divides by 0 first on NumPy, and warns.
     """
+    denominator = ops.convert_to_tensor(denominator, numerator.dtype)
     positive = denominator > 0.0
     quotient = numerator / where(positive, denominator, 1.0)
     return where(positive, quotient, 0.0)

@@ -92,7 +92,9 @@ class Geometric:
         self.patience = float(patience)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        return ops.power(self.patience, ops.subtract(ranks, 1.0))
+        # Not bare, as Keras gives that the default precision on torch.
+        patience = ops.convert_to_tensor(self.patience, ranks.dtype)
+        return ops.power(patience, ops.subtract(ranks, 1.0))
 
     def get_config(self) -> dict[str, Any]:
         return {"patience": self.patience}

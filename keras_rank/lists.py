@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank import ragged
-from keras_rank.arithmetic import Tensor, at_most, highest, total, where
+from keras_rank.arithmetic import Tensor, at_least, at_most, highest, total, where
 from keras_rank.ordering.selection import (
     Selection,
     candidates,
@@ -602,7 +602,7 @@ def standardize_sparse(
         is_target=is_target,
         target_weights=weights,
         # Only now, as a large id might become another one.
-        ids=ops.cast(ops.maximum(where(in_catalogue, ids, 0), 0), "int32"),
+        ids=ops.cast(at_least(where(in_catalogue, ids, 0), 0), "int32"),
         in_catalogue=in_catalogue,
         counts=counts[:, 0],
     )

@@ -6,7 +6,7 @@ import oracle
 import pytest
 
 import keras_rank
-from keras_rank.metrics import DCG, NDCG
+from keras_rank.metrics import DCG, NDCG, RankingMetrics
 
 LISTS, ITEMS, FEATURES = 23, 6, 3
 
@@ -147,18 +147,33 @@ def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision_changes_only_the_scores(data, policy):
     x, y = data
+    # Neither can be told in half precision.
+    y, weights = y + np.float32(0.001), np.linspace(0.5, 1.5, LISTS, dtype="float32")
     before = keras.config.dtype_policy()
     try:
         keras.config.set_dtype_policy(policy)
-        model = build_model(optimizer=keras.optimizers.SGD(0.0))
-        logs = model.evaluate(x, y, batch_size=4, return_dict=True, verbose=0)
+        group = RankingMetrics([NDCG(k=3, seed=1, name="of_group")])
+        model = build_model(
+            optimizer=keras.optimizers.SGD(0.0),
+            metrics=[NDCG(k=2, seed=1), group],
+            weighted_metrics=[NDCG(k=2, seed=1, name="weighted")],
+        )
+        given = {"sample_weight": weights, "batch_size": 4, "verbose": 0}
+        history = model.fit(x, y, shuffle=False, **given).history
+        logs = model.evaluate(x, y, return_dict=True, **given)
         scores = keras.ops.convert_to_numpy(
             keras.ops.cast(model(x, training=False), "float32")
         )
-        assert all(v.dtype == "float32" for v in NDCG().variables[:1])
-        assert logs["ndcg@2"] == expected_ndcg(y, scores, 2)
     finally:
         keras.config.set_dtype_policy(before)
+    expected = {
+        "ndcg@2": expected_ndcg(y, scores, 2),
+        "of_group": expected_ndcg(y, scores, 3),
+        "weighted": expected_ndcg(y, scores, 2, weights[:, None]),
+    }
+    for name, value in expected.items():
+        assert history[name] == [value]
+        assert logs[name] == value
 
 
 def test_stateless_use(rng):

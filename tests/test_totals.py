@@ -1,5 +1,7 @@
 """Sums that stay exact, and states that add up."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -131,17 +133,54 @@ def test_merging_the_state_of_another_metric_is_an_error(state):
     assert keras_rank.utils.export_state(metric)["ndcg@1/lists_seen"] == 0
 
 
-@pytest.mark.parametrize("floatx", ["float16", "bfloat16"])
-def test_state_is_float32_whatever_the_default(floatx):
-    before = keras.config.floatx()
+@contextlib.contextmanager
+def default_precision(precision):
+    """The default of all that Keras makes: `floatx`, or a policy of mixed precision."""
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     try:
+        if precision.startswith("mixed"):
+            keras.config.set_dtype_policy(precision)
+        else:
+            keras.config.set_floatx(precision)
+        yield
+    finally:
         keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
+
+
+PRECISIONS = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "mixed_bfloat16"])
+def test_state_is_float32_whatever_the_default(precision):
+    """A sum of bfloat16 ones stops at 256."""
+    with default_precision(precision):
         metric = metrics.NDCG()
         for _ in range(300):
             metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
         assert float(metric.result()) == pytest.approx(1 / np.log2(3), rel=1e-6)
-    finally:
-        keras.config.set_floatx(before)
+        assert {str(v.dtype) for v in metric.variables} == {"float32", "int32"}
+
+
+def all_results(labels, scores, weights):
+    names = [name for name in metrics.__all__ if not name.startswith("RankingMetric")]
+    group = metrics.RankingMetrics(
+        [getattr(metrics, name)(k=3, seed=1) for name in names]
+    )
+    group.update_state(labels, scores, weights)
+    return {name: float(value) for name, value in group.result().items()}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_default_precision_changes_no_number(precision, rng):
+    """Neither labels nor weights are rounded; scores are only by who computed them."""
+    labels = rng.integers(-1, 4, (4, 6)) + np.float32(0.001)
+    weights = rng.random((4, 6)).astype("float32")
+    scores = ops.cast(rng.normal(size=(4, 6)), precision.removeprefix("mixed_"))
+    expected = all_results(labels, ops.cast(scores, "float32"), weights)
+    with default_precision(precision):
+        assert all_results(labels, scores, weights) == expected
+        assert all_results(labels.tolist(), scores, weights.tolist()) == expected
 
 
 def test_result_is_a_number_of_its_own():

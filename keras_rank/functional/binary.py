@@ -24,6 +24,7 @@ from keras_rank.arithmetic import (
     total,
     where,
 )
+from keras_rank.discounts import geometric
 from keras_rank.functional.per_list import from_threshold, in_order
 from keras_rank.lists import JudgedLists
 from keras_rank.ordering.ranking import Ranking
@@ -757,7 +758,7 @@ def _mean_precision_at_hits(
     sum_above = total(where(in_group, 0.0, relevant * found / ranking.ranks))
     per_hit = total(where(in_group, 1.0 / ranking.ranks, 0.0))[:, None]
     per_pair = total(where(in_group, (place - 1.0) / ranking.ranks, 0.0))[:, None]
-    hits = ops.cast(ops.arange(ranking.cutoff + 1), relevant.dtype)
+    hits = ops.cast(ops.arange(ranking.cutoff + 1, dtype="int32"), relevant.dtype)
     sum_in_group = hits * (1.0 + above) * per_hit / slots + hits * (hits - 1.0) * ratio(
         per_pair, slots * (slots - 1.0)
     )
@@ -830,7 +831,7 @@ def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 def discounted_hits(lists: JudgedLists, ranking: Ranking, persistence: float) -> Tensor:
     """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
-    discounts = ops.power(persistence, ranking.ranks - 1.0)
+    discounts = geometric(persistence)(ranking.ranks)
     return (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
 
 

@@ -413,7 +413,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
     last_rank = ops.cast(depth, stops.dtype)
-    subset_size = ops.cast(ops.arange(depth + 1), stops.dtype)[None, :]
+    subset_size = ops.cast(ops.arange(depth + 1, dtype="int32"), stops.dtype)[None, :]
     # The chance to pass no items is 1; with no items, there are no larger subsets.
     no_items = ops.cast(subset_size == 0.0, stops.dtype) + 0.0 * stops[:, :1]
 

@@ -231,4 +231,6 @@ def _scores_down_to(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The scores, with all those below the last rank made one low score."""
     last = ranking.best(lists.scores)[:, -1:]
     cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
-    return where(cut, LOWEST_SCORE, lists.scores)
+    # Not bare, as Keras gives that the default precision on torch.
+    lowest = ops.convert_to_tensor(LOWEST_SCORE, lists.scores.dtype)
+    return where(cut, lowest, lists.scores)

@@ -17,7 +17,7 @@ from keras_rank.arguments import (
     check_seed,
     check_ties,
 )
-from keras_rank.arithmetic import Tensor
+from keras_rank.arithmetic import Tensor, whole_number
 from keras_rank.functional.per_list import from_threshold
 from keras_rank.lists import (
     JudgedLists,
@@ -270,7 +270,8 @@ def _rankings(
         members = [metric for metric in metrics if metric._order == order]
         cutoffs = [metric.k for metric in members if metric.k is not None]
         k = max(cutoffs) if len(cutoffs) == len(members) else None
-        rankings[order] = rank_by_scores(lists, k, *order, members[0].lists_seen + 0)
+        first_list = members[0].lists_seen + whole_number(0)
+        rankings[order] = rank_by_scores(lists, k, *order, first_list)
     return rankings
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, shifted, total, where
+from keras_rank.arithmetic import Tensor, at_least, at_most, shifted, total, where
 from keras_rank.lists import DenseLists, Values
 from keras_rank.ordering.selection import (
     INT32_MIN,
@@ -228,7 +228,9 @@ def rank_lists(
                 lambda: _tie_broken(lists, by_rank, order, preference),
                 lambda: order,
             )
-    ranks = ops.cast(ops.arange(1, ops.shape(by_rank)[1] + 1), lists.dtype)
+    ranks = ops.cast(
+        ops.arange(1, ops.shape(by_rank)[1] + 1, dtype="int32"), lists.dtype
+    )
     return Ranking(
         order=order,
         occupied=by_rank > -math.inf,
@@ -263,7 +265,7 @@ def _tie_broken(
 
     above = by_rank > last
     number_above = ops.sum(ops.cast(above, "int32"), axis=1, keepdims=True)
-    turn = ops.maximum(ops.arange(depth, dtype="int32") - number_above, 0)
+    turn = at_least(ops.arange(depth, dtype="int32") - number_above, 0)
     filled = lists.from_score(last, depth, competitors)
     filled = ops.take_along_axis(filled, turn, axis=1)
     chosen = where(above, ops.cast(order, "int32"), filled)
@@ -293,15 +295,15 @@ def _shuffled(
 
     def few_sorted() -> Tensor:
         # As float32, of which XLA selects the largest faster than of int32.
-        first_highest = ops.cast(ops.arange(list_size, 0, -1), "float32")
+        first_highest = ops.arange(list_size, 0, -1, dtype="float32")
         ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW)[0]
-        ranks = ops.minimum(ops.cast(ranks, "int32"), list_size - 1)
+        ranks = at_most(ops.cast(ranks, "int32"), list_size - 1)
         few, scores = (ops.take_along_axis(x, ranks, axis=1) for x in (order, by_rank))
         # Beyond the last tie, what is sorted is not used.
         used = ops.arange(_FEW, dtype="int32") < number[:, -1:]
         scores = where(used, scores, -math.inf)
         few = in_order_of(few, -preference(ops.cast(few, "int32")), scores)
-        at = ops.minimum(ops.maximum(number - 1, 0), _FEW - 1)
+        at = at_most(at_least(number - 1, 0), _FEW - 1)
         return where(ties, ops.take_along_axis(few, at, axis=1), order)
 
     return cond(ops.all(number[:, -1] <= _FEW), few_sorted, all_sorted)
@@ -329,7 +331,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         return where(at_cut, cut_sizes, total_by_group(ones, group))
 
     def places() -> Tensor:
-        position = ops.cast(ops.arange(depth), dtype)
+        position = ops.cast(ops.arange(depth, dtype="int32"), dtype)
         start = total_by_group(where(starts, position, 0.0), group)
         return position - start + 1.0
 

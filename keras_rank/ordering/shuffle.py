@@ -4,7 +4,7 @@ import hashlib
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor
+from keras_rank.arithmetic import Tensor, at_least, whole_number
 from keras_rank.ordering.selection import INT32_MIN
 
 
@@ -29,10 +29,10 @@ def shuffle_keys(
         An int32 tensor of shape `(batch, list_size)`.
     """
     list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
-    list_keys = _mix(ops.bitwise_xor(_mix(list_numbers), _fold(seed)))
+    list_keys = _mix(ops.bitwise_xor(_mix(list_numbers), whole_number(_fold(seed))))
     keys = _mix(ops.bitwise_xor(_mix(item_numbers), list_keys[:, None]))
     # The lowest number is kept for what does not compete, and has no negative.
-    return ops.maximum(keys, INT32_MIN + 1)
+    return at_least(keys, INT32_MIN + 1)
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -47,7 +47,8 @@ def _mix(x: Tensor) -> Tensor:
 
 def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
     """Shifts in zeros, where the shift of a signed number copies its sign."""
-    return ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
+    mask = whole_number((1 << (32 - bits)) - 1)
+    return ops.bitwise_and(ops.right_shift(x, bits), mask)
 
 
 def _fold(seed: int) -> int:

@@ -118,7 +118,7 @@ def rank_targets(
             lambda: equal,
         )
         nowhere = ops.cast(items, dtype)
-        ranks = ops.cast(ops.arange(1, cutoff + 1), dtype)
+        ranks = ops.cast(ops.arange(1, cutoff + 1, dtype="int32"), dtype)
         return SpanRanking(
             order=lists.ids,
             occupied=in_reach,
@@ -186,7 +186,7 @@ def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
         last = min(cutoff, targets)
     else:
         last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
-    return ops.cast(ops.arange(1, last + 1), lists.dtype)
+    return ops.cast(ops.arange(1, last + 1, dtype="int32"), lists.dtype)
 
 
 def _count(
