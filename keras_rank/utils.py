@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.lists import are_items, to_ids, to_tensor
+from keras_rank.inputs import are_items, to_ids, to_tensor
 
 __all__ = [
     "exclude_items",

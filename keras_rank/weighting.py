@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, ratio, total
-from keras_rank.lists import JudgedLists
+from keras_rank.judged import JudgedLists
 
 
 def list_weights(lists: JudgedLists) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_rank import functional, metrics
-from keras_rank.lists import standardize
+from keras_rank.inputs import standardize
 
 
 def value(*inputs, **arguments):

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_rank import functional
-from keras_rank.lists import standardize
+from keras_rank.inputs import standardize
 from keras_rank.ordering import selection
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.ordering.shuffle import shuffle_keys

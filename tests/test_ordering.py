@@ -8,7 +8,7 @@ import oracle
 import pytest
 from keras import ops
 
-from keras_rank.lists import standardize
+from keras_rank.inputs import standardize
 from keras_rank.ordering import selection, shuffle
 from keras_rank.ordering.ranks import rank_by_scores
 

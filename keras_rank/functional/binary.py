@@ -26,7 +26,7 @@ from keras_rank.arithmetic import (
 )
 from keras_rank.discounts import geometric
 from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.lists import JudgedLists
+from keras_rank.judged import JudgedLists
 from keras_rank.ordering.ranking import Ranking
 
 

@@ -26,7 +26,9 @@ from keras_rank.arithmetic import (
     where,
 )
 from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.lists import LARGEST_GAIN, JudgedLists, Judgement, require
+from keras_rank.inputs import require
+from keras_rank.judged import JudgedLists, Judgement
+from keras_rank.lists import LARGEST_GAIN
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.ordering.selection import cond

@@ -8,7 +8,8 @@ from keras import ops
 from keras_rank.arguments import Seed, ShuffleTies, check_number
 from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
 from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.lists import LARGEST_GAIN, JudgedLists, Lists
+from keras_rank.judged import JudgedLists
+from keras_rank.lists import LARGEST_GAIN, Lists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.selection import in_order_of, inversions
 

@@ -17,15 +17,9 @@ from keras_rank.arguments import (
     check_ties,
 )
 from keras_rank.arithmetic import Tensor
-from keras_rank.lists import (
-    JudgedLists,
-    Judgement,
-    Lists,
-    SparseLists,
-    judge,
-    standardize,
-    standardize_sparse,
-)
+from keras_rank.inputs import standardize, standardize_sparse
+from keras_rank.judged import JudgedLists, Judgement, judge
+from keras_rank.lists import Lists, SparseLists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.shared import Shared

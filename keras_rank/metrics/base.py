@@ -19,14 +19,9 @@ from keras_rank.arguments import (
 )
 from keras_rank.arithmetic import Tensor, whole_number
 from keras_rank.functional.per_list import from_threshold
-from keras_rank.lists import (
-    JudgedLists,
-    Judgement,
-    Lists,
-    judge,
-    standardize,
-    standardize_sparse,
-)
+from keras_rank.inputs import standardize, standardize_sparse
+from keras_rank.judged import JudgedLists, Judgement, judge
+from keras_rank.lists import Lists
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights

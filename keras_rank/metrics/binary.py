@@ -23,7 +23,7 @@ from keras_rank.functional.binary import (
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.lists import JudgedLists
+from keras_rank.judged import JudgedLists
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
 

@@ -24,7 +24,7 @@ from keras_rank.functional.graded import (
     of_gain,
     of_gain_ratio,
 )
-from keras_rank.lists import JudgedLists, Judgement
+from keras_rank.judged import JudgedLists, Judgement
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
 

@@ -11,7 +11,8 @@ from keras_rank.functional.pairwise import (
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.lists import JudgedLists, Lists
+from keras_rank.judged import JudgedLists
+from keras_rank.lists import Lists
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_least, at_most, shifted, total, where
-from keras_rank.lists import DenseLists, Values
+from keras_rank.judged import Values
+from keras_rank.lists import DenseLists
 from keras_rank.ordering.selection import (
     INT32_MIN,
     at_most_size,

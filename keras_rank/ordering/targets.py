@@ -7,7 +7,8 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, highest, where
-from keras_rank.lists import SparseLists, Values
+from keras_rank.judged import Values
+from keras_rank.lists import SparseLists
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.selection import (
     Selection,

@@ -1,0 +1,336 @@
+"""What users pass: checked, cast, and made lists of one size."""
+
+import reprlib
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank import ragged
+from keras_rank.arithmetic import Tensor, at_least, at_most, where
+from keras_rank.lists import (
+    LARGEST_WEIGHT,
+    DenseLists,
+    Given,
+    SparseLists,
+    smallest_normal,
+)
+
+
+def standardize(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    dtype: str = "float32",
+) -> DenseLists:
+    """Checks and casts what users pass to a metric, and finds out what is an item.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict with the keys `"labels"` and `"mask"`.
+        y_pred: scores of the same shape.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+        dtype: the dtype of labels and weights: float32 or float64.
+
+    Returns:
+        `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
+    """
+    labels, mask = _labels_and_mask(y_true)
+    labels, scores, mask, weights = ragged.rectangular(
+        y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
+    )
+    labels = to_tensor("y_true", labels)
+    scores = to_tensor("y_pred", scores)
+    single_list = len(labels.shape) == 1
+    if len(labels.shape) not in (1, 2):
+        raise ValueError(
+            "`y_true` should have the shape (list_size,) or (batch, list_size). "
+            f"Received: y_true.shape={_shape(labels)}"
+        )
+    _require_same_shape("y_pred", scores, labels)
+    if mask is not None:
+        mask = ops.cast(to_tensor("mask", mask), "bool")
+        _require_same_shape("mask", mask, labels)
+    if weights is not None:
+        weights = _cast(to_tensor("sample_weight", weights), dtype)
+        weights = _item_weights(weights, labels)
+    labels, scores = _cast(labels, dtype), _ranked_as(scores)
+    if single_list:
+        labels, scores, mask, weights = (
+            None if x is None else x[None] for x in (labels, scores, mask, weights)
+        )
+    if labels.shape[1] == 0:
+        # One position of padding changes no number, and spares every operation
+        # the case of an axis of size 0.
+        labels, scores, mask, weights = (
+            None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
+            for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
+        )
+    return DenseLists(Given(labels, scores, mask, weights))
+
+
+def standardize_sparse(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any = None,
+    dtype: str = "float32",
+) -> SparseLists:
+    """Checks and casts the ids of relevant items, and the scores of a catalogue.
+
+    Args:
+        y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
+        y_pred: scores of shape `(batch, items)`.
+        sample_weight: `None`, a number, or weights of shape `(batch,)` or
+            `(batch, 1)`.
+        dtype: the dtype of labels and weights: float32 or float64.
+
+    Returns:
+        `SparseLists`. An id that is given twice in a list counts once.
+    """
+    ids, mask = _labels_and_mask(y_true)
+    ids, mask = ragged.rectangular(y_true=ids, mask=mask)
+    ids, scores = to_ids("y_true", ids), to_tensor("y_pred", y_pred)
+    if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
+        raise ValueError(
+            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
+            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
+            f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
+        )
+    if mask is not None:
+        mask = to_tensor("mask", mask)
+        _require_same_shape("mask", mask, ids)
+    if len(ids.shape) == 1:
+        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
+    if not _sizes_agree(_shape(ids)[:1], _shape(scores)[:1]):
+        raise ValueError(
+            "`y_true` and `y_pred` should have as many lists. Received: "
+            f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
+        )
+    if ids.shape[1] == 0:
+        ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
+    is_target = ids >= 0
+    if mask is not None:
+        is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
+    ids = where(is_target, ids, -1)
+    in_catalogue = are_items("y_true", ids, scores)
+    counts, weights = ops.ones_like(is_target[:, :1]), None
+    if scores.shape[1] == 0:
+        # One item that was not retrieved spares every operation an axis of size 0.
+        scores = ops.pad(_ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
+        counts = ops.zeros_like(counts)
+    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
+    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
+    is_target = ops.logical_and(is_target, ops.logical_not(ops.any(same, axis=2)))
+    if sample_weight is not None:
+        weights = _cast(to_tensor("sample_weight", sample_weight), dtype)
+        weights = _item_weights(weights, ids[:, :1])
+        is_weighed = weights >= smallest_normal(weights)
+        counts = ops.logical_and(counts, is_weighed)
+        is_target = ops.logical_and(is_target, is_weighed)
+        weights = where(is_target, at_most(weights, LARGEST_WEIGHT), 0.0)
+    return SparseLists(
+        targets=ops.cast(is_target, dtype),
+        all_scores=_ranked_as(scores),
+        is_target=is_target,
+        target_weights=weights,
+        # Only now, as a large id might become another one.
+        ids=ops.cast(at_least(where(in_catalogue, ids, 0), 0), "int32"),
+        in_catalogue=in_catalogue,
+        counts=counts[:, 0],
+    )
+
+
+def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
+    if not isinstance(y_true, dict):
+        return y_true, None
+    unknown = sorted(str(key) for key in y_true if key not in ("labels", "mask"))
+    if unknown or "labels" not in y_true:
+        raise ValueError(
+            '`y_true` should be labels, or a dict with the keys "labels" and "mask" '
+            f"(optional). Received: y_true with the keys {list(y_true)}"
+            + (f", of which {unknown} are unknown" if unknown else "")
+        )
+    return y_true["labels"], y_true.get("mask")
+
+
+def to_tensor(argument: str, value: Any) -> Tensor:
+    """Converts to a tensor of numbers, or says which argument is none."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(
+            f"`{argument}` should be an array without a mask of its own: give it in "
+            '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
+        )
+    if ragged.is_ragged(value):
+        raise _uneven_error(argument, value)
+    if not ops.is_tensor(value):
+        value = _array(argument, value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and not _is_number(dtype):
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of "
+            f"dtype {dtype}"
+        )
+    if isinstance(value, np.ndarray):
+        value = _within_backend(value)
+    # On NumPy the conversion would bring float64 down to float32.
+    return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+
+
+def to_ids(argument: str, value: Any) -> Tensor:
+    """Converts to a tensor of ids, in a dtype that holds the number of items too."""
+    ids = to_tensor(argument, value)
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    if dtype == "bool":
+        raise ValueError(
+            f"`{argument}` should hold ids of items. Received: {argument} of dtype bool"
+        )
+    if dtype in ("float64", "int64"):
+        return ids
+    if keras.backend.is_float_dtype(dtype):
+        return ops.cast(ids, "float32")
+    return ops.cast(ids, _widest("int64") if dtype in ("uint32", "uint64") else "int32")
+
+
+def are_items(argument: str, ids: Tensor, scores: Tensor) -> Tensor:
+    """Whether ids are those of items, as they should where values can be seen."""
+    are_below = ids < ops.cast(ops.shape(scores)[1], ids.dtype)
+    require(
+        ops.all(are_below),
+        f"`{argument}` should hold ids below the number of items, {scores.shape[1]}. "
+        "Received: a larger id",
+    )
+    if not keras.backend.is_float_dtype(ids.dtype):
+        return are_below
+    are_whole = ids == ops.floor(ids)
+    require(
+        ops.all(are_whole),
+        f"`{argument}` should hold whole numbers as ids. Received: a fraction",
+    )
+    return ops.logical_and(are_below, are_whole)
+
+
+def require(condition: Tensor, message: str) -> None:
+    """Raises where values can be seen. In compiled code nothing can be raised."""
+    try:
+        holds = bool(condition)
+    except Exception:
+        return
+    if not holds:
+        raise ValueError(message)
+
+
+def _array(argument: str, value: Any) -> Any:
+    """Converts what NumPy knows to an array, with the precision that it has."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        # A list of symbolic tensors, for one: the backend can stack those.
+        try:
+            return ops.convert_to_tensor(value)
+        except Exception as error:
+            raise _uneven_error(argument, value) from error
+    # An empty Python list has no dtype of its own.
+    return array.astype("float32") if array.size == 0 else array
+
+
+def _uneven_error(argument: str, value: Any) -> ValueError:
+    return ValueError(
+        f"`{argument}` should hold numbers, in rows of the same length. "
+        f"Received: {argument}={reprlib.repr(value)}"
+    )
+
+
+def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Casts to a dtype that the backend has, which would wrap round large numbers."""
+    if array.dtype in ("uint32", "uint64"):
+        array = array.astype("int64" if _fits(array, "int64") else "float64")
+    if ops.is_tensor(array):
+        return array
+    if array.dtype == "int64" and _widest("int64") != "int64":
+        array = array.astype("int32" if _fits(array, "int32") else "float64")
+    if array.dtype == "float64" and _widest("float64") != "float64":
+        array = _cast(array, "float32")
+    return array
+
+
+def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(np.all((array >= limits.min) & (array <= limits.max)))
+
+
+def _widest(dtype: str) -> str:
+    """What a dtype of 64 bits becomes: JAX has none of these unless asked for."""
+    tensor = ops.convert_to_tensor(np.zeros((), dtype))
+    name: str = keras.backend.standardize_dtype(tensor.dtype)
+    return name
+
+
+def _cast(x: Tensor, dtype: str) -> Tensor:
+    """Casts, and keeps finite what is: NumPy would warn that it becomes infinite."""
+    if isinstance(x, np.ndarray) and x.dtype == "float64" and dtype == "float32":
+        limit = np.finfo(dtype).max
+        x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
+    return ops.cast(x, dtype)
+
+
+def _is_number(dtype: Any) -> bool:
+    try:
+        name = keras.backend.standardize_dtype(dtype)
+    except ValueError:
+        return False
+    return bool(name.startswith(("float", "bfloat", "int", "uint", "bool")))
+
+
+def _shape(x: Tensor) -> tuple[int | None, ...]:
+    return tuple(x.shape)
+
+
+def _sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
+    """Whether two shapes may be the same: a size unknown in a graph may be any."""
+    return len(sizes) == len(others) and all(
+        a is None or b is None or a == b for a, b in zip(sizes, others, strict=True)
+    )
+
+
+def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
+    if not _sizes_agree(_shape(x), _shape(labels)):
+        raise ValueError(
+            f"`{argument}` should have the same shape as `y_true`. Received: "
+            f"{argument}.shape={_shape(x)}, y_true.shape={_shape(labels)}"
+        )
+
+
+def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
+    """Gives each item its own weight or that of its list."""
+    shape, rank = _shape(labels), len(weights.shape)
+    if rank == 1 and len(shape) == 2:
+        weights = weights[:, None]
+    accepted = [(), shape] if len(shape) == 1 else [(), (shape[0], 1), shape]
+    if not any(_sizes_agree(_shape(weights), sizes) for sizes in accepted):
+        expected = (
+            "a number or have the same shape as `y_true`"
+            if len(shape) == 1
+            else "a number, have one weight per list, of shape (batch,) or (batch, 1), "
+            "or have the same shape as `y_true`, (batch, list_size)"
+        )
+        received = _shape(weights)[:rank]
+        raise ValueError(
+            f"`sample_weight` should be {expected}. Received: "
+            f"sample_weight.shape={received}, y_true.shape={shape}"
+        )
+    return ops.broadcast_to(weights, ops.shape(labels))
+
+
+def _ranked_as(scores: Tensor) -> Tensor:
+    """Casts scores up to float32 or float64, so that no tie is made by rounding."""
+    dtype = keras.backend.standardize_dtype(scores.dtype)
+    if dtype in ("float32", "float64"):
+        return scores
+    if dtype not in ("int32", "uint32", "int64", "uint64"):
+        return ops.cast(scores, "float32")
+    if isinstance(scores, np.ndarray):
+        return scores.astype("float64")
+    return ops.cast(scores, _widest("float64"))

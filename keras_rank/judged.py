@@ -1,0 +1,166 @@
+"""What the items of lists are worth: their relevance, computed where it is needed."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from keras_rank.arithmetic import Tensor, highest, total, where
+from keras_rank.lists import Lists
+from keras_rank.ordering.selection import top_values
+from keras_rank.shared import Shared, kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What finding an item is worth, by its label.
+
+    Attributes:
+        function: function of labels and of the highest label of their list, of shape
+            `(batch, 1)`, to what they are worth, 0 or more.
+        arguments: further arguments of the function.
+        grows: whether a higher label is never worth less.
+    """
+
+    function: Callable[..., Tensor]
+    arguments: tuple[Any, ...]
+    grows: bool
+
+
+class Values:
+    """Values of items, for formulas that need those of some."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    def everywhere(self) -> Tensor:
+        """The values of all items, of shape `(batch, list_size)`."""
+        return self._values
+
+    def at(self, positions: Tensor) -> Tensor:
+        """The values of the items at the positions, of the shape of these."""
+        return ops.take_along_axis(self._values, positions, axis=1)
+
+    def largest(self, count: Tensor | int) -> Tensor:
+        """The largest values of each list, the largest first."""
+        return top_values(self._values, count)
+
+    def highest(self) -> Tensor:
+        """The largest value of each list, of shape `(batch,)`."""
+        return highest(self._values)
+
+    def sum(self) -> Tensor:
+        """The sum of the values of each list, of shape `(batch,)`."""
+        return ops.sum(self._values, axis=1)
+
+
+class Gains(Values):
+    """What the items of lists are worth by their labels: most need not be computed."""
+
+    def __init__(self, lists: Lists, judgement: Judgement) -> None:
+        self._lists, self._judgement = lists, judgement
+
+    @kept
+    def _values(self) -> Tensor:
+        return where(self._lists.mask, self._worth(self._lists.labels), 0.0)
+
+    def at(self, positions: Tensor) -> Tensor:
+        return self._worth(self._lists.labels_at(positions))
+
+    def largest(self, count: Tensor | int) -> Tensor:
+        if not self._judgement.grows:
+            return super().largest(count)
+        labels = self._lists.highest_first(count)
+        return where(labels >= 0.0, self._worth(labels), 0.0)
+
+    def highest(self) -> Tensor:
+        if not self._judgement.grows:
+            return super().highest()
+        gains = self._worth(self._lists.highest_labels)
+        return where(self._lists.has_items, gains[:, 0], 0.0)
+
+    def sum(self) -> Tensor:
+        return self._lists.sum_of(self._worth)
+
+    def _worth(self, labels: Tensor) -> Tensor:
+        highest_labels, arguments = (
+            self._lists.highest_labels,
+            self._judgement.arguments,
+        )
+        worth = self._judgement.function(labels, highest_labels, *arguments)
+        return ops.cast(worth, self._lists.dtype)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JudgedLists(Shared):
+    """Lists with the relevance of their items: what finding one is worth.
+
+    They have the attributes of the lists too.
+
+    Attributes:
+        lists: the lists.
+        gains: the relevance of the items, for formulas that need that of some.
+    """
+
+    lists: Lists
+    gains: Values
+
+    labels = property(lambda self: self.lists.labels)
+    scores = property(lambda self: self.lists.scores)
+    mask = property(lambda self: self.lists.mask)
+    weights = property(lambda self: self.lists.weights)
+    sizes = property(lambda self: self.lists.sizes)
+    has_items = property(lambda self: self.lists.has_items)
+
+    @property
+    def relevance(self) -> Tensor:
+        """The relevance of the items, 0 where there is none."""
+        return self.gains.everywhere()
+
+    @kept
+    def weighted_relevance(self) -> Tensor:
+        """The relevance of the items times their weights."""
+        return self.relevance if self.weights is None else self.relevance * self.weights
+
+    @kept
+    def weighted_gains(self) -> Values:
+        """The weighted relevance of the items, for formulas that need that of some."""
+        return self.gains if self.weights is None else Values(self.weighted_relevance)
+
+    @kept
+    def number_relevant(self) -> Tensor:
+        """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
+        # The sum of whole numbers is exact in any order, unlike those for `total`.
+        return self.gains.sum()
+
+    @kept
+    def relevant_weight(self) -> Tensor:
+        """The weights of the relevant items, of shape `(batch,)`, if it is binary."""
+        if self.weights is None:
+            return self.number_relevant
+        return total(self.weighted_relevance)
+
+    @kept
+    def has_relevant(self) -> Tensor:
+        """Whether a list has relevant items, of shape `(batch,)`."""
+        return self.gains.highest() > 0.0
+
+    def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
+        """Returns the values, with what lists without relevant items score.
+
+        A list that is left out of the mean has the value NaN: one of padding only,
+        or any without relevant items where `empty_value` is `None`.
+        """
+        nothing = ops.zeros_like(values) + float("nan")
+        empty = nothing if empty_value is None else ops.zeros_like(values) + empty_value
+        values = where(self.has_relevant, values, empty)
+        return where(self.has_items, values, nothing)
+
+
+def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
+    """Returns the lists with the relevance of their items, as given or by label."""
+    if isinstance(judgement, Judgement):
+        return JudgedLists(lists, Gains(lists, judgement))
+    relevance = where(lists.mask, ops.cast(judgement, lists.dtype), 0.0)
+    return JudgedLists(lists, Values(relevance))
