@@ -3,6 +3,7 @@
 import collections
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 
@@ -15,6 +16,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+if keras.backend.backend() in ("jax", "tensorflow"):
+    # Each cutoff is compiled anew there: the laws say that backends agree.
+    CUTOFFS = (10,)
 
 
 def measures():
