@@ -157,7 +157,7 @@ def house() -> plt.Figure:
     axes.set(xlim=(0, 10), ylim=(0, 5.2))
     axes.axis("off")
     for x, y, title, note, colour in (
-        (0.1, 2.6, "lists.py", "checks, casts, mask", GREEN),
+        (0.1, 2.6, "inputs.py", "checks, casts", GREEN),
         (3.6, 2.6, "ordering/", "order, ties, cutoff", GREEN),
         (7.1, 2.6, "functional/", "the formula", GREEN),
         (3.6, 0.8, "weighting.py", "the weight of a list", ORANGE),
