@@ -2,7 +2,7 @@
 # checks everything on the four backends. Each makes its own environment first.
 
 PYTHON ?= python3
-BACKEND ?= numpy jax tensorflow torch
+BACKEND ?= jax tensorflow torch numpy
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest

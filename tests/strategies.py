@@ -1,5 +1,6 @@
 """Batches of lists for hypothesis: ragged, tied, masked, empty, not retrieved."""
 
+import keras
 import numpy as np
 from hypothesis import strategies as st
 
@@ -37,5 +38,8 @@ def batches(draw, weighted=False, ties=True, unretrieved=True):
     return labels, scores, weights
 
 
-cutoffs = st.sampled_from([None, 1, 2, 3, 5, 7, 20])
+# JAX compiles each operation anew for each cutoff.
+cutoffs = st.sampled_from(
+    [None, 3, 20] if keras.backend.backend() == "jax" else [None, 1, 2, 3, 5, 7, 20]
+)
 ties = st.sampled_from([True, False, "average"])
