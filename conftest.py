@@ -17,7 +17,7 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     # The other backends run the same code, more slowly.
-    max_examples=40 if os.environ["KERAS_BACKEND"] == "numpy" else 3,
+    max_examples={"numpy": 40, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keras_rank")

@@ -1,5 +1,6 @@
 """Long lists take shorter ways: the same numbers, whatever there is to mask."""
 
+import keras
 import numpy as np
 import oracle
 import pytest
@@ -79,9 +80,13 @@ def untouched(labels, scores, rng):
 
 KINDS = [untouched, padded, masked, weighted, with_nan, few_retrieved, tied, constant]
 KINDS += [signed_zeros]
+TIES = ["shuffle", "stable"]
+if keras.backend.backend() in ("jax", "tensorflow"):
+    # Each kind is compiled anew there: those that take ways of their own.
+    KINDS, TIES = [padded, weighted, with_nan, tied], ["shuffle"]
 
 
-@pytest.mark.parametrize("ties", ["shuffle", "stable"])
+@pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_functions_equal_the_oracle(kind, ties, rng):
     y_true, scores, weights = kind(*plain(rng), rng)

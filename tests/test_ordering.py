@@ -13,6 +13,10 @@ from keras_rank.ordering import selection, shuffle
 from keras_rank.ordering.ranks import rank_by_scores
 
 SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]
+CUTOFFS = [1, 7, 40]
+if keras.backend.backend() == "jax":
+    # Each shape and cutoff is compiled anew there.
+    SHAPES, CUTOFFS = [(3, 50), (2, 2500), (1, 4099)], [7]
 
 
 def ranked(scores, k, ties, seed=3, labels=None):
@@ -27,7 +31,7 @@ def expected_order(row, k, preference):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("k", [1, 7, 40])
+@pytest.mark.parametrize("k", CUTOFFS)
 @pytest.mark.parametrize("levels", [2, 10, 10**6])
 def test_top_k_is_the_start_of_a_full_sort(shape, k, levels, rng):
     """Short lists, blocks, blocks with padding; few ties and many."""
