@@ -15,6 +15,7 @@ from keras_rank.ordering.selection import (
     cond,
     is_long,
     largest_of,
+    may_have_nan,
     none_below_zero,
     top_values,
 )
@@ -179,7 +180,7 @@ class DenseLists(Lists):
         labels = self.given.raw_labels
         maxima = highest(labels, keepdims=True)
         return cond(
-            ops.any(ops.isnan(maxima)),
+            may_have_nan(labels, maxima),
             lambda: highest(where(labels >= 0.0, labels, -1.0), keepdims=True),
             lambda: maxima,
         )

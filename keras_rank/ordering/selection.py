@@ -120,9 +120,8 @@ class Selection:
             lambda: highest_of(self.raw),
             lambda: highest_of(masked()),
         )
-        # NaN shows in the maxima, but in XLA for TensorFlow, where they pass over it.
         return cond(
-            ops.any(ops.isnan(maxima)),
+            may_have_nan(self.raw, maxima),
             lambda: highest_of(self.values()),
             lambda: maxima,
         )
@@ -190,11 +189,20 @@ def candidates(selection: Selection, count: int) -> tuple[Tensor, Tensor, Tensor
 
 def none_below_zero(x: Tensor) -> Tensor:
     """Whether all entries are 0 or more, which NaN is not."""
-    if keras.backend.backend() == "tensorflow":
-        # In XLA for TensorFlow, the minimum passes over NaN.
-        return ops.all(x >= 0.0)
-    # In one pass, where the comparison writes a copy.
-    return ops.min(x) >= 0.0
+    # In passes that only read, where a comparison writes a copy.
+    lowest = ops.min(x)
+    return ops.logical_and(lowest >= 0.0, ops.logical_not(may_have_nan(x, lowest)))
+
+
+def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
+    """Whether there is NaN in a tensor, of which minima or maxima are given.
+
+    They show NaN, but in XLA on CPU: there a maximum forgets what came before NaN. A
+    sum shows it (as it does infinities of both signs).
+    """
+    if keras.backend.backend() in ("jax", "tensorflow"):
+        return ops.isnan(ops.sum(x))
+    return ops.any(ops.isnan(extremes))
 
 
 def is_long(x: Tensor, count: Tensor | int) -> bool:
