@@ -38,8 +38,11 @@ def batches(draw, weighted=False, ties=True, unretrieved=True):
     return labels, scores, weights
 
 
-# JAX compiles each operation anew for each cutoff.
-cutoffs = st.sampled_from(
-    [None, 3, 20] if keras.backend.backend() == "jax" else [None, 1, 2, 3, 5, 7, 20]
-)
+# Where batches are split, the start and the end among the places.
+splits = st.lists(st.integers(0, BATCH), max_size=BATCH).map(sorted)
+cutoffs = st.sampled_from([None, 1, 2, 3, 5, 7, 20])
+if keras.backend.backend() == "jax":
+    # It compiles each operation anew for each shape and cutoff.
+    splits = st.sampled_from([[], [4], [0, 4, 4, 8]])
+    cutoffs = st.sampled_from([None, 3, 20])
 ties = st.sampled_from([True, False, "average"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry import CASES
-from strategies import BATCH, batches, cutoffs, ties
+from strategies import BATCH, batches, cutoffs, splits, ties
 
 from keras_rank.metrics import (
     NDCG,
@@ -29,7 +29,7 @@ EXAMPLES = 1000 if keras.backend.backend() == "numpy" else settings().max_exampl
     k=cutoffs,
     shuffle_ties=ties,
     empty_value=st.sampled_from([0.0, 0.5, None]),
-    splits=st.lists(st.integers(0, BATCH), max_size=BATCH),
+    splits=splits,
 )
 def test_any_split_gives_the_same(
     case, batch, weights, k, shuffle_ties, empty_value, splits
@@ -42,7 +42,7 @@ def test_any_split_gives_the_same(
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "empty_value": empty_value}
     whole, parts = case.make(**arguments), case.make(**arguments)
     whole.update_state(*lists)
-    for rows in np.split(np.arange(BATCH), sorted(splits)):
+    for rows in np.split(np.arange(BATCH), splits):
         parts.update_state(*(x[rows] for x in lists))
     expected = float(whole.result())
     assert float(parts.result()) == pytest.approx(expected, rel=2e-6, abs=2e-6)
@@ -95,7 +95,7 @@ def test_evaluate_with_any_batch_size(data, shuffle_ties):
     expected = expected_of(data, shuffle_ties)
     metrics = metrics_of(shuffle_ties)
     model.compile(loss="mse", weighted_metrics=metrics)
-    for batch_size in (1, 5, 8, 64):
+    for batch_size in (1, 8, 64):
         logs = model.evaluate(
             scores,
             labels,

@@ -25,6 +25,13 @@ def batch_of(rng, shape):
     return labels, scores, weights
 
 
+def values_of(metric):
+    result = metric.result()
+    return [
+        float(x) for x in (result.values() if isinstance(result, dict) else [result])
+    ]
+
+
 class Counted(NDCG):
     """Counts how often Python runs the formula: once for each trace."""
 
@@ -57,14 +64,19 @@ def test_one_trace_per_shape(way, make, rng):
     """TensorFlow is given an input signature, so that one trace does for all shapes."""
     compiled.skip_unless_here(way)
     metric, counted = make()
+    eager, _ = make()
     update = compiled.WAYS[way](metric)
     traces = []
     for shape in [*SHAPES, *SHAPES, SHAPES[0]]:
         labels, scores, weights = batch_of(rng, shape)
-        update(labels[:, :2] if make is sparse else labels, scores, weights[:, :1])
+        labels = labels[:, :2] if make is sparse else labels
+        update(labels, scores, weights[:, :1])
+        eager.update_state(labels, scores, weights[:, :1])
         traces.append(counted.traces)
     per_shape = [1, 2, 3] if way == "jax.jit" else [1, 1, 1]
     assert traces == [*per_shape, *[per_shape[-1]] * 4]
+    for found, expected in zip(values_of(metric), values_of(eager), strict=True):
+        assert found == pytest.approx(expected, rel=2e-6)
 
 
 def test_torch_compiles_once_per_shape(rng, backend):

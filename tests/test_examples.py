@@ -29,8 +29,13 @@ def run(script, *arguments):
     return done.stdout
 
 
-@pytest.mark.trains
+def skip_unless_on(backend, *backends):
+    if backend not in backends:
+        pytest.skip(f"takes long: tested on {' and '.join(backends)}")
+
+
 def test_visual_search(backend, tmp_path):
+    skip_unless_on(backend, "jax", "torch")
     picture = tmp_path / "picture.png"
     arguments = ["--backend", backend, "--epochs", 2, "--output", picture]
     printed = run("visual_search.py", *arguments)
@@ -41,8 +46,8 @@ def test_visual_search(backend, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
-@pytest.mark.trains
 def test_sequential_recommendation(backend):
+    skip_unless_on(backend, "tensorflow", "torch")
     arguments = ["--backend", backend, "--epochs", 4, "--users", 600]
     printed = run("sequential_recommendation.py", *arguments)
     table = printed[printed.index("held-out items") :].splitlines()[1:]
@@ -55,8 +60,7 @@ def test_sequential_recommendation(backend):
 
 def test_interactions_from_a_file(backend, tmp_path, rng):
     """In the columns of MovieLens, and in any order of time."""
-    if backend != "torch":
-        pytest.skip("reading a file is the same on all: tested on the quickest")
+    skip_unless_on(backend, "torch")
     path = tmp_path / "ratings.csv"
     lines = [
         f"{user},{item},4.0,{time}"
@@ -69,11 +73,9 @@ def test_interactions_from_a_file(backend, tmp_path, rng):
     assert "ndcg@10" in run("sequential_recommendation.py", *arguments)
 
 
-@pytest.mark.trains
 @pytest.mark.parametrize("by_qid", [False, True])
 def test_learning_to_rank(backend, tmp_path, by_qid, rng):
-    if by_qid and backend != "torch":
-        pytest.skip("reading a file is the same on all: tested on the quickest")
+    skip_unless_on(backend, "torch", *([] if by_qid else ["tensorflow"]))
     sizes = rng.integers(3, 9, size=40)
     lines = []
     for query, size in enumerate(sizes):

@@ -143,16 +143,16 @@ def test_members_without_a_seed_share_one():
     assert members[1].seed == 7
 
 
-@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+@pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
 @pytest.mark.parametrize("way", compiled.WAYS)
-def test_compiled_equals_eager(shuffle_ties, way, rng):
+def test_compiled_equals_eager(k, shuffle_ties, way, rng):
+    """All metrics at once: `test_compiled.py` compiles each function."""
     compiled.skip_unless_here(way)
     labels = rng.integers(-1, 5, size=(5, 11)).astype("float32")
     scores = rng.integers(0, 6, size=(5, 11)).astype("float32")
     weights = rng.choice([0.0, 1.0, 2.5], size=(5, 11)).astype("float32")
     eager, group = (
-        RankingMetrics(every_metric((3, None), shuffle_ties=shuffle_ties))
-        for _ in range(2)
+        RankingMetrics(every_metric([k], shuffle_ties=shuffle_ties)) for _ in range(2)
     )
     update = compiled.WAYS[way](group)
     eager.update_state(labels, scores, weights)
@@ -281,18 +281,20 @@ def build_model(metrics, outputs=("scores",), **compile_arguments):
 @pytest.mark.trains
 @pytest.mark.parametrize("way", WAYS_TO_COMPILE, ids=str)
 def test_names_and_values_in_fit(data, way, backend):
+    """Of a group, and of a metric beside it."""
     if backend == "torch" and "steps_per_execution" in way:
         pytest.skip("Keras has no steps_per_execution on torch")
     if backend == "torch" and way.get("jit_compile"):
         pytest.skip("compiling a model's step with inductor takes minutes")
     x, y = data
-    model = build_model([RankingMetrics(NINE)], **way)
+    model = build_model([RankingMetrics(NINE), NDCG(k=3)], **way)
     history = model.fit(
         x, y, batch_size=4, epochs=2, validation_data=(x, y), verbose=0, shuffle=False
     ).history
-    expected = RankingMetrics(NINE)(y, model.predict(x, verbose=0))
+    scores = model.predict(x, verbose=0)
+    expected = {**RankingMetrics(NINE)(y, scores), "ndcg@3": NDCG(k=3)(y, scores)}
     assert set(history) == {
-        prefix + name for prefix in ("", "val_") for name in ("loss", *NINE)
+        prefix + name for prefix in ("", "val_") for name in ("loss", *expected)
     }
     for name, value in expected.items():
         for logged in (name, f"val_{name}"):

@@ -56,32 +56,6 @@ def test_evaluate_gives_the_number_of_the_standalone_metric(data, batch_size):
         )
 
 
-WAYS_TO_COMPILE = [
-    {"run_eagerly": True},
-    {"jit_compile": False},
-    {"jit_compile": True},
-    {"steps_per_execution": 2},
-]
-
-
-@pytest.mark.trains
-@pytest.mark.parametrize("way", WAYS_TO_COMPILE, ids=str)
-def test_fit_gives_the_same_however_it_is_compiled(data, way, backend):
-    if backend == "torch" and "steps_per_execution" in way:
-        pytest.skip("Keras has no steps_per_execution on torch")
-    if backend == "torch" and way.get("jit_compile"):
-        pytest.skip("compiling a model's step with inductor takes minutes")
-    x, y = data
-    still = keras.optimizers.SGD(0.0)
-    model = build_model(optimizer=still, **way)
-    history = model.fit(
-        x, y, batch_size=4, epochs=2, validation_data=(x, y), verbose=0, shuffle=False
-    ).history
-    scores = model.predict(x, verbose=0)
-    for name in ("ndcg@2", "val_ndcg@2"):
-        assert history[name] == [expected_ndcg(y, scores, 2)] * 2
-
-
 @pytest.mark.trains
 def test_train_on_batch(data):
     x, y = data
@@ -190,8 +164,10 @@ def test_stateless_use(rng):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("shuffle_ties", [True, "average"])
-@pytest.mark.parametrize("sparse_labels", [False, True])
+@pytest.mark.parametrize(
+    ("sparse_labels", "shuffle_ties"),
+    [(False, True), (False, "average"), (True, "average")],
+)
 def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
     """Keras traces them without values first: one that it cannot breaks all."""
     arguments = {"k": 2, "seed": 1, "shuffle_ties": shuffle_ties}

@@ -59,7 +59,7 @@ def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
         atol=2e-6,
     )
     dense, sparse = case.make(**arguments), case.make(sparse_labels=True, **arguments)
-    for part in (slice(0, 2), slice(2, BATCH)):
+    for part in (slice(0, 3), slice(3, BATCH)):
         dense.update_state(one_hot(ids)[part], scores[part], weights[part])
         sparse.update_state(ids[part], scores[part], weights[part])
     assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
@@ -74,13 +74,12 @@ def test_a_long_catalogue(case, shuffle_ties, rng):
     ids = best[np.arange(40), rng.integers(0, 30, 40)]
     labels = np.zeros_like(scores)
     labels[np.arange(40), ids] = 1.0
-    for k in (1, 10):
-        arguments = {"k": k, "shuffle_ties": shuffle_ties}
-        expected = case.values(labels, scores, **arguments)
-        found = case.values(ids, scores, sparse_labels=True, **arguments)
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=2e-6
-        )
+    arguments = {"k": 10, "shuffle_ties": shuffle_ties}
+    expected = case.values(labels, scores, **arguments)
+    found = case.values(ids, scores, sparse_labels=True, **arguments)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=2e-6
+    )
 
 
 @pytest.mark.parametrize("way", [None, *compiled.WAYS])
