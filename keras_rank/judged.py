@@ -21,18 +21,24 @@ class Judgement:
             `(batch, 1)`, to what they are worth, 0 or more.
         arguments: further arguments of the function.
         grows: whether a higher label is never worth less.
+        only_relevant: whether a label of 0 is worth nothing.
     """
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
     grows: bool
+    only_relevant: bool
 
 
 class Values:
-    """Values of items, for formulas that need those of some."""
+    """Values of items, for formulas that need those of some.
 
-    def __init__(self, values: Tensor) -> None:
-        self._values = values
+    Attributes:
+        only_relevant: whether items are known to be worth nothing if their label is 0.
+    """
+
+    def __init__(self, values: Tensor, only_relevant: bool = False) -> None:
+        self._values, self.only_relevant = values, only_relevant
 
     def everywhere(self) -> Tensor:
         """The values of all items, of shape `(batch, list_size)`."""
@@ -60,6 +66,7 @@ class Gains(Values):
 
     def __init__(self, lists: Lists, judgement: Judgement) -> None:
         self._lists, self._judgement = lists, judgement
+        self.only_relevant = judgement.only_relevant
 
     @kept
     def _values(self) -> Tensor:
@@ -126,7 +133,9 @@ class JudgedLists(Shared):
     @kept
     def weighted_gains(self) -> Values:
         """The weighted relevance of the items, for formulas that need that of some."""
-        return self.gains if self.weights is None else Values(self.weighted_relevance)
+        if self.weights is None:
+            return self.gains
+        return Values(self.weighted_relevance, self.gains.only_relevant)
 
     @kept
     def number_relevant(self) -> Tensor:

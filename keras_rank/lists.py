@@ -18,6 +18,7 @@ from keras_rank.ordering.selection import (
     may_have_nan,
     none_below_zero,
     top_values,
+    top_values_of,
 )
 from keras_rank.shared import Shared, kept
 
@@ -214,7 +215,7 @@ class DenseLists(Lists):
                 is_full=self.full,
                 masked=lambda: where(self.mask, given.raw_labels, float("-inf")),
             )
-        return largest_of(selection, count)[0]
+        return top_values_of(selection, count)
 
     @property
     def _judgements(self) -> Given:

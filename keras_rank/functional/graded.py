@@ -1,6 +1,7 @@
 """Metrics of graded relevance: items are worth more or less, and less further down."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -337,17 +338,26 @@ def normalized_discounted_gain(
 
 def of_gain(gain_fn: Function, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, 0 below the threshold."""
-    return Judgement(absolute_gains, (gain_fn, threshold), grows=_grows(gain_fn))
+    return _of_gains(absolute_gains, gain_fn, threshold)
 
 
 def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, up to a factor for each list."""
     function = relative_gains if gain_fn is gains.exponential else absolute_gains
-    return Judgement(function, (gain_fn, threshold), grows=_grows(gain_fn))
+    return _of_gains(function, gain_fn, threshold)
 
 
-def _grows(gain_fn: Function) -> bool:
-    return gain_fn in (gains.exponential, gains.linear)
+def _of_gains(
+    function: Callable[..., Tensor], gain_fn: Function, threshold: float | None
+) -> Judgement:
+    """With what is known of the gain functions that are ours."""
+    grows_from_zero = gain_fn in (gains.exponential, gains.linear)
+    return Judgement(
+        function,
+        (gain_fn, threshold),
+        grows=grows_from_zero,
+        only_relevant=grows_from_zero or (threshold is not None and threshold > 0.0),
+    )
 
 
 def absolute_gains(

@@ -151,7 +151,8 @@ def _judged(
 
 def from_threshold(threshold: float | None) -> Judgement:
     """Relevance is 1 from the threshold on, or above 0 without one."""
-    return Judgement(is_relevant, (threshold,), grows=True)
+    only_relevant = threshold is None or threshold > 0.0
+    return Judgement(is_relevant, (threshold,), grows=True, only_relevant=only_relevant)
 
 
 def is_relevant(

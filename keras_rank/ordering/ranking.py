@@ -105,6 +105,9 @@ class Ranking(Shared):
             return self.whole.best(values)[:, : self.cutoff]
         return self.once(_best, values)
 
+    def _best(self, values: Values) -> Tensor:
+        return values.largest(self.cutoff)
+
     def _taken(self, values: Values) -> Tensor:
         taken = where(self.occupied, values.at(self.order), 0.0)
         return taken if self.ties is None else self.ties.mean(taken, values)
@@ -185,39 +188,26 @@ class TieGroups:
 
 
 def _taken(ranking: Ranking, values: Tensor | Values) -> Tensor:
-    return ranking._taken(values if isinstance(values, Values) else Values(values))
+    return ranking._taken(_as_values(values))
 
 
 def _best(ranking: Ranking, values: Tensor | Values) -> Tensor:
-    values = values if isinstance(values, Values) else Values(values)
-    return values.largest(ranking.cutoff)
+    return ranking._best(_as_values(values))
+
+
+def _as_values(values: Tensor | Values) -> Values:
+    return values if isinstance(values, Values) else Values(values)
 
 
 def rank_lists(
     lists: DenseLists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
-    # Not in a branch, where it would not be kept.
-    has_items = lists.has_items
-
-    def preference(positions: Tensor) -> Tensor:
-        """Int32 keys: among tied items the one with the larger key goes first."""
-        if ties == "stable":
-            return -positions
-        return shuffle_keys(seed, has_items, lists.item_numbers(positions), first_list)
-
-    list_size = lists.list_size
-    if k is None or (isinstance(list_size, int) and k >= list_size):
-        order = stable_argsort(-lists.scores)
-        by_rank = ops.take_along_axis(lists.scores, order, axis=1)
-        tied = _tied(by_rank, shifted(by_rank, -1, -math.inf))
-        if ties == "shuffle":
-            order = cond(
-                ops.any(tied),
-                lambda: _shuffled(by_rank, tied, order, preference),
-                lambda: order,
-            )
+    preference = preference_of(lists, ties, seed, first_list)
+    if k is None or is_whole(lists, k):
+        order, by_rank, tied = sort(lists, ties, preference)
     else:
+        list_size = lists.list_size
         depth = at_most_size(k, list_size)
         # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
         by_rank, order = lists.top_scores(at_most_size(k + 1, list_size))
@@ -240,6 +230,45 @@ def rank_lists(
         first_ranks=ranks,
         ties=_tie_groups(lists, by_rank, tied) if ties == "average" else None,
     )
+
+
+def is_whole(lists: DenseLists, k: int | None) -> bool:
+    """Whether all ranks count, as far as is known."""
+    return k is None or (isinstance(lists.list_size, int) and k >= lists.list_size)
+
+
+def preference_of(
+    lists: DenseLists, ties: Ties, seed: int, first_list: Tensor | int
+) -> Callable[[Tensor], Tensor]:
+    """Returns a function from positions of items to int32 keys.
+
+    Among tied items the one with the larger key goes first.
+    """
+    # Not in a branch, where it would not be kept.
+    has_items = lists.has_items
+
+    def preference(positions: Tensor) -> Tensor:
+        if ties == "stable":
+            return -positions
+        return shuffle_keys(seed, has_items, lists.item_numbers(positions), first_list)
+
+    return preference
+
+
+def sort(
+    lists: DenseLists, ties: Ties, preference: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the full order, the scores in it, and where one ties with the next."""
+    order = stable_argsort(-lists.scores)
+    by_rank = ops.take_along_axis(lists.scores, order, axis=1)
+    tied = _tied(by_rank, shifted(by_rank, -1, -math.inf))
+    if ties == "shuffle":
+        order = cond(
+            ops.any(tied),
+            lambda: _shuffled(by_rank, tied, order, preference),
+            lambda: order,
+        )
+    return order, by_rank, tied
 
 
 def _tied(by_rank: Tensor, next_by_rank: Tensor) -> Tensor:

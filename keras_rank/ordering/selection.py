@@ -67,14 +67,6 @@ def inversions(values: Tensor) -> Tensor:
     return count
 
 
-def top_values(values: Tensor, count: Tensor | int) -> Tensor:
-    """Returns the `count` largest values of each list, the largest first."""
-    size = ops.shape(values)[1]
-    if isinstance(size, int) and isinstance(count, int) and count >= size:
-        return ops.flip(_sorted(values), axis=1)
-    return largest(values, at_most_size(count, size))[0]
-
-
 def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
     """Returns k, or the size of the lists if that is less."""
     return min(k, size) if isinstance(size, int) else ops.minimum(k, size)
@@ -143,6 +135,19 @@ def largest_of(selection: Selection, count: Tensor | int) -> tuple[Tensor, Tenso
     entries, positions, _ = candidates(selection, count)
     values, found = _top_k(entries, count)
     return values, ops.take_along_axis(positions, found, axis=1)
+
+
+def top_values_of(selection: Selection, count: Tensor | int) -> Tensor:
+    """Returns the `count` largest values of each list, without their positions."""
+    size = ops.shape(selection.raw)[1]
+    if isinstance(size, int) and isinstance(count, int) and count >= size:
+        return ops.flip(_sorted(selection.values()), axis=1)
+    return largest_of(selection, at_most_size(count, size))[0]
+
+
+def top_values(values: Tensor, count: Tensor | int) -> Tensor:
+    """Returns the `count` largest values of each list, the largest first."""
+    return top_values_of(Selection(values), count)
 
 
 def candidates(selection: Selection, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -254,6 +259,11 @@ def cond(
     if _has_value(condition):
         return if_true() if condition else if_false()
     return ops.cond(condition, in_branch(if_true), in_branch(if_false))
+
+
+def is_seen(condition: Tensor) -> bool:
+    """Whether a condition is true, as far as Python can see it."""
+    return _has_value(condition) and bool(condition)
 
 
 def _has_value(condition: Tensor) -> bool:

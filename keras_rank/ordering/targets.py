@@ -9,6 +9,7 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.judged import Values
 from keras_rank.lists import SparseLists
+from keras_rank.ordering.counting import count, tied_before
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.selection import (
     Selection,
@@ -31,7 +32,7 @@ class TargetRanking(Ranking):
         return where(self.occupied, values_by_rank, 0.0)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanRanking(Ranking):
     """A ranking of targets whose ties are averaged: each spans the ranks of its group.
 
@@ -41,8 +42,8 @@ class SpanRanking(Ranking):
         sizes: tensor of shape `(batch, targets)`. The size of its group.
     """
 
-    above: Tensor = None
-    sizes: Tensor = None
+    above: Tensor
+    sizes: Tensor
 
     def _cut(self, k: int) -> dict[str, Any]:
         return {"ranks": self.ranks[:k]}
@@ -93,7 +94,7 @@ def rank_targets(
     retrieved = ops.logical_and(retrieved, lists.in_catalogue)
 
     def counted(matches: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        return _count(scores, target_scores, matches, dtype)
+        return count(scores, target_scores, matches, dtype)
 
     items = ops.shape(scores)[1]
     cutoff = items if k is None else at_most_size(k, items)
@@ -102,12 +103,12 @@ def rank_targets(
         equal = counted(lambda s, target: s == target)
         goes_on = ops.zeros_like(retrieved)
     else:
-        count = at_most_size(k + 1, items)
         top, _ = largest_of(
-            Selection(scores, _Scores(scores), _Scores.retrieved), count
+            Selection(scores, _Scores(scores), _Scores.retrieved),
+            at_most_size(k + 1, items),
         )
-        above = _count(top, target_scores, lambda s, target: s > target, dtype)
-        equal = _count(top, target_scores, lambda s, target: s == target, dtype)
+        above = count(top, target_scores, lambda s, target: s > target, dtype)
+        equal = count(top, target_scores, lambda s, target: s == target, dtype)
         goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
     in_reach = ops.logical_and(retrieved, above < ops.cast(cutoff, dtype))
 
@@ -130,29 +131,14 @@ def rank_targets(
             sizes=where(in_reach, equal, 1.0),
         )
 
-    tied = ops.any(ops.logical_and(in_reach, equal > 1.0))
-
-    def preferred() -> Tensor:
-        """The number of tied items that go before each target."""
+    def keys() -> Tensor:
         positions = ops.arange(items, dtype="int32")[None, :]
-        keys = -positions
-        if ties == "shuffle":
-            keys = shuffle_keys(seed, lists.has_items, positions + 1, first_list)
-        target_keys = ops.take_along_axis(
-            ops.broadcast_to(keys, ops.shape(scores)), lists.ids, axis=1
-        )
-        return _count(
-            scores,
-            target_scores,
-            lambda s, target, key, target_key: ops.logical_and(
-                s == target, key > target_key
-            ),
-            dtype,
-            keys,
-            target_keys,
-        )
+        if ties == "stable":
+            return -positions
+        return shuffle_keys(seed, lists.has_items, positions + 1, first_list)
 
-    before = cond(tied, preferred, lambda: ops.zeros_like(above))
+    tied = ops.logical_and(in_reach, equal > 1.0)
+    before = tied_before(scores, target_scores, lists.ids, tied, keys, dtype)
     ranks = above + before + 1.0
     in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
     nowhere = ops.cast(items + 1, dtype)
@@ -188,40 +174,3 @@ def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
     else:
         last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
     return ops.cast(ops.arange(1, last + 1, dtype="int32"), lists.dtype)
-
-
-def _count(
-    scores: Tensor,
-    target_scores: Tensor,
-    matches: Callable[..., Tensor],
-    dtype: str,
-    keys: Tensor = None,
-    target_keys: Tensor = None,
-) -> Tensor:
-    """Counts the items that match each target, one target after the other.
-
-    Args:
-        scores: tensor of shape `(batch, items)`.
-        target_scores: tensor of shape `(batch, targets)`.
-        matches: function of two such tensors, of shapes `(batch, items)` and
-            `(batch, 1)`, and of the keys if there are any.
-        dtype: the dtype of the counts.
-        keys: tensor of shape `(batch, items)`.
-        target_keys: tensor of shape `(batch, targets)`.
-
-    Returns:
-        A tensor of shape `(batch, targets)`.
-    """
-    targets = target_scores.shape[1]
-    if targets is None:
-        arguments = [scores[:, None, :], target_scores[:, :, None]]
-        if keys is not None:
-            arguments += [keys[:, None, :], target_keys[:, :, None]]
-        return ops.sum(ops.cast(matches(*arguments), dtype), axis=2)
-    counts = []
-    for i in range(targets):
-        arguments = [scores, target_scores[:, i : i + 1]]
-        if keys is not None:
-            arguments += [keys, target_keys[:, i : i + 1]]
-        counts.append(ops.sum(ops.cast(matches(*arguments), dtype), axis=1))
-    return ops.stack(counts, axis=1)
