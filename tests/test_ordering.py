@@ -74,7 +74,7 @@ def test_ranks_beyond_the_retrieved_items_are_empty(shape, ties, retrieved):
 def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
     scores = rng.integers(0, levels, size=shape).astype("float32")
     values = rng.integers(0, 9, size=shape).astype("float32")
-    for k in (1, 7, 40):
+    for k in CUTOFFS:
         ranking = ranked(scores, k, "average")
         taken = ops.convert_to_numpy(ranking.take(ops.convert_to_tensor(values)))
         sizes, places = (
@@ -123,6 +123,19 @@ def test_top_values_are_the_largest(rng):
             found = selection.top_values(ops.convert_to_tensor(values), count)
             expected = np.sort(values, axis=1)[:, ::-1][:, :count]
             np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("start", [-(2**31), -300, 2**30])
+def test_the_largest_of_whole_numbers(start, rng):
+    """Also where float32 does not tell them apart, as the first and the last."""
+    entries = start + np.stack([rng.permutation(60) for _ in range(4)])
+    entries = entries.astype("int32")
+    for count in (1, 7, 60):
+        found, positions = selection.largest(ops.convert_to_tensor(entries), count)
+        expected = np.sort(entries, axis=1)[:, ::-1][:, :count]
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+        there = np.take_along_axis(entries, ops.convert_to_numpy(positions), axis=1)
+        np.testing.assert_array_equal(there, expected)
 
 
 def test_keras_sorts_are_still_unstable_on_numpy():
