@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from keras import ops
 from registry import CASES
-from strategies import BATCH, batches, ties
+from strategies import BATCH, LIST_SIZE, batches, ties
 
 import keras_rank
 from keras_rank import functional
@@ -54,7 +54,7 @@ def assert_equal_to_members_alone(group, members, *batches):
 def test_members_have_the_values_that_they_have_alone(batch, shuffle_ties):
     make = {"shuffle_ties": shuffle_ties}
     group = RankingMetrics(every_metric(**make))
-    halves = [[x[:3] for x in batch], [x[3:] for x in batch]]
+    halves = [[x[:4] for x in batch], [x[4:] for x in batch]]
     assert_equal_to_members_alone(group, every_metric(**make), *halves)
 
 
@@ -74,9 +74,10 @@ def test_members_of_all_kinds_in_one_group(rng, backend):
             AverageRelevancePosition(k=2, seed=2),
         ]
 
-    labels = rng.integers(-1, 4, size=(40, 6))
-    scores = rng.integers(0, 3, size=(40, 6)).astype("float32")
-    weights = rng.choice([0.0, 1.0, 2.5], size=(40, 6))
+    shape = (BATCH, LIST_SIZE)
+    labels = rng.integers(-1, 4, size=shape)
+    scores = rng.integers(0, 3, size=shape).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.5], size=shape)
     assert_equal_to_members_alone(
         RankingMetrics(members()), members(), (labels, scores, weights)
     )

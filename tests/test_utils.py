@@ -247,9 +247,17 @@ def sources(x, y, backend):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("source", ["numpy", "PyDataset", "tf.data", "DataLoader"])
-@pytest.mark.parametrize("kind", ["functional", "subclassed"])
-def test_a_mask_reaches_loss_and_metrics(data, source, kind, backend):
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("functional", "numpy"),
+        ("functional", "PyDataset"),
+        ("functional", "tf.data"),
+        ("functional", "DataLoader"),
+        ("subclassed", "numpy"),
+    ],
+)
+def test_a_mask_reaches_loss_and_metrics(data, kind, source, backend):
     x, y = data
     make = dict(sources(x, y, backend))[source]
     model = build(kind)
