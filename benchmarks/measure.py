@@ -121,6 +121,20 @@ def against_peers():
     return times
 
 
+def few_relevant():
+    """Whole lists with few relevant items are not sorted; with one more they are."""
+    rng = np.random.default_rng(0)
+    labels, scores = np.zeros((256, 1000), "float32"), batch_of(256, 1000)[1]
+    most = 8
+    for row_of_labels in labels:
+        row_of_labels[rng.choice(1000, rng.integers(1, most + 1), replace=False)] = 1.0
+    more = labels.copy()
+    more[0] = 1.0
+    few, full = ndcg(labels, scores, None), ndcg(more, scores, None)
+    head("NDCG of whole lists, up to 8 of 1,000 relevant", ["ms", "to a full sort"])
+    row("256 x 1000, all", [f"{few:.2f}", f"{few / full:.2f}"])
+
+
 def growth():
     """The time per item and per list, which should not grow with their numbers."""
     head("NDCG@10: nanoseconds per item, of 4 million items", ["ns"])
@@ -255,7 +269,7 @@ def main():
         "keras_rs": against_keras_rs(),
         "per_list": against_peers(),
     }
-    for section in (groups, sparse, growth, fitting, memory):
+    for section in (few_relevant, groups, sparse, growth, fitting, memory):
         section()
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
