@@ -94,12 +94,12 @@ def check_flag(argument: str, value: Any) -> bool:
     )
 
 
-def check_not_sparse(sparse_labels: Any) -> bool:
+def check_not_sparse(argument: str, value: Any) -> bool:
     """Returns False, which is all that a metric of all labels takes."""
-    if check_flag("sparse_labels", sparse_labels):
+    if check_flag(argument, value):
         raise ValueError(
-            "`sparse_labels` should be False for a metric that needs the labels of all "
-            "items. Received: sparse_labels=True"
+            f"`{argument}` should be False for a metric that needs the labels of all "
+            f"items. Received: {argument}=True"
         )
     return False
 

@@ -165,8 +165,8 @@ def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
     With `base=2` it is `clipped_log2` for `offset=0` and `log2` for `offset=1`.
 
     Args:
-        base: float greater than 1. The base of the logarithm: ranks up to it
-            are not discounted.
+        base: float greater than 1. The base of the logarithm: ranks up to
+            `base - offset` are not discounted.
         offset: float of 0 or more. What is added to the rank.
 
     Returns:

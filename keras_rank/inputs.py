@@ -57,7 +57,7 @@ def standardize(
     if weights is not None:
         weights = _cast(to_tensor("sample_weight", weights), dtype)
         weights = _item_weights(weights, labels)
-    labels, scores = _cast(labels, dtype), _ranked_as(scores)
+    labels, scores = _cast(labels, dtype), ranked_as(scores)
     if single_list:
         labels, scores, mask, weights = (
             None if x is None else x[None] for x in (labels, scores, mask, weights)
@@ -119,7 +119,7 @@ def standardize_sparse(
     counts, weights = ops.ones_like(is_target[:, :1]), None
     if scores.shape[1] == 0:
         # One item that was not retrieved spares every operation an axis of size 0.
-        scores = ops.pad(_ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
+        scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
         counts = ops.zeros_like(counts)
     earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
     same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
@@ -133,7 +133,7 @@ def standardize_sparse(
         weights = where(is_target, at_most(weights, LARGEST_WEIGHT), 0.0)
     return SparseLists(
         targets=ops.cast(is_target, dtype),
-        all_scores=_ranked_as(scores),
+        all_scores=ranked_as(scores),
         is_target=is_target,
         target_weights=weights,
         # Only now, as a large id might become another one.
@@ -324,7 +324,7 @@ def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
     return ops.broadcast_to(weights, ops.shape(labels))
 
 
-def _ranked_as(scores: Tensor) -> Tensor:
+def ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)
     if dtype in ("float32", "float64"):

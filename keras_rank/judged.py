@@ -9,12 +9,14 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, highest, total, where
 from keras_rank.lists import Lists
 from keras_rank.ordering.selection import top_values
-from keras_rank.shared import Shared, kept
+from keras_rank.shared import Shared, kept, key_of
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Judgement:
     """What finding an item is worth, by its label.
+
+    Equal ones are those of the same function and arguments.
 
     Attributes:
         function: function of labels and of the highest label of their list, of shape
@@ -28,6 +30,16 @@ class Judgement:
     arguments: tuple[Any, ...]
     grows: bool
     only_relevant: bool
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Judgement) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.function, *map(key_of, self.arguments)
 
 
 class Values:
@@ -119,6 +131,8 @@ class JudgedLists(Shared):
     weights = property(lambda self: self.lists.weights)
     sizes = property(lambda self: self.lists.sizes)
     has_items = property(lambda self: self.lists.has_items)
+    highest_labels = property(lambda self: self.lists.highest_labels)
+    dtype = property(lambda self: self.lists.dtype)
 
     @property
     def relevance(self) -> Tensor:

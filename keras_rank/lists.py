@@ -113,11 +113,7 @@ class Given:
 
     def scores(self) -> Tensor:
         """The scores, `-inf` where there is no item, or one that was not retrieved."""
-        scores = self.raw_scores
-        retrieved = ops.logical_and(self.mask(), scores == scores)
-        scores = where(retrieved, scores, float("-inf"))
-        # XLA tells -0.0 from 0.0, and some backends take denormal numbers for 0.
-        return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
+        return where(self.mask(), as_ranked(self.raw_scores), float("-inf"))
 
     def weights(self) -> Tensor | None:
         """The weights, 0 where there is no item, `None` where every item weighs 1."""
@@ -250,6 +246,7 @@ class DenseLists(Lists):
         if not is_long(self.given.raw_scores, spare):
             return of_all_items()
         scores, positions, highest_other = candidates(self._by_score, spare)
+        highest_other = as_ranked(highest_other)
         suffices = ops.logical_or(highest_other < lowest, lowest == float("-inf"))
         return cond(
             ops.all(suffices), lambda: function(positions, scores), of_all_items
@@ -328,6 +325,13 @@ class SparseLists(Lists):
     def sizes(self) -> Tensor:
         size = ops.cast(ops.shape(self.scores)[1], self.dtype)
         return size * ops.ones_like(self.labels[:, 0])
+
+
+def as_ranked(scores: Tensor) -> Tensor:
+    """Scores as they are compared: `-inf` for NaN, which is not retrieved."""
+    scores = where(scores == scores, scores, float("-inf"))
+    # XLA tells -0.0 from 0.0, and some backends take denormal numbers for 0.
+    return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
 
 
 def _within_limits(labels: Tensor) -> Tensor:

@@ -38,9 +38,9 @@ class Shared:
     def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns `function(self, *arguments)`, computed once, as by `kept`.
 
-        Tensors among the arguments are compared by identity.
+        Arguments are told apart by `key_of`.
         """
-        key = (function, *(_key(argument) for argument in arguments))
+        key = (function, *map(key_of, arguments))
         if key in self._results:
             return self._results[key][1]
         result = function(self, *arguments)
@@ -54,5 +54,15 @@ class Shared:
         return {}
 
 
-def _key(argument: Any) -> Any:
-    return id(argument) if ops.is_tensor(argument) else argument
+def key_of(argument: Any) -> Any:
+    """What stands for an argument in a dictionary: tensors are told apart by identity.
+
+    So is what has no hash, as users' functions of some classes.
+    """
+    if ops.is_tensor(argument):
+        return id(argument)
+    try:
+        hash(argument)
+    except TypeError:
+        return id(argument)
+    return argument

@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.inputs import are_items, to_ids, to_tensor
+from keras_rank.inputs import are_items, ranked_as, to_ids, to_tensor
 
 __all__ = [
     "exclude_items",
@@ -69,9 +69,11 @@ def pad_lists(
     if list_size is not None:
         size = _check_list_size(list_size)
     lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
+    dtype = values.dtype
     # Whole numbers stay what they are if the padding is one too.
-    keeps = values.dtype.kind == "f" or np.asarray(padding).dtype.kind in "iu"
-    dtype = values.dtype if keeps else np.dtype("float32")
+    if dtype.kind != "f" and np.asarray(padding).dtype.kind not in "iu":
+        fits = np.array_equal(values.astype("float32"), values)
+        dtype = np.dtype("float32" if fits else "float64")
     padded = np.full((lists, size, *values.shape[1:]), padding, dtype)
     kept = place < size
     padded[group[kept], place[kept]] = values[kept]
@@ -215,7 +217,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     """
     scores, ids = to_tensor("y_pred", y_pred), to_ids("item_ids", item_ids)
     if not keras.backend.is_float_dtype(scores.dtype):
-        scores = ops.cast(scores, "float32")
+        scores = ranked_as(scores)
     fits = len(scores.shape) == len(ids.shape) == 2
     if not (fits and _may_be_equal(scores.shape[0], ids.shape[0])):
         raise ValueError(

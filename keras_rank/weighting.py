@@ -18,7 +18,7 @@ def list_weights(lists: JudgedLists) -> Tensor:
         A tensor of shape `(batch,)`: 0 for a list without relevant items, which
         gets the average of the others once these are known (see `totals`).
     """
-    has_relevant = ops.cast(lists.has_relevant, lists.lists.dtype)
+    has_relevant = ops.cast(lists.has_relevant, lists.dtype)
     if lists.weights is None:
         return has_relevant
     weighted_relevance = total(lists.weighted_relevance)

@@ -283,6 +283,25 @@ def test_pairwise_accuracy_of_a_long_list(rng):
     assert found == pytest.approx(roc_auc_score(labels[0], scores[0]), abs=1e-6)
 
 
+@pytest.mark.parametrize("scores", [[4.0, 3.0, 2.0, 1.0], [1.0, -3.401e38, -3.402e38]])
+def test_pairs_below_the_cutoff_are_tied_however_low(scores):
+    """Of those below the k-th the pairs count 1/2, and all others are in order."""
+    size, k = len(scores), 2
+    below = size - k
+    pairs, tied = size * (size - 1) / 2, below * (below - 1) / 2
+    labels = [list(range(size, 0, -1))]
+    value = functional.pairwise_accuracy(labels, [scores], k=k)
+    assert float(value[0]) == pytest.approx((pairs - tied / 2) / pairs)
+
+
+def test_arp_has_no_value_for_labels_of_zero():
+    labels, scores = [[0, 0, 0], [0, 1, 0]], [[3, 2, 1], [3, 2, 1]]
+    arguments = {"relevance_threshold": 0.0}
+    values = functional.average_relevance_position(labels, scores, **arguments)
+    assert np.isnan(float(values[0]))
+    assert float(metrics.AverageRelevancePosition(**arguments)(labels, scores)) == 2.0
+
+
 def test_gauc_is_the_mean_weighted_by_list():
     labels, scores = [[1, 0, 0], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.9, 0.5, 0.1]]
     found = metrics.PairwiseAccuracy()(labels, scores, [3.0, 1.0])
@@ -314,6 +333,30 @@ def test_a_lambda_is_refused_when_the_config_is_asked_for():
         "with `def` and decorate it with "
         "`@keras.saving.register_keras_serializable()`. Received: gain_fn=<function"
     )
+
+
+class Cubed:
+    """A function that has a configuration, and no hash."""
+
+    __hash__ = None
+
+    def __call__(self, labels):
+        return labels**3
+
+
+def test_a_function_need_not_have_a_hash():
+    labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Cubed()
+    expected = (1 + 8 / 2) / (8 + 1 / np.log2(3))
+    values = functional.ndcg(labels, scores, gain_fn=cubed)
+    assert float(values[0]) == pytest.approx(expected)
+    group = metrics.RankingMetrics([metrics.NDCG(k=k, gain_fn=cubed) for k in (2, 3)])
+    assert float(group(labels, scores)["ndcg@3"]) == pytest.approx(expected)
+
+
+def test_numpys_booleans_are_saved_as_pythons():
+    for given in (True, False):
+        config = metrics.NDCG(shuffle_ties=np.bool_(given)).get_config()
+        assert config["shuffle_ties"] is given
 
 
 def test_a_metric_without_a_formula_says_so():

@@ -11,6 +11,8 @@ from keras import ops
 from registry import CASES
 
 from keras_rank import functional
+from keras_rank.metrics import PairwiseAccuracy
+from keras_rank.ordering import few, ranking
 from keras_rank.ordering.few import FEW
 
 LISTS, ITEMS = 4, 300
@@ -72,6 +74,39 @@ def test_values_of_irrelevant_items_are_taken_too(rng):
 
 def plus_one(labels):
     return labels + 1.0
+
+
+def test_a_label_of_zero_may_be_relevant(rng):
+    """With a threshold that it reaches, in the precision of labels."""
+    labels, scores, _ = batch_of(rng, 3)
+    labels[labels < 0.0] = 0.0
+    scores[0] = rng.permutation(ITEMS)
+    for threshold in (-1.0, 0.0, 1e-50):
+        order = orders_of((labels, scores), True)
+        for function in (functional.precision, functional.recall):
+            values = function(order, relevance_threshold=threshold)
+            np.testing.assert_allclose(ops.convert_to_numpy(values), 1.0)
+
+
+def test_the_order_is_found_once(monkeypatch, rng):
+    """Whatever asks for it, and only if something does."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return ranking.sort(*arguments)
+
+    monkeypatch.setattr(few, "sort", counted)
+    labels, scores, _ = batch_of(rng, 3)
+    order = orders_of((labels, scores), True)
+    for case in CASES:
+        if case.metric is not PairwiseAccuracy:
+            case.function(order, **case.arguments)
+    assert not calls
+    for _ in range(3):
+        order.ranking.take(ops.convert_to_tensor(rng.random(labels.shape)))
+    assert order.ranking.cut(5).order.shape == (LISTS, 5)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("way", compiled.WAYS)

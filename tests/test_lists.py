@@ -219,9 +219,22 @@ def test_signed_zeros_and_denormal_scores_tie():
     for scores in ([[0.0, -0.0]], [[-0.0, 0.0]], [[1e-40, -1e-40]]):
         scores = np.array(scores, "float32")
         assert value([[1, 0]], scores, shuffle_ties="average") == expected
+        sparse = functional.ndcg(
+            [0], scores, sparse_labels=True, shuffle_ties="average"
+        )
+        assert float(sparse[0]) == expected
 
 
-@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0), (0,)])
+def test_denormal_scores_tie_with_zeros_beyond_the_candidates():
+    scores = np.full((1, 2048), -1e-40, "float32")
+    scores[0, :2] = 0.0
+    labels = np.zeros_like(scores)
+    labels[0, -1] = 1.0
+    share = functional.hit_rate(labels, scores, k=1, shuffle_ties="average")
+    assert float(share[0]) == pytest.approx(1 / 2048)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (0, 300), (3, 0), (0, 0), (0,)])
 def test_nothing_counts_nothing(shape):
     metric = metrics.NDCG(k=2)
     expected = float(metric(LABELS, SCORES))

@@ -183,6 +183,18 @@ def test_metrics_of_all_labels_refuse(make):
     )
 
 
+def test_a_metric_says_that_it_takes_them():
+    class FirstRank(metrics.RankingMetric):
+        def compute(self, lists, ranking):
+            return ops.max(ranking.take(lists.relevance) / ranking.ranks, axis=1)
+
+    with pytest.raises(ValueError, match="`sparse_labels` should be False"):
+        FirstRank(sparse_labels=True)
+    FirstRank.takes_sparse_labels = True
+    found = FirstRank(sparse_labels=True)([1], [[0.9, 0.1, 0.5]])
+    assert float(found) == pytest.approx(1 / 3)
+
+
 def test_it_is_saved():
     metric = metrics.NDCG(k=3, sparse_labels=True)
     restored = metrics.NDCG.from_config(metric.get_config())

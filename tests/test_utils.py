@@ -34,6 +34,12 @@ def test_pad_lists_of_features(rng):
     np.testing.assert_array_equal(padded[1], rows[1:])
 
 
+def test_whole_numbers_are_not_rounded():
+    rows = np.array([2**24 + 1, 5, 7])
+    padded = utils.pad_lists(rows, group_sizes=[2, 1])
+    np.testing.assert_array_equal(padded, [[2**24 + 1, 5], [7, -1]])
+
+
 def test_longer_lists_are_cut_only_on_request():
     labels = [1, 2, 3, 4]
     cut = utils.pad_lists(labels, group_sizes=[3, 1], list_size=2)

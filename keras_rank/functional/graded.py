@@ -26,9 +26,9 @@ from keras_rank.arithmetic import (
     total,
     where,
 )
-from keras_rank.functional.per_list import from_threshold, in_order
+from keras_rank.functional.per_list import excludes_zero, from_threshold, in_order
 from keras_rank.inputs import require
-from keras_rank.judged import JudgedLists, Judgement
+from keras_rank.judged import JudgedLists, Judgement, Values
 from keras_rank.lists import LARGEST_GAIN
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
@@ -276,7 +276,7 @@ def expected_reciprocal_rank(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        A tensor of shape `(batch,)`, from 0 to less than 1. A list of padding
+        A tensor of shape `(batch,)`, from 0 to 1. A list of padding
         only gives NaN.
 
     Raises:
@@ -356,7 +356,7 @@ def _of_gains(
         function,
         (gain_fn, threshold),
         grows=grows_from_zero,
-        only_relevant=grows_from_zero or (threshold is not None and threshold > 0.0),
+        only_relevant=grows_from_zero or excludes_zero(threshold),
     )
 
 
@@ -400,7 +400,8 @@ def expected_reciprocal_of_stop(
     stops = (ops.power(2.0, grades) - 1.0) / 2.0**max_grade
 
     def over_ranks() -> Tensor:
-        return total(first_event(ranking.take(stops)) / ranking.ranks)
+        stops_by_rank = ranking.take(Values(stops, only_relevant=True))
+        return total(first_event(stops_by_rank) / ranking.ranks)
 
     if ranking.ties is None:
         return over_ranks()

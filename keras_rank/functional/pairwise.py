@@ -8,13 +8,10 @@ from keras import ops
 from keras_rank.arguments import Seed, ShuffleTies, check_number
 from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
 from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.judged import JudgedLists
+from keras_rank.judged import JudgedLists, Judgement, Values
 from keras_rank.lists import LARGEST_GAIN, Lists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.selection import in_order_of, inversions
-
-# Below all scores but -inf.
-LOWEST_SCORE = -3.4e38
 
 
 def average_relevance_position(
@@ -87,7 +84,7 @@ def average_relevance_position(
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
+        of_label_above_zero(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -177,6 +174,12 @@ def pairwise_accuracy(
     return lists.fill_empty(values, None)
 
 
+def of_label_above_zero(threshold: float | None) -> Judgement:
+    """Relevance is 1 from the threshold on, but not for 0, which weighs nothing."""
+    is_above = threshold is None or threshold > 0.0
+    return from_threshold(threshold if is_above else None)
+
+
 def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the average relevance position. `sum(label * rank) / sum(label)`.
 
@@ -184,7 +187,7 @@ def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     missing from the ranks are those of items that have none.
     """
     labels = at_most(lists.labels, LARGEST_GAIN) * lists.relevance
-    labels_by_rank = ranking.take(labels)
+    labels_by_rank = ranking.take(Values(labels, only_relevant=True))
     all_labels = total(labels)
     unranked = ops.maximum(all_labels - total(labels_by_rank), 0.0)
     last = at_most(lists.sizes, ranking.cutoff + 1)
@@ -214,9 +217,11 @@ def ordered_pairs_over_pairs(
     lower_first = labels
     # Of items that were not retrieved, none is ever found to be above another.
     higher_first = where(retrieved, -labels, labels)
-    ordered = inversions(in_order_of(labels, lower_first, scores))
-    ordered_or_tied = inversions(in_order_of(labels, higher_first, scores))
-    pairs = inversions(in_order_of(labels, where(lists.mask, -labels, math.inf)))
+    best_first = where(lists.mask, -labels, math.inf)
+    ordered, ordered_or_tied, pairs = (
+        inversions(in_order_of(labels, *keys), lists.dtype)
+        for keys in ((lower_first, scores), (higher_first, scores), (best_first,))
+    )
     return ratio((ordered + ordered_or_tied) / 2.0, pairs)
 
 
@@ -229,9 +234,8 @@ def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:
 
 
 def _scores_down_to(lists: JudgedLists, ranking: Ranking) -> Tensor:
-    """The scores, with all those below the last rank made one low score."""
+    """The scores, with all those below the last rank made the highest of them."""
     last = ranking.best(lists.scores)[:, -1:]
     cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
-    # Not bare, as Keras gives that the default precision on torch.
-    lowest = ops.convert_to_tensor(LOWEST_SCORE, lists.scores.dtype)
-    return where(cut, lowest, lists.scores)
+    below = highest(where(cut, lists.scores, -math.inf), keepdims=True)
+    return where(cut, below, lists.scores)

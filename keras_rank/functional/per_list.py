@@ -24,6 +24,9 @@ from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.shared import Shared
 
+# The smallest label above 0: some backends take denormal numbers for 0.
+SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankedLists(Shared):
@@ -136,29 +139,35 @@ def in_order(
             f"{ranked.k}. Received: k={k}"
         )
     if needs_all_labels:
-        check_not_sparse(isinstance(ranked.lists, SparseLists))
+        check_not_sparse("sparse_labels", isinstance(ranked.lists, SparseLists))
     return ranked.once(_judged, judgement), ranked.ranking.cut(k)
 
 
 def _judged(
     ranked: RankedLists, judgement: Judgement | Callable[[Lists], Tensor]
 ) -> JudgedLists:
-    lists = ranked.lists
-    if isinstance(judgement, Judgement):
-        return judge(lists, judgement)
-    return judge(lists, judgement(lists))
+    if not isinstance(judgement, Judgement):
+        judgement = judgement(ranked.lists)
+    return judge(ranked.lists, judgement)
 
 
 def from_threshold(threshold: float | None) -> Judgement:
     """Relevance is 1 from the threshold on, or above 0 without one."""
-    only_relevant = threshold is None or threshold > 0.0
-    return Judgement(is_relevant, (threshold,), grows=True, only_relevant=only_relevant)
+    return Judgement(
+        is_relevant,
+        (threshold,),
+        grows=True,
+        only_relevant=threshold is None or excludes_zero(threshold),
+    )
+
+
+def excludes_zero(threshold: float | None) -> bool:
+    """Whether there is a threshold, and a label of 0 does not reach it."""
+    return threshold is not None and threshold >= SMALLEST_LABEL
 
 
 def is_relevant(
     labels: Tensor, highest_labels: Tensor, threshold: float | None
 ) -> Tensor:
     """Whether items of these labels are relevant."""
-    # Not above 0: some backends take denormal numbers for 0.
-    lowest = float(np.finfo("float32").smallest_normal)
-    return labels >= (lowest if threshold is None else threshold)
+    return labels >= (SMALLEST_LABEL if threshold is None else threshold)

@@ -13,6 +13,7 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_flag,
     check_k,
+    check_not_sparse,
     check_number,
     check_seed,
     check_ties,
@@ -25,6 +26,9 @@ from keras_rank.lists import Lists
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
+
+# The argument that says how to order ties.
+_SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
 
 
 class RankingMetric(keras.metrics.Metric):
@@ -52,6 +56,10 @@ class RankingMetric(keras.metrics.Metric):
     What is relevant is told by `relevance`, which a metric of graded relevance
     overrides. The list weights and the lists that count as empty follow from it.
 
+    With `sparse_labels` only the relevant items are taken, each with its rank in
+    `ranking.ranks`. A formula that sums over them, and reads the ranks there, may say
+    so by the class attribute `takes_sparse_labels = True`.
+
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
@@ -68,7 +76,8 @@ class RankingMetric(keras.metrics.Metric):
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not
             in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            retrieved in compiled code. Defaults to `False`, all that a metric takes
+            without `takes_sparse_labels`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg@10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -90,6 +99,9 @@ class RankingMetric(keras.metrics.Metric):
     # Keras's callbacks read it in their automatic mode: the larger, the better.
     _direction = "up"
 
+    # Whether the formula knows of `sparse_labels`, where only the targets are taken.
+    takes_sparse_labels = False
+
     # The start of the default name; `None` makes it from the name of the class.
     base_name: str | None = None
 
@@ -108,14 +120,16 @@ class RankingMetric(keras.metrics.Metric):
         self.k = check_k(k)
         super().__init__(name=name or self._default_name(), dtype=dtype)
         self._ties = check_ties(shuffle_ties)
-        self.shuffle_ties = shuffle_ties
+        # Not as it was given: NumPy's booleans can't be saved.
+        self.shuffle_ties = _SHUFFLE_TIES[self._ties]
         self.seed = check_seed(seed)
         self.seed_is_drawn = seed is None
         self.empty_value = check_number("empty_value", empty_value)
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
         )
-        self.sparse_labels = check_flag("sparse_labels", sparse_labels)
+        check = check_flag if self.takes_sparse_labels else check_not_sparse
+        self.sparse_labels = check("sparse_labels", sparse_labels)
         # Not `add_variable`, whose variables take the precision of the mixed
         # precision policy and lose the sums.
         self.totals = _sum_variable(totals.SHAPE, "float32", "totals")

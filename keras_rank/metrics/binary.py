@@ -80,6 +80,7 @@ class MeanAveragePrecision(RankingMetric):
     """
 
     base_name = "map"
+    takes_sparse_labels = True
 
     def __init__(
         self,
@@ -160,6 +161,7 @@ class MeanReciprocalRank(RankingMetric):
     """
 
     base_name = "mrr"
+    takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return reciprocal_of_first_relevant(lists, ranking)
@@ -212,6 +214,7 @@ class PrecisionAtK(RankingMetric):
     """
 
     base_name = "precision"
+    takes_sparse_labels = True
 
     def __init__(
         self,
@@ -289,6 +292,7 @@ class RecallAtK(RankingMetric):
     """
 
     base_name = "recall"
+    takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return hits_over_relevant(lists, ranking)
@@ -336,6 +340,7 @@ class HitRate(RankingMetric):
     """
 
     base_name = "hit_rate"
+    takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return any_hit(lists, ranking)
@@ -389,6 +394,7 @@ class F1AtK(RankingMetric):
     """
 
     base_name = "f1"
+    takes_sparse_labels = True
 
     def __init__(
         self,
@@ -470,6 +476,7 @@ class RPrecision(RankingMetric):
     """
 
     base_name = "r_precision"
+    takes_sparse_labels = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return hits_at_relevant_count(lists, ranking)
@@ -522,6 +529,7 @@ class RankBiasedPrecision(RankingMetric):
     """
 
     base_name = "rbp"
+    takes_sparse_labels = True
 
     def __init__(
         self,

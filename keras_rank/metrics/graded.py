@@ -12,7 +12,6 @@ from keras_rank.arguments import (
     Seed,
     ShuffleTies,
     check_grade,
-    check_not_sparse,
     resolve,
     serialize,
 )
@@ -80,6 +79,7 @@ class DCG(RankingMetric):
     """
 
     base_name = "dcg"
+    takes_sparse_labels = True
 
     def __init__(
         self,
@@ -188,6 +188,7 @@ class NDCG(DCG):
     """
 
     base_name = "ndcg"
+    takes_sparse_labels = True
 
     @property
     def _judgement(self) -> Judgement:
@@ -205,7 +206,7 @@ class ExpectedReciprocalRank(RankingMetric):
 
     where `stop = (2**label - 1) / 2**max_grade` is the chance that the item satisfies.
 
-    The result is from 0 to less than 1, and the value of a list without relevant
+    The result is from 0 to 1, and the value of a list without relevant
     items is `empty_value`.
 
     Args:
@@ -263,7 +264,7 @@ class ExpectedReciprocalRank(RankingMetric):
             seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
-            sparse_labels=check_not_sparse(sparse_labels),
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )

@@ -4,14 +4,15 @@ from typing import Any
 
 import keras
 
-from keras_rank.arguments import Seed, ShuffleTies, check_not_sparse
+from keras_rank.arguments import Seed, ShuffleTies
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.pairwise import (
     mean_relevant_rank,
+    of_label_above_zero,
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.judged import JudgedLists
+from keras_rank.judged import JudgedLists, Judgement
 from keras_rank.lists import Lists
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
@@ -63,6 +64,7 @@ class AverageRelevancePosition(RankingMetric):
     """
 
     base_name = "arp"
+    takes_sparse_labels = True
     _direction = "down"
 
     def __init__(
@@ -87,6 +89,10 @@ class AverageRelevancePosition(RankingMetric):
             name=name,
             dtype=dtype,
         )
+
+    @property
+    def _judgement(self) -> Judgement:
+        return of_label_above_zero(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return mean_relevant_rank(lists, ranking)
@@ -155,7 +161,7 @@ class PairwiseAccuracy(RankingMetric):
             seed=seed,
             empty_value=None,
             relevance_threshold=relevance_threshold,
-            sparse_labels=check_not_sparse(sparse_labels),
+            sparse_labels=sparse_labels,
             name=name,
             dtype=dtype,
         )

@@ -46,7 +46,7 @@ def count(
 
 
 def tied_before(
-    scores: Tensor,
+    scores: Callable[[], Tensor],
     target_scores: Tensor,
     positions: Tensor,
     tied: Tensor,
@@ -56,7 +56,7 @@ def tied_before(
     """Counts the items that tie with each target and go before it, 0 if it has no tie.
 
     Args:
-        scores: tensor of shape `(batch, items)`.
+        scores: function that returns a tensor of shape `(batch, items)`.
         target_scores: tensor of shape `(batch, targets)`.
         positions: int tensor of the same shape. Where the targets are.
         tied: boolean tensor of the same shape. Whether a target ties with others.
@@ -69,9 +69,10 @@ def tied_before(
     """
 
     def before() -> Tensor:
-        item_keys = ops.broadcast_to(keys(), ops.shape(scores))
+        item_scores = scores()
+        item_keys = ops.broadcast_to(keys(), ops.shape(item_scores))
         return count(
-            scores,
+            item_scores,
             target_scores,
             lambda s, target, key, target_key: ops.logical_and(
                 s == target, key > target_key

@@ -10,7 +10,8 @@ from keras_rank.judged import Values
 from keras_rank.lists import DenseLists
 from keras_rank.ordering.counting import count, tied_before
 from keras_rank.ordering.ranking import Ranking, Ties, preference_of, sort
-from keras_rank.ordering.selection import cond, is_seen, largest
+from keras_rank.ordering.selection import cond, is_known_true, largest
+from keras_rank.shared import kept
 
 # Up to so many relevant items of a list are counted.
 FEW = 8
@@ -24,27 +25,32 @@ class FewRanking(Ranking):
     is asked for is worth nothing elsewhere.
 
     Attributes:
-        order: as of every ranking, but zeros if there are few.
+        known_order: zeros if there are few.
         are_few: boolean scalar tensor. Whether there are few in all lists.
         positions: int tensor of shape `(batch, FEW)`. Where the highest labels are.
         their_ranks: tensor of the same shape. The ranks of these items if there are
             few, 0 for those that were not retrieved.
-        sort: function that returns the order in any case.
+        find_order: function that returns the order in any case.
     """
 
     are_few: Tensor
     positions: Tensor
     their_ranks: Tensor
-    sort: Callable[[], Tensor]
+    find_order: Callable[[], Tensor]
+
+    @kept
+    def order(self) -> Tensor:
+        if self.whole is not None:
+            return self.whole.order[:, : self.cutoff]
+        return cond(self.are_few, self.find_order, lambda: self.known_order)
 
     def _taken(self, values: Values) -> Tensor:
         if not values.only_relevant:
-            order = cond(self.are_few, self.sort, lambda: self.order)
-            return where(self.occupied, values.at(order), 0.0)
+            return super()._taken(values)
         few = where(self.their_ranks > 0.0, values.at(self.positions), 0.0)
 
         def placed() -> Tensor:
-            batch, list_size = ops.shape(self.order)
+            batch, list_size = ops.shape(self.known_order)
             # What has no rank is worth 0 here, and may be added to the first one.
             places = at_least(ops.cast(self.their_ranks, "int32") - 1, 0)
             places = places + ops.arange(batch, dtype="int32")[:, None] * list_size
@@ -55,22 +61,27 @@ class FewRanking(Ranking):
             )
             return ops.reshape(by_rank, (batch, list_size))
 
-        taken = super()._taken
-        return cond(self.are_few, placed, lambda: taken(values))
+        def sorted_() -> Tensor:
+            return where(self.occupied, values.at(self.known_order), 0.0)
+
+        return cond(self.are_few, placed, sorted_)
 
     def _best(self, values: Values) -> Tensor:
-        # No branch of a graph: there values are sorted while the scores are.
-        if not values.only_relevant or not is_seen(self.are_few):
+        # Not in a branch of a graph: outside, XLA sorts these on one core while it
+        # sorts the scores on another.
+        if not values.only_relevant or not is_known_true(self.are_few):
             return super()._best(values)
         best = values.largest(FEW)
-        others = ops.zeros_like(self.order[:, FEW:])
+        others = ops.zeros_like(self.known_order[:, FEW:])
         return ops.concatenate([best, ops.cast(others, best.dtype)], axis=1)
 
 
 def may_be_few(lists: DenseLists) -> bool:
     """Whether it is worth a look: short lists are sorted as fast as counted."""
-    list_size = lists.list_size
-    return isinstance(list_size, int) and list_size >= 32 * FEW
+    lists_in_batch, list_size = lists.given.raw_labels.shape
+    is_long = list_size is not None and list_size >= 32 * FEW
+    # Keras's segment_sum fails on torch for no segments.
+    return is_long and lists_in_batch != 0
 
 
 def rank_few(
@@ -103,20 +114,20 @@ def rank_few(
         above = count(scores, their_scores, lambda s, their: s > their, dtype)
         equal = count(scores, their_scores, lambda s, their: s == their, dtype)
         tied = ops.logical_and(retrieved, equal > 1.0)
-        before = tied_before(scores, their_scores, positions, tied, keys, dtype)
+        before = tied_before(lambda: scores, their_scores, positions, tied, keys, dtype)
         return where(retrieved, above + before + 1.0, 0.0)
 
     unknown = ops.zeros_like(ops.cast(labels, "int32"))
     ranks = ops.cast(ops.arange(1, labels.shape[1] + 1, dtype="int32"), dtype)
-    retrieved = ops.sum(ops.cast(scores > float("-inf"), dtype), axis=1)
+    number_retrieved = ops.sum(ops.cast(scores > float("-inf"), dtype), axis=1)
     return FewRanking(
-        order=cond(are_few, lambda: unknown, whole_order),
-        occupied=ranks <= retrieved[:, None],
+        known_order=cond(are_few, lambda: unknown, whole_order),
+        occupied=ranks <= number_retrieved[:, None],
         ranks=ranks,
         cutoff=labels.shape[1],
         first_ranks=ranks,
         are_few=are_few,
         positions=positions,
         their_ranks=cond(are_few, their_ranks, lambda: none),
-        sort=whole_order,
+        find_order=whole_order,
     )

@@ -15,6 +15,7 @@ from keras_rank.ordering.selection import (
     at_most_size,
     cond,
     in_order_of,
+    is_whole,
     largest,
     stable_argsort,
     total_by_group,
@@ -25,7 +26,7 @@ from keras_rank.shared import Shared
 Ties = Literal["shuffle", "stable", "average"]
 
 # Up to so many tied items of a list are sorted apart from the others.
-_FEW = 64
+_FEW_TIED = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Ranking(Shared):
     broken, by chance or by position, each group has one item.
 
     Attributes:
-        order: int tensor of shape `(batch, depth)`. The positions in the list of
-            the items at each rank.
+        known_order: int tensor of shape `(batch, depth)`. The positions in the list
+            of the items at each rank.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
@@ -49,7 +50,7 @@ class Ranking(Shared):
         whole: `None`, or the ranking that these are the first ranks of.
     """
 
-    order: Tensor
+    known_order: Tensor
     occupied: Tensor
     ranks: Tensor
     cutoff: Tensor | int
@@ -70,11 +71,16 @@ class Ranking(Shared):
     def _cut(self, k: int) -> dict[str, Any]:
         """What else changes if there are only k ranks."""
         return {
-            "order": self.order[:, :k],
+            "known_order": self.known_order[:, :k],
             "occupied": self.occupied[:, :k],
             "ranks": self.ranks[:k],
             "ties": None if self.ties is None else self.ties.cut(k),
         }
+
+    @property
+    def order(self) -> Tensor:
+        """The positions of the items at each rank, of shape `(batch, depth)`."""
+        return self.known_order
 
     def take(self, values: Tensor | Values) -> Tensor:
         """Returns the values of the items by rank, 0 where a rank has no item.
@@ -204,7 +210,7 @@ def rank_lists(
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
     preference = preference_of(lists, ties, seed, first_list)
-    if k is None or is_whole(lists, k):
+    if k is None or is_whole(k, lists.list_size):
         order, by_rank, tied = sort(lists, ties, preference)
     else:
         list_size = lists.list_size
@@ -223,18 +229,13 @@ def rank_lists(
         ops.arange(1, ops.shape(by_rank)[1] + 1, dtype="int32"), lists.dtype
     )
     return Ranking(
-        order=order,
+        known_order=order,
         occupied=by_rank > -math.inf,
         ranks=ranks,
         cutoff=ops.shape(by_rank)[1],
         first_ranks=ranks,
         ties=_tie_groups(lists, by_rank, tied) if ties == "average" else None,
     )
-
-
-def is_whole(lists: DenseLists, k: int | None) -> bool:
-    """Whether all ranks count, as far as is known."""
-    return k is None or (isinstance(lists.list_size, int) and k >= lists.list_size)
 
 
 def preference_of(
@@ -318,7 +319,7 @@ def _shuffled(
         return in_order_of(order, -preference(ops.cast(order, "int32")), by_rank)
 
     list_size = order.shape[1]
-    if list_size is None or list_size < 4 * _FEW:
+    if list_size is None or list_size < 4 * _FEW_TIED:
         return all_sorted()
     ties = ops.logical_or(tied, shifted(ops.cast(tied, "int32"), 1, 0) > 0)
     number = ops.cumsum(ops.cast(ties, "int32"), axis=1)
@@ -326,17 +327,17 @@ def _shuffled(
     def few_sorted() -> Tensor:
         # As float32, of which XLA selects the largest faster than of int32.
         first_highest = ops.arange(list_size, 0, -1, dtype="float32")
-        ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW)[0]
+        ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW_TIED)[0]
         ranks = at_most(ops.cast(ranks, "int32"), list_size - 1)
         few, scores = (ops.take_along_axis(x, ranks, axis=1) for x in (order, by_rank))
         # Beyond the last tie, what is sorted is not used.
-        used = ops.arange(_FEW, dtype="int32") < number[:, -1:]
+        used = ops.arange(_FEW_TIED, dtype="int32") < number[:, -1:]
         scores = where(used, scores, -math.inf)
         few = in_order_of(few, -preference(ops.cast(few, "int32")), scores)
-        at = at_most(at_least(number - 1, 0), _FEW - 1)
+        at = at_most(at_least(number - 1, 0), _FEW_TIED - 1)
         return where(ties, ops.take_along_axis(few, at, axis=1), order)
 
-    return cond(ops.all(number[:, -1] <= _FEW), few_sorted, all_sorted)
+    return cond(ops.all(number[:, -1] <= _FEW_TIED), few_sorted, all_sorted)
 
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:

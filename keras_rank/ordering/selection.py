@@ -40,7 +40,7 @@ def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
     return ops.take_along_axis(values, order, axis=1)
 
 
-def inversions(values: Tensor) -> Tensor:
+def inversions(values: Tensor, dtype: str) -> Tensor:
     """Counts the pairs of each list whose first value is larger than the second.
 
     By sorting with the binary digits of the places that values have when sorted,
@@ -50,9 +50,10 @@ def inversions(values: Tensor) -> Tensor:
 
     Args:
         values: tensor of shape `(batch, list_size)`.
+        dtype: the dtype of the counts.
 
     Returns:
-        A float tensor of shape `(batch,)`.
+        A tensor of shape `(batch,)`.
     """
     size = values.shape[1]
     digits = 31 if size is None else max(size - 1, 1).bit_length()
@@ -62,9 +63,14 @@ def inversions(values: Tensor) -> Tensor:
     for digit in reversed(range(digits)):
         order = stable_argsort(ops.right_shift(sequence, digit))
         moved_ahead = at_least(order - here, 0)
-        count = count + total(ops.cast(moved_ahead, "float32"))
+        count = count + total(ops.cast(moved_ahead, dtype))
         sequence = ops.take_along_axis(sequence, order, axis=1)
     return count
+
+
+def is_whole(k: int | None, size: Tensor | int) -> bool:
+    """Whether all ranks count, as far as is known."""
+    return k is None or (isinstance(size, int) and k >= size)
 
 
 def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
@@ -284,7 +290,7 @@ def cond(
     return ops.cond(condition, in_branch(if_true), in_branch(if_false))
 
 
-def is_seen(condition: Tensor) -> bool:
+def is_known_true(condition: Tensor) -> bool:
     """Whether a condition is true, as far as Python can see it."""
     return _has_value(condition) and bool(condition)
 

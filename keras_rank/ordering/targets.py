@@ -8,13 +8,14 @@ from keras import ops
 
 from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.judged import Values
-from keras_rank.lists import SparseLists
+from keras_rank.lists import SparseLists, as_ranked
 from keras_rank.ordering.counting import count, tied_before
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.selection import (
     Selection,
     at_most_size,
     cond,
+    is_whole,
     largest_of,
     stable_argsort,
 )
@@ -84,27 +85,25 @@ def rank_targets(
 
     A target stands below the items with higher scores. With a cutoff, the top k + 1
     scores tell all that matters, but for a tie that goes on beyond them. Without one,
-    the items above each target are counted. NaN is above nothing, and nothing equals
-    it: so the scores are not copied to clean them.
+    the items above each target are counted, for which the scores are copied.
     """
-    scores, dtype = lists.scores, lists.dtype
-    target_scores = ops.take_along_axis(scores, lists.ids, axis=1)
-    # A comparison with NaN is False.
+    raw, dtype = lists.scores, lists.dtype
+    target_scores = as_ranked(ops.take_along_axis(raw, lists.ids, axis=1))
     retrieved = ops.logical_and(lists.mask, target_scores > float("-inf"))
     retrieved = ops.logical_and(retrieved, lists.in_catalogue)
 
     def counted(matches: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        return count(scores, target_scores, matches, dtype)
+        return count(as_ranked(raw), target_scores, matches, dtype)
 
-    items = ops.shape(scores)[1]
+    items = ops.shape(raw)[1]
     cutoff = items if k is None else at_most_size(k, items)
-    if k is None or (isinstance(items, int) and k >= items):
+    if k is None or is_whole(k, items):
         above = counted(lambda s, target: s > target)
         equal = counted(lambda s, target: s == target)
         goes_on = ops.zeros_like(retrieved)
     else:
         top, _ = largest_of(
-            Selection(scores, _Scores(scores), _Scores.retrieved),
+            Selection(raw, _Scores(raw), _Scores.ranked),
             at_most_size(k + 1, items),
         )
         above = count(top, target_scores, lambda s, target: s > target, dtype)
@@ -122,7 +121,7 @@ def rank_targets(
         nowhere = ops.cast(items, dtype)
         ranks = ops.cast(ops.arange(1, cutoff + 1, dtype="int32"), dtype)
         return SpanRanking(
-            order=lists.ids,
+            known_order=lists.ids,
             occupied=in_reach,
             ranks=ranks,
             cutoff=cutoff,
@@ -138,13 +137,15 @@ def rank_targets(
         return shuffle_keys(seed, lists.has_items, positions + 1, first_list)
 
     tied = ops.logical_and(in_reach, equal > 1.0)
-    before = tied_before(scores, target_scores, lists.ids, tied, keys, dtype)
+    before = tied_before(
+        lambda: as_ranked(raw), target_scores, lists.ids, tied, keys, dtype
+    )
     ranks = above + before + 1.0
     in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
     nowhere = ops.cast(items + 1, dtype)
     order = stable_argsort(where(in_reach, ranks, nowhere))
     return TargetRanking(
-        order=order,
+        known_order=order,
         occupied=ops.take_along_axis(in_reach, order, axis=1),
         ranks=ops.take_along_axis(where(in_reach, ranks, nowhere), order, axis=1),
         cutoff=cutoff,
@@ -154,16 +155,16 @@ def rank_targets(
 
 @dataclasses.dataclass(frozen=True)
 class _Scores:
-    """Scores, of which NaN are not retrieved."""
+    """Scores, of which a part may be chosen to be compared."""
 
     scores: Tensor
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "_Scores":
         return _Scores(function(self.scores))
 
-    def retrieved(self) -> Tensor:
-        """The scores, -inf for NaN."""
-        return where(self.scores == self.scores, self.scores, float("-inf"))
+    def ranked(self) -> Tensor:
+        """The scores as they are compared."""
+        return as_ranked(self.scores)
 
 
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
