@@ -17,7 +17,7 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     # The other backends run the same code, more slowly.
-    max_examples={"numpy": 40, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
+    max_examples={"numpy": 30, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("keras_rank")

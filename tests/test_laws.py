@@ -2,6 +2,7 @@
 
 import itertools
 
+import keras
 import numpy as np
 import oracle
 import pytest
@@ -13,7 +14,12 @@ from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits, ties
 
 import keras_rank
 
-all_metrics = pytest.mark.parametrize("case", CASES, ids=str)
+# Where operations are compiled, or slow by themselves, one case of each metric.
+FIRST_CASES = list({case.metric: case for case in reversed(CASES)}.values())[::-1]
+IS_SLOW = keras.backend.backend() in ("jax", "tensorflow")
+all_metrics = pytest.mark.parametrize(
+    "case", FIRST_CASES if IS_SLOW else CASES, ids=str
+)
 
 TIES = {True: "shuffle", False: "stable", "average": "average"}
 
@@ -235,7 +241,7 @@ def test_weights_of_one_and_a_common_factor_change_nothing(case, batch, k):
     ones = result_of(case.make(**arguments), labels, scores, np.ones_like(scores))
     assert close(ones, unweighted)
     expected = result_of(case.make(**arguments), labels, scores, weights)
-    for factor in (1e-3, 8.0, 1e6):
+    for factor in (1e-3, 1e6):
         scaled = (weights * factor).astype("float32")
         assert close(
             result_of(case.make(**arguments), labels, scores, scaled), expected

@@ -257,10 +257,9 @@ def sources(x, y, backend):
     ("kind", "source"),
     [
         ("functional", "numpy"),
-        ("functional", "PyDataset"),
+        ("subclassed", "PyDataset"),
         ("functional", "tf.data"),
         ("functional", "DataLoader"),
-        ("subclassed", "numpy"),
     ],
 )
 def test_a_mask_reaches_loss_and_metrics(data, kind, source, backend):
