@@ -167,9 +167,15 @@ def test_functions_compile(way, rng):
 
 @jax_only
 @pytest.mark.parametrize(
-    ("k", "shuffle_ties"), [(3, True), (None, False), (None, "average")]
+    ("k", "shuffle_ties", "sparse_labels"),
+    [
+        (3, True, False),
+        (None, False, False),
+        (None, "average", False),
+        (3, "average", True),
+        (None, True, True),
+    ],
 )
-@pytest.mark.parametrize("sparse_labels", [False, True])
 def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
     import jax
 

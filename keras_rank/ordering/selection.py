@@ -316,7 +316,11 @@ def _has_value(condition: Tensor) -> bool:
 def stable_argsort(x: Tensor) -> Tensor:
     """Returns the positions that sort each row; equal entries stay in their order."""
     if keras.backend.backend() == "numpy":
-        # Keras asks NumPy for its quicksort, which is not stable.
+        # NumPy's quicksort, which Keras asks for, is not stable, but twice as fast.
+        order = np.argsort(x, axis=1)
+        in_order = np.take_along_axis(x, order, axis=1)
+        if not np.any(in_order[:, 1:] == in_order[:, :-1]):
+            return order
         return np.argsort(x, axis=1, kind="stable")
     if _is_sorted_by_bits(x) and x.shape[1] <= 2**15:
         return _argsort_by_bits(_sortable_bits(x))
