@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import oracle
 
 import keras_rank
@@ -228,3 +229,8 @@ CASES = [
         leaves_out_empty=True,
     ),
 ]
+
+# One case of each metric, for what takes long.
+FIRST_CASES = list({case.metric: case for case in reversed(CASES)}.values())[::-1]
+# Where operations are compiled one by one, or slow by themselves.
+IS_SLOW = keras.backend.backend() in ("jax", "tensorflow")

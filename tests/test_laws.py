@@ -2,21 +2,17 @@
 
 import itertools
 
-import keras
 import numpy as np
 import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES
+from registry import CASES, FIRST_CASES, IS_SLOW
 from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits, ties
 
 import keras_rank
 
-# Where operations are compiled, or slow by themselves, one case of each metric.
-FIRST_CASES = list({case.metric: case for case in reversed(CASES)}.values())[::-1]
-IS_SLOW = keras.backend.backend() in ("jax", "tensorflow")
 all_metrics = pytest.mark.parametrize(
     "case", FIRST_CASES if IS_SLOW else CASES, ids=str
 )
