@@ -103,9 +103,10 @@ def rank_targets(
         goes_on = ops.zeros_like(retrieved)
     else:
         top, _ = largest_of(
-            Selection(raw, _Scores(raw), _Scores.ranked),
+            Selection(raw, _Scores(raw), _Scores.retrieved),
             at_most_size(k + 1, items),
         )
+        top = as_ranked(top)
         above = count(top, target_scores, lambda s, target: s > target, dtype)
         equal = count(top, target_scores, lambda s, target: s == target, dtype)
         goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
@@ -155,16 +156,16 @@ def rank_targets(
 
 @dataclasses.dataclass(frozen=True)
 class _Scores:
-    """Scores, of which a part may be chosen to be compared."""
+    """Scores, of which NaN are not retrieved."""
 
     scores: Tensor
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "_Scores":
         return _Scores(function(self.scores))
 
-    def ranked(self) -> Tensor:
-        """The scores as they are compared."""
-        return as_ranked(self.scores)
+    def retrieved(self) -> Tensor:
+        """The scores, -inf for NaN."""
+        return where(self.scores == self.scores, self.scores, float("-inf"))
 
 
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
