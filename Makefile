@@ -15,7 +15,7 @@ demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
 
 test: lint
-	$(MAKE) --jobs=3 --output-sync=target $(addprefix test-,$(BACKEND))
+	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND))
 
 lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff check .
