@@ -66,6 +66,10 @@ class Lists(Shared):
         """Returns the highest labels of each list, below 0 where there is no item."""
         raise NotImplementedError
 
+    def item_numbers(self, positions: Tensor) -> Tensor:
+        """Returns the numbers of the items at the positions: 1, 2, ... in each list."""
+        raise NotImplementedError
+
 
 @dataclasses.dataclass(frozen=True)
 class Given:
@@ -264,8 +268,6 @@ class DenseLists(Lists):
         )
 
     def item_numbers(self, positions: Tensor) -> Tensor:
-        """Returns the numbers of the items at the positions: 1, 2, ... in each list."""
-
         def counted() -> Tensor:
             numbers = ops.cumsum(ops.cast(self.mask, "int32"), axis=1)
             return ops.take_along_axis(numbers, positions, axis=1)
@@ -320,6 +322,14 @@ class SparseLists(Lists):
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         return top_values(self.targets, count)
+
+    def item_numbers(self, positions: Tensor) -> Tensor:
+        return positions + 1
+
+    @kept
+    def ranked_scores(self) -> Tensor:
+        """The scores as they are compared."""
+        return as_ranked(self.all_scores)
 
     @kept
     def sizes(self) -> Tensor:

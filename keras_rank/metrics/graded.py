@@ -188,7 +188,6 @@ class NDCG(DCG):
     """
 
     base_name = "ndcg"
-    takes_sparse_labels = True
 
     @property
     def _judgement(self) -> Judgement:

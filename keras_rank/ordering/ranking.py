@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_least, at_most, shifted, total, where
 from keras_rank.judged import Values
-from keras_rank.lists import DenseLists
+from keras_rank.lists import DenseLists, Lists
 from keras_rank.ordering.selection import (
     INT32_MIN,
     at_most_size,
@@ -239,7 +239,7 @@ def rank_lists(
 
 
 def preference_of(
-    lists: DenseLists, ties: Ties, seed: int, first_list: Tensor | int
+    lists: Lists, ties: Ties, seed: int, first_list: Tensor | int
 ) -> Callable[[Tensor], Tensor]:
     """Returns a function from positions of items to int32 keys.
 

@@ -10,7 +10,7 @@ from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.judged import Values
 from keras_rank.lists import SparseLists, as_ranked
 from keras_rank.ordering.counting import count, tied_before
-from keras_rank.ordering.ranking import Ranking, Ties
+from keras_rank.ordering.ranking import Ranking, Ties, preference_of
 from keras_rank.ordering.selection import (
     Selection,
     at_most_size,
@@ -19,7 +19,6 @@ from keras_rank.ordering.selection import (
     largest_of,
     stable_argsort,
 )
-from keras_rank.ordering.shuffle import shuffle_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +92,7 @@ def rank_targets(
     retrieved = ops.logical_and(retrieved, lists.in_catalogue)
 
     def counted(matches: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        return count(as_ranked(raw), target_scores, matches, dtype)
+        return count(lists.ranked_scores, target_scores, matches, dtype)
 
     items = ops.shape(raw)[1]
     cutoff = items if k is None else at_most_size(k, items)
@@ -131,15 +130,14 @@ def rank_targets(
             sizes=where(in_reach, equal, 1.0),
         )
 
+    preference = preference_of(lists, ties, seed, first_list)
+
     def keys() -> Tensor:
-        positions = ops.arange(items, dtype="int32")[None, :]
-        if ties == "stable":
-            return -positions
-        return shuffle_keys(seed, lists.has_items, positions + 1, first_list)
+        return preference(ops.arange(items, dtype="int32")[None, :])
 
     tied = ops.logical_and(in_reach, equal > 1.0)
     before = tied_before(
-        lambda: as_ranked(raw), target_scores, lists.ids, tied, keys, dtype
+        lambda: lists.ranked_scores, target_scores, lists.ids, tied, keys, dtype
     )
     ranks = above + before + 1.0
     in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
