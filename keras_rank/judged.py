@@ -24,12 +24,15 @@ class Judgement:
         arguments: further arguments of the function.
         grows: whether a higher label is never worth less.
         only_relevant: whether a label of 0 is worth nothing.
+        only_items: whether a label below 0 or NaN, where there is no item, is worth
+            nothing too.
     """
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
     grows: bool
     only_relevant: bool
+    only_items: bool = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Judgement) and self._key == other._key
@@ -100,7 +103,7 @@ class Gains(Values):
         return where(self._lists.has_items, gains[:, 0], 0.0)
 
     def sum(self) -> Tensor:
-        return self._lists.sum_of(self._worth)
+        return self._lists.sum_of(self._worth, self._judgement.only_items)
 
     def _worth(self, labels: Tensor) -> Tensor:
         highest_labels, arguments = (

@@ -17,6 +17,7 @@ from keras_rank.ordering.selection import (
     largest_of,
     may_have_nan,
     none_below_zero,
+    sum_by_row,
     top_values,
     top_values_of,
 )
@@ -53,8 +54,15 @@ class Lists(Shared):
     highest_labels: Tensor
     dtype: Any
 
-    def sum_of(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns the sum of a function of the labels, of shape `(batch,)`."""
+    def sum_of(
+        self, function: Callable[[Tensor], Tensor], only_items: bool = False
+    ) -> Tensor:
+        """Returns the sum of a function of the labels, of shape `(batch,)`.
+
+        Args:
+            function: function of labels, each by itself.
+            only_items: whether it is 0 for labels below 0 and NaN.
+        """
         values = where(self.mask, function(self.labels), 0.0)
         return ops.sum(values, axis=1)
 
@@ -191,11 +199,17 @@ class DenseLists(Lists):
         """Zeros of shape `(batch,)`."""
         return ops.zeros_like(self.given.raw_labels[:, 0])
 
-    def sum_of(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def sum_of(
+        self, function: Callable[[Tensor], Tensor], only_items: bool = False
+    ) -> Tensor:
+        def unmasked() -> Tensor:
+            return sum_by_row(function, self.given.raw_labels)
+
+        # Not in a branch of a graph, where XLA on CPU computes on one core.
+        if only_items and self.given.is_by_label:
+            return unmasked()
         return cond(
-            self.full,
-            lambda: ops.sum(function(self.given.raw_labels), axis=1),
-            lambda: super(DenseLists, self).sum_of(function),
+            self.full, unmasked, lambda: super(DenseLists, self).sum_of(function)
         )
 
     def labels_at(self, positions: Tensor) -> Tensor:

@@ -153,11 +153,13 @@ def _judged(
 
 def from_threshold(threshold: float | None) -> Judgement:
     """Relevance is 1 from the threshold on, or above 0 without one."""
+    above_zero = threshold is None or excludes_zero(threshold)
     return Judgement(
         is_relevant,
         (threshold,),
         grows=True,
-        only_relevant=threshold is None or excludes_zero(threshold),
+        only_relevant=above_zero,
+        only_items=above_zero,
     )
 
 

@@ -216,6 +216,17 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     return ops.any(ops.isnan(extremes))
 
 
+def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
+
+    XLA on CPU writes to memory what it sums: the rows one by one, in the same place.
+    """
+    # Outside of jit, JAX would compile the map anew at every call.
+    if _is_jax_on_cpu() and not _has_value(x) and x.shape[1] >= _MANY_ENTRIES:
+        return ops.map(lambda row: ops.sum(function(row)), x)
+    return ops.sum(function(x), axis=1)
+
+
 def is_long(x: Tensor, count: Tensor | int) -> bool:
     """Whether rows are worth cutting into blocks."""
     rows, row_size = x.shape
@@ -337,12 +348,18 @@ def _sorted(x: Tensor) -> Tensor:
 
 def _is_sorted_by_bits(x: Tensor) -> bool:
     """XLA on CPU sorts a single int32 operand six times as fast as anything else."""
+    if not _is_jax_on_cpu() or x.dtype not in ("float32", "int32"):
+        return False
     rows, row_size = x.shape
-    if keras.backend.backend() != "jax" or rows * row_size < _MANY_ENTRIES:
+    return bool(rows * row_size >= _MANY_ENTRIES)
+
+
+def _is_jax_on_cpu() -> bool:
+    if keras.backend.backend() != "jax":
         return False
     import jax
 
-    return jax.default_backend() == "cpu" and x.dtype in ("float32", "int32")
+    return bool(jax.default_backend() == "cpu")
 
 
 def _sortable_bits(x: Tensor) -> Tensor:
