@@ -12,6 +12,7 @@ from keras_rank.arithmetic import Tensor, at_most, highest, where
 from keras_rank.ordering.selection import (
     Selection,
     candidates,
+    candidates_size,
     cond,
     is_long,
     largest_of,
@@ -241,34 +242,31 @@ class DenseLists(Lists):
         return largest_of(self._by_score, count)
 
     def from_score(
-        self,
-        lowest: Tensor,
-        count: Tensor | int,
-        function: Callable[[Tensor, Tensor], Tensor],
-    ) -> Tensor:
-        """Returns a function of the items that score so high, or higher.
+        self, lowest: Tensor, count: int, are_needed: Tensor | bool = True
+    ) -> "HighItems":
+        """Returns the items that score so high, or higher, and others.
 
         Args:
             lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
             count: about the number of such items in each list.
-            function: function of the positions and the scores of items, of shape
-                `(batch, some)`. It is given all items that matter, and others.
+            are_needed: boolean. If they are not, they are not looked for.
         """
-
-        def of_all_items() -> Tensor:
-            positions = ops.arange(self.list_size, dtype="int32")
-            shape = ops.shape(self.scores)
-            return function(ops.broadcast_to(positions, shape), self.scores)
-
+        raw: Tensor = self.given.raw_scores
         spare = 4 * count
-        if not is_long(self.given.raw_scores, spare):
-            return of_all_items()
-        scores, positions, highest_other = candidates(self._by_score, spare)
-        highest_other = as_ranked(highest_other)
-        suffices = ops.logical_or(highest_other < lowest, lowest == float("-inf"))
-        return cond(
-            ops.all(suffices), lambda: function(positions, scores), of_all_items
-        )
+        if not is_long(raw, spare):
+            return HighItems(self)
+
+        def found() -> tuple[Tensor, Tensor, Tensor]:
+            scores, positions, highest_other = candidates(self._by_score, spare)
+            highest_other = as_ranked(highest_other)
+            suffice = ops.logical_or(highest_other < lowest, lowest == float("-inf"))
+            return positions, scores, ops.all(suffice)
+
+        def not_needed() -> tuple[Tensor, Tensor, Tensor]:
+            scores = raw[:, : candidates_size(raw, spare)]
+            return ops.cast(ops.zeros_like(scores), "int32"), scores, ops.all(True)
+
+        return HighItems(self, *cond(are_needed, found, not_needed))
 
     @property
     def _by_score(self) -> Selection:
@@ -296,6 +294,38 @@ class DenseLists(Lists):
     @kept
     def dtype(self) -> str:
         return str(keras.backend.standardize_dtype(self.given.raw_labels.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class HighItems:
+    """The items of lists with high scores, and others.
+
+    Attributes:
+        lists: the lists.
+        positions: int tensor of shape `(batch, some)`. Where these items are.
+            `None` for all items.
+        scores: tensor of the same shape. Their scores.
+        suffice: boolean scalar tensor. Whether all that matter are among them.
+    """
+
+    lists: DenseLists
+    positions: Tensor = None
+    scores: Tensor = None
+    suffice: Tensor = None
+
+    def map(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Returns a function of the positions and scores of all items that matter."""
+
+        def of_all_items() -> Tensor:
+            scores = self.lists.scores
+            positions = ops.arange(self.lists.list_size, dtype="int32")
+            return function(ops.broadcast_to(positions, ops.shape(scores)), scores)
+
+        if self.suffice is None:
+            return of_all_items()
+        return cond(
+            self.suffice, lambda: function(self.positions, self.scores), of_all_items
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -183,6 +183,22 @@ def test_the_default_precision_changes_no_number(precision, rng):
         assert all_results(labels.tolist(), scores, weights.tolist()) == expected
 
 
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
+    """They are sorted and selected in ways of their own."""
+    labels = rng.integers(-1, 4, (8, 600)).astype("float32")
+    scores = rng.normal(size=(8, 600)).round(2).astype("float32")
+
+    def results():
+        group = metrics.RankingMetrics([metrics.NDCG(seed=1), metrics.NDCG(5, seed=1)])
+        group.update_state(labels, scores)
+        return {name: float(value) for name, value in group.result().items()}
+
+    expected = results()
+    with default_precision(precision):
+        assert results() == expected
+
+
 def test_result_is_a_number_of_its_own():
     """It does not change with the state that it was computed from."""
     metric = metrics.NDCG()

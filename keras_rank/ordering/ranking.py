@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_least, at_most, shifted, total, where
 from keras_rank.judged import Values
-from keras_rank.lists import DenseLists, Lists
+from keras_rank.lists import DenseLists, HighItems, Lists
 from keras_rank.ordering.selection import (
     INT32_MIN,
     at_most_size,
@@ -155,8 +155,7 @@ class TieGroups:
         sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
             items beyond the last rank included.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
-        lists: the lists.
-        last: tensor of shape `(batch, 1)`. The score at the last rank.
+        competitors: the items that score as high as that at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
@@ -166,8 +165,7 @@ class TieGroups:
     group: Tensor
     sizes: Tensor
     places: Tensor
-    lists: DenseLists
-    last: Tensor
+    competitors: HighItems
     cut_score: Tensor
     at_cut: Tensor
 
@@ -186,8 +184,7 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = total_by_group(taken, self.group)
-            depth = ops.shape(self.at_cut)[1]
-            cut_totals = self.lists.from_score(self.last, depth, cut_total)
+            cut_totals = self.competitors.map(cut_total)
             return where(self.at_cut, cut_totals, totals) / self.sizes
 
         return cond(self.any, averaged, lambda: taken)
@@ -297,7 +294,7 @@ def _tie_broken(
     above = by_rank > last
     number_above = ops.sum(ops.cast(above, "int32"), axis=1, keepdims=True)
     turn = at_least(ops.arange(depth, dtype="int32") - number_above, 0)
-    filled = lists.from_score(last, depth, competitors)
+    filled = lists.from_score(last, depth).map(competitors)
     filled = ops.take_along_axis(filled, turn, axis=1)
     chosen = where(above, ops.cast(order, "int32"), filled)
     chosen = in_order_of(chosen, -preference(chosen), by_rank)
@@ -351,6 +348,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     cut_score = where(tied[:, -1:], last, math.nan)
     at_cut = by_rank == cut_score
     any_tied = ops.any(tied)
+    competitors = lists.from_score(last, depth, are_needed=any_tied)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
     def cut_size(positions: Tensor, scores: Tensor) -> Tensor:
@@ -358,7 +356,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         return ops.sum(equal, axis=1, keepdims=True)
 
     def sizes() -> Tensor:
-        cut_sizes = lists.from_score(last, depth, cut_size)
+        cut_sizes = competitors.map(cut_size)
         return where(at_cut, cut_sizes, total_by_group(ones, group))
 
     def places() -> Tensor:
@@ -371,8 +369,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         group=group,
         sizes=cond(any_tied, sizes, lambda: ones),
         places=cond(any_tied, places, lambda: ones),
-        lists=lists,
-        last=last,
+        competitors=competitors,
         cut_score=cut_score,
         at_cut=at_cut,
     )
