@@ -14,7 +14,11 @@ import pathlib
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--train", type=pathlib.Path, required=True)
 parser.add_argument("--groups", type=pathlib.Path)
-parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
+parser.add_argument(
+    "--backend",
+    default=os.environ.get("KERAS_BACKEND", "jax"),
+    choices=["jax", "tensorflow", "torch"],
+)
 parser.add_argument("--epochs", type=int, default=60)
 arguments = parser.parse_args()
 os.environ["KERAS_BACKEND"] = arguments.backend

@@ -18,7 +18,11 @@ import os
 import pathlib
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
+parser.add_argument(
+    "--backend",
+    default=os.environ.get("KERAS_BACKEND", "jax"),
+    choices=["jax", "tensorflow", "torch"],
+)
 parser.add_argument("--epochs", type=int, default=12)
 parser.add_argument("--users", type=int, default=2000, help="users to generate")
 parser.add_argument(

@@ -11,7 +11,11 @@ import os
 import pathlib
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument("--backend", default="jax", choices=["jax", "tensorflow", "torch"])
+parser.add_argument(
+    "--backend",
+    default=os.environ.get("KERAS_BACKEND", "jax"),
+    choices=["jax", "tensorflow", "torch"],
+)
 parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--output", type=pathlib.Path, default="outputs/visual_search.png")
 arguments = parser.parse_args()

@@ -136,12 +136,16 @@ def check_grade(argument: str, value: Any) -> float:
 
 def check_dtype(dtype: Any) -> str:
     """Returns the dtype to compute in: float64, or float32 for any other."""
+    message = (
+        "`dtype` should be the name of a dtype of real numbers or None. "
+        f"Received: dtype={dtype!r}"
+    )
     try:
         name = keras.backend.standardize_dtype(dtype)
     except ValueError as error:
-        raise ValueError(
-            f"`dtype` should be the name of a dtype or None. Received: dtype={dtype!r}"
-        ) from error
+        raise ValueError(message) from error
+    if not keras.backend.is_float_dtype(name):
+        raise ValueError(message)
     return "float64" if name == "float64" else "float32"
 
 

@@ -104,7 +104,7 @@ def standardize_sparse(
         _require_same_shape("mask", mask, ids)
     if len(ids.shape) == 1:
         ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
-    if not _sizes_agree(_shape(ids)[:1], _shape(scores)[:1]):
+    if not sizes_agree(_shape(ids)[:1], _shape(scores)[:1]):
         raise ValueError(
             "`y_true` and `y_pred` should have as many lists. Received: "
             f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
@@ -288,7 +288,7 @@ def _shape(x: Tensor) -> tuple[int | None, ...]:
     return tuple(x.shape)
 
 
-def _sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
+def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
     """Whether two shapes may be the same: a size unknown in a graph may be any."""
     return len(sizes) == len(others) and all(
         a is None or b is None or a == b for a, b in zip(sizes, others, strict=True)
@@ -296,10 +296,11 @@ def _sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> b
 
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
-    if not _sizes_agree(_shape(x), _shape(labels)):
+    if not sizes_agree(_shape(x), _shape(labels)):
         raise ValueError(
-            f"`{argument}` should have the same shape as `y_true`. Received: "
-            f"{argument}.shape={_shape(x)}, y_true.shape={_shape(labels)}"
+            f"`{argument}` should have the same shape as `y_true`, a row for each list "
+            f"with a number for each item. Received: {argument}.shape={_shape(x)}, "
+            f"y_true.shape={_shape(labels)}"
         )
 
 
@@ -309,7 +310,7 @@ def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
     if rank == 1 and len(shape) == 2:
         weights = weights[:, None]
     accepted = [(), shape] if len(shape) == 1 else [(), (shape[0], 1), shape]
-    if not any(_sizes_agree(_shape(weights), sizes) for sizes in accepted):
+    if not any(sizes_agree(_shape(weights), sizes) for sizes in accepted):
         expected = (
             "a number or have the same shape as `y_true`"
             if len(shape) == 1

@@ -15,8 +15,8 @@ def rectangular(**arguments: Any) -> list[Any]:
 
     Args:
         **arguments: `y_true`, `y_pred`, `mask` and `sample_weight`. Each may be a
-            list or tuple of rows, a `tf.RaggedTensor`, a nested torch tensor, or
-            anything that is rectangular already.
+            list, tuple or column of rows, a `tf.RaggedTensor`, a nested torch tensor,
+            or anything that is rectangular already.
 
     Returns:
         The arguments, in the same order, those of uneven length padded.
@@ -25,6 +25,7 @@ def rectangular(**arguments: Any) -> list[Any]:
         ValueError: if an argument has another number of items in some list than
             `y_true`.
     """
+    arguments = {name: _unboxed(value) for name, value in arguments.items()}
     if not any(is_ragged(value) for value in arguments.values()):
         return list(arguments.values())
     expected = _lengths(arguments["y_true"])
@@ -38,6 +39,12 @@ def rectangular(**arguments: Any) -> list[Any]:
         padded(name, value) if is_ragged(value) else value
         for name, value in arguments.items()
     ]
+
+
+def _unboxed(value: Any) -> Any:
+    """Returns the list that a column of lists is made of: one of pandas, for one."""
+    is_column = getattr(getattr(value, "dtype", None), "kind", None) == "O"
+    return value.tolist() if is_column else value
 
 
 def is_ragged(value: Any) -> bool:

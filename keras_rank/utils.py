@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.inputs import are_items, ranked_as, to_ids, to_tensor
+from keras_rank.inputs import are_items, ranked_as, sizes_agree, to_ids, to_tensor
 
 __all__ = [
     "exclude_items",
@@ -219,7 +219,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = ranked_as(scores)
     fits = len(scores.shape) == len(ids.shape) == 2
-    if not (fits and _may_be_equal(scores.shape[0], ids.shape[0])):
+    if not (fits and sizes_agree(scores.shape[:1], ids.shape[:1])):
         raise ValueError(
             "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
             f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
@@ -230,7 +230,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     if keep is not None:
         kept = to_ids("keep", keep)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
-        if len(kept.shape) != 2 or not _may_be_equal(kept.shape[0], ids.shape[0]):
+        if len(kept.shape) != 2 or not sizes_agree(kept.shape[:1], ids.shape[:1]):
             raise ValueError(
                 "`keep` should have the shape (batch,) or (batch, m). Received: "
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
@@ -240,16 +240,12 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     # What is not excluded is written to a column of its own, which is cut off.
     columns = ops.cast(where(excluded, ids, 0), "int32")
     columns = where(excluded, columns, ops.shape(scores)[1])
-    rows = ops.arange(ops.shape(ids)[0], dtype="int32")[:, None] + 0 * columns
+    # Not `ops.arange`, as the size of the batch may not be known.
+    rows = ops.cumsum(ops.ones_like(columns), axis=0) - 1
     places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
     nothing = ops.cast(ops.zeros_like(places[:, 0]), scores.dtype) + float("-inf")
     widened = ops.pad(scores, [(0, 0), (0, 1)])
     return ops.scatter_update(widened, places, nothing)[:, :-1]
-
-
-def _may_be_equal(size: int | None, other: int | None) -> bool:
-    """A size that is not known in a graph may be any."""
-    return size is None or other is None or size == other
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
@@ -276,8 +272,7 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     if not keras.backend.is_float_dtype(labels.dtype):
         labels = ops.cast(labels, "float32")
     mask = ops.cast(to_tensor("mask", mask), "bool")
-    fits = len(mask.shape) == len(labels.shape)
-    if not (fits and all(map(_may_be_equal, mask.shape, labels.shape))):
+    if not sizes_agree(mask.shape, labels.shape):
         raise ValueError(
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"
@@ -343,8 +338,8 @@ def merge_state(
         The metric.
 
     Raises:
-        ValueError: if another metric is of another class or configuration, or a state
-            has other names.
+        ValueError: if another metric is of another class or configuration, a state
+            has other names, or they are not in a list.
 
     Example:
 
@@ -359,6 +354,11 @@ def merge_state(
     >>> f"{float(restored.result()):.4f}"
     '0.6667'
     """
+    if isinstance(others, Mapping | keras.metrics.Metric):
+        raise ValueError(
+            "`others` should be a list of metrics or states. Received: one "
+            f"{type(others).__name__}"
+        )
     # All are checked, and copied, before any is added.
     states = [_values(metric, other) for other in others]
     variables = _named_variables(metric).values()

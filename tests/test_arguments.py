@@ -71,6 +71,11 @@ def test_integers_of_numpy_are_integers(k):
             "`rank_discount_fn` should be a function or one of "
             "['clipped_log2', 'log2', 'reciprocal']. Received: rank_discount_fn=2",
         ),
+        (
+            {"dtype": "int32"},
+            "`dtype` should be the name of a dtype of real numbers or None. "
+            "Received: dtype='int32'",
+        ),
     ],
 )
 def test_errors_say_what_is_accepted(arguments, message):
@@ -365,6 +370,20 @@ def test_a_metric_without_a_formula_says_so():
 
     with pytest.raises(NotImplementedError, match="`Nothing` should define `compute"):
         Nothing()([[1, 0]], [[0.9, 0.1]])
+
+
+@pytest.mark.parametrize("shape", [(), (2, 2)])
+def test_a_formula_should_return_one_value_per_list(shape):
+    class Wrong(keras_rank.metrics.RankingMetric):
+        def compute(self, lists, ranking):
+            return ops.ones(shape)
+
+    with pytest.raises(ValueError) as error:
+        Wrong()([[1, 0], [0, 1]], [[0.9, 0.1], [0.9, 0.1]])
+    assert str(error.value) == (
+        "`Wrong.compute` should return one value per list, of shape (batch,), for "
+        f"lists of shape (2, 2). Received: values of shape {shape}"
+    )
 
 
 def test_a_metric_of_the_users_own():

@@ -81,7 +81,8 @@ def update_errors():
         argument = ARGUMENTS[part]
         for shape in SHAPES:
             value = np.ones(shape)
-            message = f"`{argument}` should have the same shape as `y_true`. Received: "
+            message = f"`{argument}` should have the same shape as `y_true`, a row for "
+            message += "each list with a number for each item. Received: "
             message += f"{argument}.shape={shape}, y_true.shape=(2, 4)"
             yield f"{argument} of shape {shape}", dense, {part: value}, message
     for shape in SHAPES:
@@ -104,7 +105,8 @@ def update_errors():
         message = "`y_true` and `y_pred` should have as many lists. Received: y_true."
         yield f"y_true of shape {shape}", sparse, {"labels": np.ones(shape)}, message
     for shape in [(2,), (2, 1), (1, 2), (3, 2), (2, 2, 1), (0,)]:
-        message = "`mask` should have the same shape as `y_true`. Received: mask.shape"
+        message = "`mask` should have the same shape as `y_true`, a row for each list "
+        message += "with a number for each item. Received: mask.shape"
         yield f"mask of shape {shape}", sparse, {"mask": np.ones(shape)}, message
     uneven = [[1, 0, 2], [0, 1]]
     for name, labels, scores, message in [

@@ -37,21 +37,24 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
             [[1, 0]],
             [[0.1, 0.2, 0.3]],
             None,
-            "`y_pred` should have the same shape as `y_true`. Received: "
+            "`y_pred` should have the same shape as `y_true`, a row for each list "
+            "with a number for each item. Received: "
             "y_pred.shape=(1, 3), y_true.shape=(1, 2)",
         ),
         (
             [[1, 0]],
             [[[0.1], [0.2]]],
             None,
-            "`y_pred` should have the same shape as `y_true`. Received: "
+            "`y_pred` should have the same shape as `y_true`, a row for each list "
+            "with a number for each item. Received: "
             "y_pred.shape=(1, 2, 1), y_true.shape=(1, 2)",
         ),
         (
             {"labels": [[1, 0]], "mask": [[True]]},
             [[0.1, 0.2]],
             None,
-            "`mask` should have the same shape as `y_true`. Received: "
+            "`mask` should have the same shape as `y_true`, a row for each list "
+            "with a number for each item. Received: "
             "mask.shape=(1, 1), y_true.shape=(1, 2)",
         ),
         (
@@ -252,6 +255,8 @@ def ragged_forms():
     yield "lists", RAGGED
     yield "tuples", tuple(tuple(map(tuple, rows)) for rows in RAGGED)
     yield "arrays", tuple([np.array(row) for row in rows] for rows in RAGGED)
+    # A column of lists, as of pandas, is an array of objects.
+    yield "columns", tuple(np.array(rows, dtype=object) for rows in RAGGED)
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -120,6 +120,14 @@ def test_nothing_to_pad():
             "`keep` should have the shape (batch,) or (batch, m). Received: "
             "keep.shape=(2, 1), item_ids.shape=(1, 1)",
         ),
+        (
+            lambda: utils.merge_state(NDCG(), NDCG()),
+            "`others` should be a list of metrics or states. Received: one NDCG",
+        ),
+        (
+            lambda: utils.merge_state(NDCG(), utils.export_state(NDCG())),
+            "`others` should be a list of metrics or states. Received: one dict",
+        ),
     ],
 )
 def test_errors(call, message):
@@ -145,6 +153,15 @@ def test_exclude_items(rng):
     found = float(metric([0, 5, 3], utils.exclude_items(scores, seen)))
     in_top_two = float(scores[1, 5] in np.sort(scores[1])[-2:])
     assert found == pytest.approx(in_top_two / 3)
+
+
+def test_exclude_items_in_a_model():
+    """Where the size of the batch is not known."""
+    scores, seen = keras.Input((4,)), keras.Input((2,), dtype="int32")
+    model = keras.Model([scores, seen], utils.exclude_items(scores, seen))
+    found = model([ops.array([[4.0, 3.0, 2.0, 1.0]]), ops.array([[2, -1]])])
+    expected = [[4.0, 3.0, -np.inf, 1.0]]
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
 # RankingModel

@@ -28,7 +28,7 @@ from keras_rank.shared import Shared
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RankedLists(Shared):
     """Lists and their order, for the functions that share it.
 

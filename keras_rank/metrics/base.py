@@ -11,6 +11,7 @@ from keras_rank import totals
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
+    check_dtype,
     check_flag,
     check_k,
     check_not_sparse,
@@ -20,7 +21,7 @@ from keras_rank.arguments import (
 )
 from keras_rank.arithmetic import Tensor, whole_number
 from keras_rank.functional.per_list import from_threshold
-from keras_rank.inputs import standardize, standardize_sparse
+from keras_rank.inputs import sizes_agree, standardize, standardize_sparse
 from keras_rank.judged import JudgedLists, Judgement, judge
 from keras_rank.lists import Lists
 from keras_rank.ordering.ranking import Ranking, Ties
@@ -119,6 +120,7 @@ class RankingMetric(keras.metrics.Metric):
     ) -> None:
         self.k = check_k(k)
         super().__init__(name=name or self._default_name(), dtype=dtype)
+        check_dtype(self.dtype)
         self._ties = check_ties(shuffle_ties)
         # Not as it was given: NumPy's booleans can't be saved.
         self.shuffle_ties = _SHUFFLE_TIES[self._ties]
@@ -199,7 +201,7 @@ class RankingMetric(keras.metrics.Metric):
         }
 
     def _compute_dtype(self) -> str:
-        return "float64" if self.dtype == "float64" else "float32"
+        return check_dtype(self.dtype)
 
     @property
     def _judgement(self) -> Judgement:
@@ -259,6 +261,12 @@ def _new_states(
         weights = judged.once(list_weights)
         has_relevant, has_items = judged.has_relevant, judged.has_items
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
+        if not sizes_agree(values.shape, has_items.shape):
+            raise ValueError(
+                f"`{type(metric).__name__}.compute` should return one value per list, "
+                f"of shape (batch,), for lists of shape {tuple(lists.labels.shape)}. "
+                f"Received: values of shape {tuple(values.shape)}"
+            )
         columns.append((values, weights, has_relevant, has_items))
     batch_totals = totals.batch_totals(
         *(ops.stack(column) for column in zip(*columns, strict=True))
