@@ -8,6 +8,9 @@ DEMO = .venv/demo
 OLDEST = .venv/oldest
 NIGHTLY = .venv/nightly
 
+# What is never imported need not be compiled.
+INSTALL = pip install --quiet --no-compile
+
 .PHONY: demo test test-oldest test-nightly lint docs package bench clean
 .PHONY: $(addprefix test-,numpy jax tensorflow torch)
 
@@ -28,7 +31,7 @@ test-numpy test-jax test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
-	$(DEVELOPMENT)/bin/pip install --quiet --constraint constraints.txt \
+	$(DEVELOPMENT)/bin/$(INSTALL) --constraint constraints.txt \
 		--editable ".[jax,tensorflow,torch,dev,docs]"
 	touch $@
 
@@ -40,21 +43,21 @@ test-oldest: $(OLDEST)/installed
 
 $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/pip install --quiet --constraint constraints-oldest.txt \
+	$(OLDEST)/bin/$(INSTALL) --constraint constraints-oldest.txt \
 		--editable ".[jax,tensorflow,torch,dev]"
 	touch $@
 
 # What is to come, made anew each time: no check of a change, as it may fail.
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
-	$(NIGHTLY)/bin/pip install --quiet --pre --editable ".[jax,tensorflow,torch,dev]"
+	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[jax,tensorflow,torch,dev]"
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
 	done
 
 $(DEMO)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEMO)
-	$(DEMO)/bin/pip install --quiet --constraint constraints.txt \
+	$(DEMO)/bin/$(INSTALL) --constraint constraints.txt \
 		--editable ".[jax,examples]"
 	touch $@
 

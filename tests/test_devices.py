@@ -16,7 +16,7 @@ from keras_rank.utils import merge_state
 SCRIPT = pathlib.Path(__file__).with_name("replicas.py")
 
 PLACES = {
-    "jax": ["2 devices", "4 devices"],
+    "jax": ["4 devices"],
     "tensorflow": ["2 devices"],
     "torch": [
         f"rank {rank} of {world} devices" for world in (2, 3) for rank in range(world)
