@@ -43,7 +43,7 @@ def standardize(
         y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
     )
     labels = to_tensor("y_true", labels)
-    scores = to_tensor("y_pred", scores)
+    scores = _scores(scores)
     single_list = len(labels.shape) == 1
     if len(labels.shape) not in (1, 2):
         raise ValueError(
@@ -92,7 +92,7 @@ def standardize_sparse(
     """
     ids, mask = _labels_and_mask(y_true)
     ids, mask = ragged.rectangular(y_true=ids, mask=mask)
-    ids, scores = to_ids("y_true", ids), to_tensor("y_pred", y_pred)
+    ids, scores = to_ids("y_true", ids), _scores(y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -177,6 +177,11 @@ def to_tensor(argument: str, value: Any) -> Tensor:
         value = _within_backend(value)
     # On NumPy the conversion would bring float64 down to float32.
     return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+
+
+def _scores(value: Any) -> Tensor:
+    """Converts scores, without the gradients that torch would go on recording."""
+    return ops.stop_gradient(to_tensor("y_pred", value))
 
 
 def to_ids(argument: str, value: Any) -> Tensor:

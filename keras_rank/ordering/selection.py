@@ -306,19 +306,19 @@ def cond(
     return ops.cond(condition, in_branch(if_true), in_branch(if_false))
 
 
-def is_known_true(condition: Tensor) -> bool:
+def is_known_true(condition: Tensor | bool) -> bool:
     """Whether a condition is true, as far as Python can see it."""
     return _has_value(condition) and bool(condition)
 
 
-def _has_value(condition: Tensor) -> bool:
+def _has_value(condition: Tensor | bool) -> bool:
     """Whether Python can see it, and had better not leave it to Keras.
 
     JAX would compile both branches anew at every call outside of jit. On torch Keras
     gives each call a name of its own, for which torch.compile would compile it anew.
     """
     backend = keras.backend.backend()
-    if backend == "numpy":
+    if backend == "numpy" or isinstance(condition, bool):
         return True
     if backend == "jax":
         import jax
