@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from registry import IS_SLOW
 
 from keras_rank import functional, metrics
 from keras_rank.metrics import (
@@ -191,6 +192,7 @@ def test_torchmetrics(lists):
     agree(NDCG(k=K, gain_fn="linear", shuffle_ties="average"), expected, lists)
 
 
+@pytest.mark.skipif(IS_SLOW, reason="compiling ranx takes most of a minute")
 @pytest.mark.filterwarnings("ignore:.*unsafe cast from uint64")  # ranx's own
 def test_ranx(lists):
     from ranx import Qrels, Run, evaluate

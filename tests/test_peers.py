@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from registry import IS_SLOW
 
 from keras_rank import functional, metrics
 
@@ -53,6 +54,7 @@ def test_torchmetrics(lists, k):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.skipif(IS_SLOW, reason="compiling ranx takes most of a minute")
 @pytest.mark.filterwarnings("ignore:.*unsafe cast from uint64")  # ranx's own
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_ranx(lists, k):

@@ -183,7 +183,7 @@ def test_the_default_precision_changes_no_number(precision, rng):
         assert all_results(labels.tolist(), scores, weights.tolist()) == expected
 
 
-@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
     """They are sorted and selected in ways of their own."""
     labels = rng.integers(-1, 4, (8, 600)).astype("float32")
