@@ -381,9 +381,14 @@ class SparseLists(Lists):
         return size * ops.ones_like(self.labels[:, 0])
 
 
+def nan_not_retrieved(scores: Tensor) -> Tensor:
+    """Scores with `-inf`, that of items that were not retrieved, for NaN."""
+    return where(scores == scores, scores, float("-inf"))
+
+
 def as_ranked(scores: Tensor) -> Tensor:
-    """Scores as they are compared: `-inf` for NaN, which is not retrieved."""
-    scores = where(scores == scores, scores, float("-inf"))
+    """Scores as they are compared: `-inf` for NaN, and 0 for what is nearly 0."""
+    scores = nan_not_retrieved(scores)
     # XLA tells -0.0 from 0.0, and some backends take denormal numbers for 0.
     return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
 

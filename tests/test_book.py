@@ -8,6 +8,7 @@ import re
 import textwrap
 
 import pytest
+from registry import IS_SLOW
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 README = DOCS.parent / "README.md"
@@ -59,7 +60,7 @@ def blocks_of(page):
 def test_the_examples_of_a_page_run_in_order(page, backend):
     names, blocks = {"__name__": "__main__"}, list(blocks_of(page))
     for_this = any(block.backends == [backend] for block in blocks)
-    if backend in ("jax", "tensorflow") and not for_this and page.stem != "index":
+    if IS_SLOW and not for_this and page.stem != "index":
         pytest.skip("the same on all backends: run on the quickest")
     for block in blocks:
         if backend not in block.backends:

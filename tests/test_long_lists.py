@@ -1,10 +1,10 @@
 """Long lists take shorter ways: the same numbers, whatever there is to mask."""
 
-import keras
 import numpy as np
 import oracle
 import pytest
 from keras import ops
+from registry import IS_SLOW
 
 from keras_rank import functional
 from keras_rank.inputs import standardize
@@ -81,7 +81,7 @@ def untouched(labels, scores, rng):
 KINDS = [untouched, padded, masked, weighted, with_nan, few_retrieved, tied, constant]
 KINDS += [signed_zeros]
 TIES, CUTOFFS = ["shuffle", "stable"], [3, 10]
-if keras.backend.backend() in ("jax", "tensorflow"):
+if IS_SLOW:
     # Each kind is compiled anew there: those that take ways of their own.
     KINDS, TIES, CUTOFFS = [padded, weighted, with_nan, tied], ["shuffle"], [10]
 

@@ -3,9 +3,9 @@
 import collections
 import pathlib
 
-import keras
 import numpy as np
 import pytest
+from registry import IS_SLOW
 
 from keras_rank import functional
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
-if keras.backend.backend() in ("jax", "tensorflow"):
+if IS_SLOW:
     # Each cutoff is compiled anew there: the laws say that backends agree.
     CUTOFFS = (10,)
 

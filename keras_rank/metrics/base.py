@@ -120,7 +120,7 @@ class RankingMetric(keras.metrics.Metric):
     ) -> None:
         self.k = check_k(k)
         super().__init__(name=name or self._default_name(), dtype=dtype)
-        check_dtype(self.dtype)
+        self._compute_dtype = check_dtype(self.dtype)
         self._ties = check_ties(shuffle_ties)
         # Not as it was given: NumPy's booleans can't be saved.
         self.shuffle_ties = _SHUFFLE_TIES[self._ties]
@@ -187,7 +187,7 @@ class RankingMetric(keras.metrics.Metric):
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
-        return totals.mean(self.totals, self.empty_value, self._compute_dtype())
+        return totals.mean(self.totals, self.empty_value, self._compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -199,9 +199,6 @@ class RankingMetric(keras.metrics.Metric):
             "relevance_threshold": self.relevance_threshold,
             "sparse_labels": self.sparse_labels,
         }
-
-    def _compute_dtype(self) -> str:
-        return check_dtype(self.dtype)
 
     @property
     def _judgement(self) -> Judgement:
@@ -226,7 +223,7 @@ def update_together(
     """Adds a batch of lists to metrics, which share all that they have in common."""
     alike: dict[Any, list[RankingMetric]] = {}
     for metric in metrics:
-        inputs = metric.sparse_labels, metric._compute_dtype()
+        inputs = metric.sparse_labels, metric._compute_dtype
         alike.setdefault(inputs, []).append(metric)
     # The new values come first, so that an error leaves all states as they were.
     updates = []

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.judged import Values
-from keras_rank.lists import SparseLists, as_ranked
+from keras_rank.lists import SparseLists, as_ranked, nan_not_retrieved
 from keras_rank.ordering.counting import count, tied_before
 from keras_rank.ordering.ranking import Ranking, Ties, preference_of
 from keras_rank.ordering.selection import (
@@ -162,8 +162,8 @@ class _Scores:
         return _Scores(function(self.scores))
 
     def retrieved(self) -> Tensor:
-        """The scores, -inf for NaN."""
-        return where(self.scores == self.scores, self.scores, float("-inf"))
+        """The scores, `-inf` for NaN."""
+        return nan_not_retrieved(self.scores)
 
 
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
