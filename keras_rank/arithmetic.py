@@ -10,26 +10,32 @@ Tensor: TypeAlias = Any
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Chooses, and leaves float64 as it is, which `ops.where` does not on NumPy."""
-    if isinstance(condition, np.ndarray | np.generic):
-        return np.where(condition, x, y)
-    return ops.where(condition, x, y)
+    """Chooses one or the other by a condition."""
+    return _library_of(condition).where(condition, x, y)
 
 
 def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
-    """Cuts at a bound, in the dtype of `x`, which `ops.minimum` changes on torch."""
-    if not isinstance(bound, float):
-        bound = ops.cast(bound, x.dtype)
-    return where(x > bound, bound, x)
+    """Cuts at a bound, in the dtype of `x`."""
+    return _library_of(x).minimum(x, _like(x, bound))
 
 
-def at_least(x: Tensor, bound: int) -> Tensor:
-    """Raises whole numbers to a bound, as such.
+def at_least(x: Tensor, bound: Tensor | float) -> Tensor:
+    """Raises to a bound, in the dtype of `x`."""
+    return _library_of(x).maximum(x, _like(x, bound))
 
-    Keras gives a bare number the default precision: where that is bfloat16,
-    `ops.maximum` makes floats of whole numbers on JAX.
+
+def _library_of(x: Tensor) -> Any:
+    """NumPy for its arrays: there Keras makes float32 of float64, and copies."""
+    return np if isinstance(x, np.ndarray | np.generic) else ops
+
+
+def _like(x: Tensor, bound: Tensor | float) -> Tensor:
+    """A bound with the dtype of `x`.
+
+    Keras gives a bare number the default precision: where that is bfloat16, it makes
+    floats of whole numbers on JAX.
     """
-    return where(x < bound, bound, x)
+    return ops.convert_to_tensor(bound, x.dtype)
 
 
 def whole_number(value: int) -> Tensor:

@@ -275,6 +275,9 @@ def _widest(dtype: str) -> str:
 
 def _cast(x: Tensor, dtype: str) -> Tensor:
     """Casts, and keeps finite what is: NumPy would warn that it becomes infinite."""
+    if keras.backend.standardize_dtype(x.dtype) == dtype:
+        # On NumPy Keras would copy it.
+        return x
     if isinstance(x, np.ndarray) and x.dtype == "float64" and dtype == "float32":
         limit = np.finfo(dtype).max
         x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)

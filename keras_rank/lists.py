@@ -14,6 +14,7 @@ from keras_rank.ordering.selection import (
     candidates,
     candidates_size,
     cond,
+    is_known_true,
     is_long,
     largest_of,
     may_have_nan,
@@ -92,12 +93,14 @@ class Given:
         raw_scores: tensor of shape `(batch, list_size)`, or `None` if not asked for.
         raw_mask: boolean tensor of shape `(batch, list_size)`, or `None`.
         raw_weights: tensor of shape `(batch, list_size)`, or `None`.
+        is_full: whether it is known that there is an item at every position.
     """
 
     raw_labels: Tensor
     raw_scores: Tensor | None
     raw_mask: Tensor | None = None
     raw_weights: Tensor | None = None
+    is_full: bool = False
 
     @property
     def is_by_label(self) -> bool:
@@ -107,7 +110,10 @@ class Given:
     def map(self, function: Callable[[Tensor], Tensor]) -> "Given":
         """Returns a function of each of the tensors."""
         tensors = (self.raw_labels, self.raw_scores, self.raw_mask, self.raw_weights)
-        return Given(*(None if x is None else function(x) for x in tensors))
+        labels, scores, mask, weights = (
+            None if x is None else function(x) for x in tensors
+        )
+        return Given(labels, scores, mask, weights, self.is_full)
 
     def mask(self) -> Tensor:
         """Whether there is an item."""
@@ -122,17 +128,20 @@ class Given:
 
     def labels(self, no_item: float = 0.0) -> Tensor:
         """The labels, finite, and 0 or another number where there is no item."""
-        return where(self.mask(), _within_limits(self.raw_labels), no_item)
+        return self._masked(_within_limits(self.raw_labels), no_item)
 
     def scores(self) -> Tensor:
         """The scores, `-inf` where there is no item, or one that was not retrieved."""
-        return where(self.mask(), as_ranked(self.raw_scores), float("-inf"))
+        return self._masked(as_ranked(self.raw_scores), float("-inf"))
 
     def weights(self) -> Tensor | None:
         """The weights, 0 where there is no item, `None` where every item weighs 1."""
         if self.raw_weights is None:
             return None
-        return where(self.mask(), at_most(self.raw_weights, LARGEST_WEIGHT), 0.0)
+        return self._masked(at_most(self.raw_weights, LARGEST_WEIGHT), 0.0)
+
+    def _masked(self, values: Tensor, no_item: float) -> Tensor:
+        return values if self.is_full else where(self.mask(), values, no_item)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -148,10 +157,15 @@ class DenseLists(Lists):
 
     given: Given
 
-    labels = kept(lambda self: self.given.labels())
-    scores = kept(lambda self: self.given.scores())
+    labels = kept(lambda self: self._given.labels())
+    scores = kept(lambda self: self._given.scores())
     mask = kept(lambda self: self.given.mask())
-    weights = kept(lambda self: self.given.weights())
+    weights = kept(lambda self: self._given.weights())
+
+    @kept
+    def _given(self) -> Given:
+        """What was given, spared the mask where Python sees that nothing is masked."""
+        return dataclasses.replace(self.given, is_full=is_known_true(self.full))
 
     @kept
     def full(self) -> Tensor:
@@ -235,7 +249,8 @@ class DenseLists(Lists):
     @property
     def _judgements(self) -> Given:
         """All that is given but the scores."""
-        return dataclasses.replace(self.given, raw_scores=None)
+        rules: Given = self._given
+        return dataclasses.replace(rules, raw_scores=None)
 
     def top_scores(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
         """Returns the highest scores of each list, and their positions."""
@@ -273,7 +288,7 @@ class DenseLists(Lists):
         raw = self.given.raw_scores
         return Selection(
             raw,
-            self.given,
+            self._given,
             Given.scores,
             is_full=self.full,
             masked=lambda: where(self.mask, raw, float("-inf")),

@@ -34,7 +34,7 @@ def batch_totals(
         ops.cast(has_relevant, values.dtype),
         ops.cast(empty, values.dtype),
     )
-    return ops.stack([ops.sum(column, axis=-1) for column in columns], axis=-1)
+    return ops.sum(ops.stack(columns, axis=-2), axis=-1)
 
 
 def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Tensor]:

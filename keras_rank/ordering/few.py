@@ -117,11 +117,13 @@ def rank_few(
         before = tied_before(lambda: scores, their_scores, positions, tied, keys, dtype)
         return where(retrieved, above + before + 1.0, 0.0)
 
-    unknown = ops.zeros_like(ops.cast(labels, "int32"))
+    def unknown() -> Tensor:
+        return ops.zeros_like(labels, dtype="int32")
+
     ranks = ops.cast(ops.arange(1, labels.shape[1] + 1, dtype="int32"), dtype)
     number_retrieved = ops.sum(ops.cast(scores > float("-inf"), dtype), axis=1)
     return FewRanking(
-        known_order=cond(are_few, lambda: unknown, whole_order),
+        known_order=cond(are_few, unknown, whole_order),
         occupied=ranks <= number_retrieved[:, None],
         ranks=ranks,
         cutoff=labels.shape[1],

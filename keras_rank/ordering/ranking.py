@@ -14,11 +14,13 @@ from keras_rank.ordering.selection import (
     INT32_MIN,
     at_most_size,
     cond,
+    descending,
     in_order_of,
     is_whole,
     largest,
-    stable_argsort,
+    stably_descending,
     total_by_group,
+    with_entries,
 )
 from keras_rank.ordering.shuffle import shuffle_keys
 from keras_rank.shared import Shared
@@ -26,7 +28,7 @@ from keras_rank.shared import Shared
 Ties = Literal["shuffle", "stable", "average"]
 
 # Up to so many tied items of a list are sorted apart from the others.
-_FEW_TIED = 64
+_FEW_TIED = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +216,7 @@ def rank_lists(
         depth = at_most_size(k, list_size)
         # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
         by_rank, order = lists.top_scores(at_most_size(k + 1, list_size))
-        tied = _tied(by_rank, shifted(by_rank, -1, -math.inf))[:, :depth]
+        tied = _tied(by_rank)[:, :depth]
         by_rank, order = by_rank[:, :depth], order[:, :depth]
         if ties != "average":
             order = cond(
@@ -257,9 +259,10 @@ def sort(
     lists: DenseLists, ties: Ties, preference: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the full order, the scores in it, and where one ties with the next."""
-    order = stable_argsort(-lists.scores)
-    by_rank = ops.take_along_axis(lists.scores, order, axis=1)
-    tied = _tied(by_rank, shifted(by_rank, -1, -math.inf))
+    # Those that are shuffled may tie in any order.
+    in_order = descending if ties == "shuffle" else stably_descending
+    by_rank, order = in_order(lists.scores)
+    tied = _tied(by_rank)
     if ties == "shuffle":
         order = cond(
             ops.any(tied),
@@ -269,9 +272,12 @@ def sort(
     return order, by_rank, tied
 
 
-def _tied(by_rank: Tensor, next_by_rank: Tensor) -> Tensor:
+def _tied(by_rank: Tensor) -> Tensor:
     """Whether the item at a rank ties with that at the next."""
-    return ops.logical_and(by_rank == next_by_rank, by_rank > -math.inf)
+    here, following = by_rank[:, :-1], by_rank[:, 1:]
+    tied = ops.logical_and(here == following, here > -math.inf)
+    last = ops.zeros_like(by_rank[:, :1], dtype="bool")
+    return ops.concatenate([tied, last], axis=1)
 
 
 def _tie_broken(
@@ -318,8 +324,9 @@ def _shuffled(
     list_size = order.shape[1]
     if list_size is None or list_size < 4 * _FEW_TIED:
         return all_sorted()
-    ties = ops.logical_or(tied, shifted(ops.cast(tied, "int32"), 1, 0) > 0)
-    number = ops.cumsum(ops.cast(ties, "int32"), axis=1)
+    # The last rank has no next one to tie with, and comes first here.
+    ties = ops.logical_or(tied, ops.roll(tied, 1, axis=1))
+    number = ops.sum(ops.cast(ties, "int32"), axis=1, keepdims=True)
 
     def few_sorted() -> Tensor:
         # As float32, of which XLA selects the largest faster than of int32.
@@ -327,14 +334,14 @@ def _shuffled(
         ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW_TIED)[0]
         ranks = at_most(ops.cast(ranks, "int32"), list_size - 1)
         few, scores = (ops.take_along_axis(x, ranks, axis=1) for x in (order, by_rank))
-        # Beyond the last tie, what is sorted is not used.
-        used = ops.arange(_FEW_TIED, dtype="int32") < number[:, -1:]
-        scores = where(used, scores, -math.inf)
+        # Beyond the last tie, what comes first is written once more.
+        is_used = ops.arange(_FEW_TIED, dtype="int32") < number
+        scores = where(is_used, scores, -math.inf)
         few = in_order_of(few, -preference(ops.cast(few, "int32")), scores)
-        at = at_most(at_least(number - 1, 0), _FEW_TIED - 1)
-        return where(ties, ops.take_along_axis(few, at, axis=1), order)
+        ranks, few = (where(is_used, x, x[:, :1]) for x in (ranks, few))
+        return with_entries(order, ranks, few)
 
-    return cond(ops.all(number[:, -1] <= _FEW_TIED), few_sorted, all_sorted)
+    return cond(ops.all(number <= _FEW_TIED), few_sorted, all_sorted)
 
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:

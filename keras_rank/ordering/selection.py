@@ -104,12 +104,9 @@ class Selection:
             return self.raw if choose is None else choose(self.raw)
         return self.rule(self.items if choose is None else self.items.map(choose))
 
-    def maxima(self, in_blocks: Callable[[Tensor], Tensor]) -> Tensor:
+    def maxima(self, blocks: "_Blocks") -> Tensor:
         """Returns the largest value of each block, in as few passes as will do."""
-
-        def highest_of(x: Tensor) -> Tensor:
-            return ops.max(in_blocks(x), axis=2)
-
+        highest_of = blocks.maxima
         if self.rule is None:
             return highest_of(self.raw)
         masked = self.masked or (lambda: self.raw)
@@ -171,36 +168,16 @@ def candidates(selection: Selection, count: int) -> tuple[Tensor, Tensor, Tensor
         The values and their positions, each of shape `(batch, some)`, and the largest
         of all others, of shape `(batch, 1)`.
     """
-    row_size = selection.raw.shape[1]
-    block_size = _block_size(row_size, count)
-    blocks = -(-row_size // block_size)
-
-    def in_blocks(x: Tensor) -> Tensor:
-        rest = blocks * block_size - row_size
-        if rest > 0:
-            x = ops.pad(x, [(0, 0), (0, rest)], constant_values=_lowest(x))
-        return ops.reshape(x, (-1, blocks, block_size))
-
-    maxima, best = _top_k(selection.maxima(in_blocks), count + 1)
+    blocks = _Blocks.of(selection.raw, count)
+    maxima, best = _top_k(selection.maxima(blocks), count + 1)
     best = ops.cast(best[:, :count], "int32")
-    rows = ops.arange(ops.shape(best)[0], dtype="int32")[:, None]
-
-    def of_best(x: Tensor) -> Tensor:
-        # Whole blocks are copied, where `ops.take_along_axis` goes entry by entry.
-        x = ops.reshape(in_blocks(x), (-1, block_size))
-        x = ops.take(x, best + rows * blocks, axis=0)
-        return ops.reshape(x, (-1, count * block_size))
-
-    positions = best[:, :, None] * block_size + ops.arange(block_size, dtype="int32")
-    # The lowest values may lie in the padding, which is not in the row.
-    positions = at_most(positions, row_size - 1)
-    positions = ops.reshape(positions, (-1, count * block_size))
-    return selection.values(of_best), positions, maxima[:, count:]
+    values = selection.values(lambda x: blocks.entries(x, best))
+    return values, blocks.positions(best), maxima[:, count:]
 
 
 def candidates_size(x: Tensor, count: int) -> int:
     """The number of candidates of each row of a tensor."""
-    return count * _block_size(x.shape[1], count)
+    return count * _Blocks.of(x, count).size
 
 
 def none_below_zero(x: Tensor) -> Tensor:
@@ -239,21 +216,81 @@ def is_long(x: Tensor, count: Tensor | int) -> bool:
     return is_long and rows != 0
 
 
-def _block_size(row_size: int, count: int) -> int:
-    """About `sqrt(row_size / count)`, where the two steps of `largest` cost alike.
+@dataclasses.dataclass(frozen=True)
+class _Blocks:
+    """How rows are cut into blocks of one size.
 
-    A divisor of the row's size nearby spares padding, which is a copy of it all.
+    Attributes:
+        row_size: the number of entries of a row.
+        size: the number of entries of a block.
+        number: the number of blocks. The last entries of the row may be padding.
+        are_side_by_side: whether a block has entries that follow each other. If not,
+            it has every n-th entry, as many as there are blocks apart.
     """
-    ideal = round(math.sqrt(row_size / count))
-    nearby = range(ideal // 2 + 1, 2 * ideal)
-    divisors = [size for size in nearby if row_size % size == 0]
-    return min(divisors, key=lambda size: abs(size - ideal), default=ideal)
+
+    row_size: int
+    size: int
+    number: int
+    are_side_by_side: bool
+
+    @classmethod
+    def of(cls, x: Tensor, count: int) -> "_Blocks":
+        """Of about `sqrt(row_size / count)`: both steps of `largest` cost alike."""
+        row_size = x.shape[1]
+        ideal = round(math.sqrt(row_size / count))
+        # A divisor of the row's size nearby spares padding, which is a copy of it all.
+        nearby = range(ideal // 2 + 1, 2 * ideal)
+        divisors = [size for size in nearby if row_size % size == 0]
+        size = min(divisors, key=lambda size: abs(size - ideal), default=ideal)
+        # NumPy takes maxima of neighbours up to ten times as slowly as others.
+        side_by_side = keras.backend.backend() != "numpy"
+        return cls(row_size, size, -(-row_size // size), side_by_side)
+
+    def maxima(self, x: Tensor) -> Tensor:
+        """The largest entry of each block, of shape `(batch, number)`."""
+        return ops.max(self._cut(x), axis=2 if self.are_side_by_side else 1)
+
+    def entries(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """The entries of the chosen blocks, of shape `(batch, some)`."""
+        if self.are_side_by_side:
+            # Whole blocks are copied, where `ops.take_along_axis` goes by entries.
+            rows = ops.arange(ops.shape(chosen)[0], dtype="int32")[:, None]
+            x = ops.reshape(self._cut(x), (-1, self.size))
+            x = ops.take(x, chosen + rows * self.number, axis=0)
+        else:
+            x = ops.take_along_axis(self._cut(x), chosen[:, None, :], axis=2)
+        return ops.reshape(x, (-1, chosen.shape[1] * self.size))
+
+    def positions(self, chosen: Tensor) -> Tensor:
+        """The positions in the row of these entries."""
+        place = ops.arange(self.size, dtype="int32")
+        if self.are_side_by_side:
+            positions = chosen[:, :, None] * self.size + place
+        else:
+            positions = chosen[:, None, :] + place[:, None] * self.number
+        positions = ops.reshape(positions, (-1, chosen.shape[1] * self.size))
+        # The lowest values may lie in the padding, which is not in the row.
+        return at_most(positions, self.row_size - 1) if self._padding else positions
+
+    def _cut(self, x: Tensor) -> Tensor:
+        if self._padding:
+            padding = [(0, 0), (0, self._padding)]
+            x = ops.pad(x, padding, constant_values=_lowest(x))
+        if self.are_side_by_side:
+            return ops.reshape(x, (-1, self.number, self.size))
+        return ops.reshape(x, (-1, self.size, self.number))
+
+    @property
+    def _padding(self) -> int:
+        return self.number * self.size - self.row_size
 
 
 def _top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     backend = keras.backend.backend()
     if backend == "jax" and x.dtype == "int32" and count < x.shape[1]:
         return _top_k_of_whole_numbers(x, count)
+    if backend == "torch":
+        return tuple(ops.top_k(x, count))
     if backend != "numpy":
         values, positions = ops.top_k(x, count)
         # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless
@@ -340,11 +377,33 @@ def stable_argsort(x: Tensor) -> Tensor:
     return ops.argsort(x, axis=1)
 
 
+def descending(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the entries of each row, the largest first, and their positions.
+
+    Equal entries are in any order.
+    """
+    if keras.backend.backend() in ("tensorflow", "torch"):
+        # These sort entries with their positions, of which `ops.argsort` keeps half.
+        values, positions = ops.top_k(x, ops.shape(x)[1])
+        return values, positions
+    return stably_descending(x)
+
+
+def stably_descending(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, with equal entries in the order in which they were."""
+    order = stable_argsort(-x)
+    return ops.take_along_axis(x, order, axis=1), order
+
+
 def _sorted_positions(x: Tensor) -> Tensor:
     """By bits with positions below: NumPy's stable argsort takes twice as long."""
-    keys = np.left_shift(_sortable_bits(x).astype("int64"), 32)
-    keys = np.sort(keys | np.arange(x.shape[1]), axis=1)
-    return keys & 0xFFFFFFFF
+    # In place, as fresh memory costs as much as the arithmetic.
+    keys = _sortable_bits(x).astype("int64")
+    keys <<= 32
+    keys |= np.arange(x.shape[1])
+    keys.sort(axis=1)
+    keys &= 0xFFFFFFFF
+    return keys
 
 
 def _sorted(x: Tensor) -> Tensor:
@@ -380,8 +439,8 @@ def _sortable_bits(x: Tensor) -> Tensor:
 
 def _flipped(bits: Tensor) -> Tensor:
     """Flips all bits of negative numbers but the sign: its own inverse."""
-    sign = ops.right_shift(bits, 31)
-    return ops.bitwise_xor(bits, ops.bitwise_and(sign, whole_number(0x7FFFFFFF)))
+    # By operators: Keras copies what it is given on NumPy.
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 def _argsort_by_bits(bits: Tensor) -> Tensor:
@@ -396,6 +455,22 @@ def _argsort_by_bits(bits: Tensor) -> Tensor:
     order = places_by(ops.bitwise_and(bits, whole_number(0xFFFF)))
     higher = ops.take_along_axis(ops.right_shift(bits, 16), order, axis=1)
     return ops.take_along_axis(order, places_by(higher), axis=1)
+
+
+def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
+    """Returns rows with other entries at some positions, in the place of `x` on NumPy.
+
+    Args:
+        x: tensor of shape `(batch, size)`, which is not used anymore.
+        positions: int tensor of shape `(batch, some)`. Where there are two of a row,
+            their entries are the same.
+        entries: tensor of the same shape.
+    """
+    rows = ops.arange(ops.shape(x)[0], dtype="int32")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(positions))
+    indices = [ops.reshape(each, (-1,)) for each in (rows, positions)]
+    indices = ops.stack(indices, axis=1)
+    return ops.scatter_update(x, indices, ops.reshape(entries, (-1,)))
 
 
 def total_by_group(values: Tensor, group: Tensor) -> Tensor:
