@@ -267,7 +267,7 @@ class DenseLists(Lists):
             are_needed: boolean. If they are not, they are not looked for.
         """
         raw: Tensor = self.given.raw_scores
-        spare = 4 * count
+        spare = 2 * count + 8
         if not is_long(raw, spare):
             return HighItems(self)
 

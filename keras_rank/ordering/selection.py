@@ -193,9 +193,8 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     They show NaN, but in XLA on CPU: there a maximum forgets what came before NaN. A
     sum shows it (as it does infinities of both signs).
     """
-    if keras.backend.backend() in ("jax", "tensorflow"):
-        return ops.isnan(ops.sum(x))
-    return ops.any(ops.isnan(extremes))
+    is_xla = keras.backend.backend() in ("jax", "tensorflow")
+    return ops.isnan(ops.sum(x if is_xla else extremes))
 
 
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -248,17 +247,20 @@ class _Blocks:
 
     def maxima(self, x: Tensor) -> Tensor:
         """The largest entry of each block, of shape `(batch, number)`."""
-        return ops.max(self._cut(x), axis=2 if self.are_side_by_side else 1)
+        if self.are_side_by_side:
+            return ops.max(self._shaped(x, (-1, self.number, self.size)), axis=2)
+        return ops.max(self._shaped(x, (-1, self.size, self.number)), axis=1)
 
     def entries(self, x: Tensor, chosen: Tensor) -> Tensor:
         """The entries of the chosen blocks, of shape `(batch, some)`."""
         if self.are_side_by_side:
             # Whole blocks are copied, where `ops.take_along_axis` goes by entries.
             rows = ops.arange(ops.shape(chosen)[0], dtype="int32")[:, None]
-            x = ops.reshape(self._cut(x), (-1, self.size))
+            x = self._shaped(x, (-1, self.size))
             x = ops.take(x, chosen + rows * self.number, axis=0)
         else:
-            x = ops.take_along_axis(self._cut(x), chosen[:, None, :], axis=2)
+            x = self._shaped(x, (-1, self.size, self.number))
+            x = ops.take_along_axis(x, chosen[:, None, :], axis=2)
         return ops.reshape(x, (-1, chosen.shape[1] * self.size))
 
     def positions(self, chosen: Tensor) -> Tensor:
@@ -272,13 +274,11 @@ class _Blocks:
         # The lowest values may lie in the padding, which is not in the row.
         return at_most(positions, self.row_size - 1) if self._padding else positions
 
-    def _cut(self, x: Tensor) -> Tensor:
+    def _shaped(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         if self._padding:
             padding = [(0, 0), (0, self._padding)]
             x = ops.pad(x, padding, constant_values=_lowest(x))
-        if self.are_side_by_side:
-            return ops.reshape(x, (-1, self.number, self.size))
-        return ops.reshape(x, (-1, self.size, self.number))
+        return ops.reshape(x, shape)
 
     @property
     def _padding(self) -> int:

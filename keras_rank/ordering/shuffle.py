@@ -29,8 +29,8 @@ def shuffle_keys(
         An int32 tensor of shape `(batch, list_size)`.
     """
     list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
-    list_keys = _mix(ops.bitwise_xor(_mix(list_numbers), whole_number(_fold(seed))))
-    keys = _mix(ops.bitwise_xor(_mix(item_numbers), list_keys[:, None]))
+    list_keys = _mix(_mix(list_numbers) ^ whole_number(_fold(seed)))
+    keys = _mix(_mix(item_numbers) ^ list_keys[:, None])
     # The lowest number is kept for what does not compete, and has no negative.
     return at_least(keys, INT32_MIN + 1)
 
@@ -38,17 +38,17 @@ def shuffle_keys(
 def _mix(x: Tensor) -> Tensor:
     """Scrambles int32 numbers, one to one (Wellons' "lowbias32").
 
-    On int32, as unsigned numbers become int64 on torch.
+    On int32, as unsigned numbers become int64 on torch. By operators where there are
+    such on all backends, as Keras copies what it is given on NumPy.
     """
-    x = ops.bitwise_xor(x, _logical_right_shift(x, 16)) * 0x7FEB352D
-    x = ops.bitwise_xor(x, _logical_right_shift(x, 15)) * (0x846CA68B - 2**32)
-    return ops.bitwise_xor(x, _logical_right_shift(x, 16))
+    x = (x ^ _logical_right_shift(x, 16)) * 0x7FEB352D
+    x = (x ^ _logical_right_shift(x, 15)) * (0x846CA68B - 2**32)
+    return x ^ _logical_right_shift(x, 16)
 
 
 def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
     """Shifts in zeros, where the shift of a signed number copies its sign."""
-    mask = whole_number((1 << (32 - bits)) - 1)
-    return ops.bitwise_and(ops.right_shift(x, bits), mask)
+    return ops.right_shift(x, bits) & ((1 << (32 - bits)) - 1)
 
 
 def _fold(seed: int) -> int:
