@@ -9,17 +9,19 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_most, highest, where
+from keras_rank.ordering.backends import (
+    cond,
+    is_known_true,
+    may_have_nan,
+    none_below_zero,
+    sum_by_row,
+)
 from keras_rank.ordering.selection import (
     Selection,
     candidates,
     candidates_size,
-    cond,
-    is_known_true,
     is_long,
     largest_of,
-    may_have_nan,
-    none_below_zero,
-    sum_by_row,
     top_values,
     top_values_of,
 )

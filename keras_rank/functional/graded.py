@@ -30,9 +30,9 @@ from keras_rank.functional.per_list import excludes_zero, from_threshold, in_ord
 from keras_rank.inputs import require
 from keras_rank.judged import JudgedLists, Judgement, Values
 from keras_rank.lists import LARGEST_GAIN
+from keras_rank.ordering.backends import cond
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.ordering.selection import cond
 from keras_rank.weighting import list_weights
 
 

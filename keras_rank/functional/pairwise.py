@@ -11,7 +11,7 @@ from keras_rank.functional.per_list import from_threshold, in_order
 from keras_rank.judged import JudgedLists, Judgement, Values
 from keras_rank.lists import LARGEST_GAIN, Lists
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.selection import in_order_of, inversions
+from keras_rank.ordering.sorting import in_order_of, inversions
 
 
 def average_relevance_position(

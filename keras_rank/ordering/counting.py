@@ -5,7 +5,7 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_rank.arithmetic import Tensor
-from keras_rank.ordering.selection import cond
+from keras_rank.ordering.backends import cond
 
 
 def count(

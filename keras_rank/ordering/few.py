@@ -8,9 +8,10 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, at_least, where
 from keras_rank.judged import Values
 from keras_rank.lists import DenseLists
+from keras_rank.ordering.backends import cond, is_known_true
 from keras_rank.ordering.counting import count, tied_before
 from keras_rank.ordering.ranking import Ranking, Ties, preference_of, sort
-from keras_rank.ordering.selection import cond, is_known_true, largest
+from keras_rank.ordering.selection import largest
 from keras_rank.shared import kept
 
 # Up to so many relevant items of a list are counted.

@@ -10,19 +10,16 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, at_least, at_most, shifted, total, where
 from keras_rank.judged import Values
 from keras_rank.lists import DenseLists, HighItems, Lists
-from keras_rank.ordering.selection import (
+from keras_rank.ordering.backends import (
     INT32_MIN,
-    at_most_size,
     cond,
     descending,
-    in_order_of,
-    is_whole,
-    largest,
     stably_descending,
     total_by_group,
-    with_entries,
 )
+from keras_rank.ordering.selection import at_most_size, is_whole, largest
 from keras_rank.ordering.shuffle import shuffle_keys
+from keras_rank.ordering.sorting import in_order_of, with_entries
 from keras_rank.shared import Shared
 
 Ties = Literal["shuffle", "stable", "average"]

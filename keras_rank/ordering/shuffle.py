@@ -5,7 +5,7 @@ import hashlib
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_least, whole_number
-from keras_rank.ordering.selection import INT32_MIN
+from keras_rank.ordering.backends import INT32_MIN
 
 
 def shuffle_keys(

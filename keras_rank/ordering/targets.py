@@ -9,16 +9,10 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, highest, where
 from keras_rank.judged import Values
 from keras_rank.lists import SparseLists, as_ranked, nan_not_retrieved
+from keras_rank.ordering.backends import cond, stable_argsort
 from keras_rank.ordering.counting import count, tied_before
 from keras_rank.ordering.ranking import Ranking, Ties, preference_of
-from keras_rank.ordering.selection import (
-    Selection,
-    at_most_size,
-    cond,
-    is_whole,
-    largest_of,
-    stable_argsort,
-)
+from keras_rank.ordering.selection import Selection, at_most_size, is_whole, largest_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""Orders by several keys, and what sorting tells: inversions."""
+
+from keras import ops
+
+from keras_rank.arithmetic import Tensor, at_least, total
+from keras_rank.ordering.backends import stable_argsort
+
+
+def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
+    """Returns the values of each list in the order of the keys.
+
+    Args:
+        values: tensor of shape `(batch, list_size)`.
+        *keys: tensors of the same shape. A key to sort by, the smallest first, and
+            optionally scores, the largest first, which come before the key.
+    """
+    key, *scores = keys
+    order = stable_argsort(key)
+    for score in scores:
+        by_score = stable_argsort(-ops.take_along_axis(score, order, axis=1))
+        order = ops.take_along_axis(order, by_score, axis=1)
+    return ops.take_along_axis(values, order, axis=1)
+
+
+def inversions(values: Tensor, dtype: str) -> Tensor:
+    """Counts the pairs of each list whose first value is larger than the second.
+
+    By sorting with the binary digits of the places that values have when sorted,
+    the highest digit first: at each digit, an entry with a 0 moves ahead of the
+    entries with a 1 that it is inverted with, and no other. So the memory is that of
+    the list, not of its pairs.
+
+    Args:
+        values: tensor of shape `(batch, list_size)`.
+        dtype: the dtype of the counts.
+
+    Returns:
+        A tensor of shape `(batch,)`.
+    """
+    size = values.shape[1]
+    digits = 31 if size is None else max(size - 1, 1).bit_length()
+    sequence = stable_argsort(values)
+    here = ops.arange(ops.shape(values)[1], dtype="int32")
+    count = 0.0
+    for digit in reversed(range(digits)):
+        order = stable_argsort(ops.right_shift(sequence, digit))
+        moved_ahead = at_least(order - here, 0)
+        count = count + total(ops.cast(moved_ahead, dtype))
+        sequence = ops.take_along_axis(sequence, order, axis=1)
+    return count
+
+
+def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
+    """Returns rows with other entries at some positions, in the place of `x` on NumPy.
+
+    Args:
+        x: tensor of shape `(batch, size)`, which is not used anymore.
+        positions: int tensor of shape `(batch, some)`. Where there are two of a row,
+            their entries are the same.
+        entries: tensor of the same shape.
+    """
+    rows = ops.arange(ops.shape(x)[0], dtype="int32")[:, None]
+    rows = ops.broadcast_to(rows, ops.shape(positions))
+    indices = [ops.reshape(each, (-1,)) for each in (rows, positions)]
+    indices = ops.stack(indices, axis=1)
+    return ops.scatter_update(x, indices, ops.reshape(entries, (-1,)))
