@@ -87,7 +87,7 @@ def neighbours_are_slow() -> bool:
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Returns the largest entries of each row, in falling order, and their positions."""
+    """Returns the largest entries of each row in falling order, and their positions."""
     backend = keras.backend.backend()
     if backend == "jax" and x.dtype == "int32" and count < x.shape[1]:
         return _top_k_of_whole_numbers(x, count)
