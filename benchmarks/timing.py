@@ -41,11 +41,16 @@ def milliseconds(call, seconds=1.0):
     wait()
     times = []
     while not times or (sum(times) < seconds and len(times) < 30):
-        start = time.perf_counter()
-        call()
-        wait()
-        times.append(time.perf_counter() - start)
+        times.append(seconds_of(call))
     return 1000.0 * statistics.median(times)
+
+
+def seconds_of(call):
+    """Returns the time of one call."""
+    start = time.perf_counter()
+    call()
+    wait()
+    return time.perf_counter() - start
 
 
 def wait():
