@@ -238,7 +238,10 @@ class DenseLists(Lists):
     def highest_first(self, count: Tensor | int) -> Tensor:
         given = self.given
         selection = Selection(
-            given.raw_labels, self._judgements, lambda given: given.labels(no_item=-1.0)
+            given.raw_labels,
+            self._judgements,
+            lambda given: given.labels(no_item=-1.0),
+            values_of=lambda raw: Given(raw, None).labels(no_item=-1.0),
         )
         if not given.is_by_label:
             selection = dataclasses.replace(
@@ -294,6 +297,7 @@ class DenseLists(Lists):
             Given.scores,
             is_full=self.full,
             masked=lambda: where(self.mask, raw, float("-inf")),
+            values_of=as_ranked,
         )
 
     def item_numbers(self, positions: Tensor) -> Tensor:

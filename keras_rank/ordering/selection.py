@@ -10,6 +10,7 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, at_most
 from keras_rank.ordering.backends import (
     cond,
+    is_known_true,
     lowest_of_dtype,
     may_have_nan,
     neighbours_are_slow,
@@ -43,6 +44,8 @@ class Selection:
         is_full: boolean. Whether there is an item at all positions.
         masked: function that returns `raw`, `-inf` where there is no item. `None` if
             it is lower there anyway.
+        values_of: function from `raw`, or some of it, to the values. For where there
+            is an item at all positions, and no NaN.
     """
 
     raw: Tensor
@@ -50,6 +53,7 @@ class Selection:
     rule: Callable[[Any], Tensor] | None = None
     is_full: Tensor | bool = True
     masked: Callable[[], Tensor] | None = None
+    values_of: Callable[[Tensor], Tensor] | None = None
 
     def values(self, choose: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Returns the values of all items, or of those that a function chooses."""
@@ -74,6 +78,17 @@ class Selection:
             lambda: maxima,
         )
 
+    def top_k(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
+        """Returns the `count` largest values of each row and their positions.
+
+        Where Python sees that it will do, only these are computed.
+        """
+        if self.values_of is not None and is_known_true(self.is_full):
+            raw, positions = top_k(self.raw, count)
+            if is_known_true(ops.logical_not(may_have_nan(self.raw, raw))):
+                return self.values_of(raw), positions
+        return top_k(self.values(), count)
+
 
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the `count` largest entries of each row and their positions.
@@ -87,7 +102,7 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 def largest_of(selection: Selection, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the `count` largest values of each row and their positions."""
     if not is_long(selection.raw, count):
-        return top_k(selection.values(), count)
+        return selection.top_k(count)
     entries, positions, _ = candidates(selection, count)
     values, found = top_k(entries, count)
     return values, ops.take_along_axis(positions, found, axis=1)
