@@ -130,19 +130,31 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("distinct", [2, 30, 1400, 10**9])
+def has_order_by_score_then_by_hash(scores):
+    lists = standardize(np.ones_like(scores), scores)
+    ranking = rank_by_scores(lists, None, "shuffle", 7, 5)
+    numbers = np.arange(1, scores.shape[1] + 1, dtype="int32")[None]
+    keys = shuffle_keys(7, lists.has_items, ops.convert_to_tensor(numbers), 5)
+    keys = ops.convert_to_numpy(keys).astype("int64")
+    expected = np.lexsort((-keys, -scores), axis=1)
+    np.testing.assert_array_equal(ops.convert_to_numpy(ranking.order), expected)
+
+
+@pytest.mark.parametrize("distinct", [2, 30, 1400, 8000, 10**9])
 def test_a_full_order_is_by_score_then_by_hash(distinct, rng):
     """Where few items tie, these are sorted apart."""
-    items = 400
-    scores = rng.integers(0, distinct, size=(LISTS, items)).astype("float32")
-    labels = np.ones_like(scores)
-    ranking = rank_by_scores(standardize(labels, scores), None, "shuffle", 7, 5)
-    numbers = ops.convert_to_tensor(np.arange(1, items + 1, dtype="int32")[None])
-    keys = ops.convert_to_numpy(
-        shuffle_keys(7, ops.convert_to_tensor(np.ones(LISTS, bool)), numbers, 5)
-    )
-    expected = np.lexsort((-keys.astype("int64"), -scores), axis=1)
-    np.testing.assert_array_equal(ops.convert_to_numpy(ranking.order), expected)
+    scores = rng.integers(0, distinct, size=(LISTS, 400)).astype("float32")
+    has_order_by_score_then_by_hash(scores)
+
+
+@pytest.mark.parametrize("most", [32, 33])
+def test_few_ties_at_the_ends_of_long_lists(most, rng):
+    """In one list of a batch none, and in one as many as are sorted apart, or more."""
+    by_rank = np.tile(np.arange(700.0, 0.0, -1.0, dtype="float32"), (4, 1))
+    by_rank[1, -2:] = 1.0
+    by_rank[2, :3] = 700.0
+    by_rank[3, 300 : 300 + most] = 400.0
+    has_order_by_score_then_by_hash(rng.permuted(by_rank, axis=1))
 
 
 @pytest.mark.parametrize(("batch", "k"), [(60, 10), (1, None), (60, None)])
