@@ -29,13 +29,13 @@ def _library_of(x: Tensor) -> Any:
     return np if isinstance(x, np.ndarray | np.generic) else ops
 
 
-def _like(x: Tensor, bound: Tensor | float) -> Tensor:
-    """A bound with the dtype of `x`.
+def _like(x: Tensor, other: Tensor | float) -> Tensor:
+    """A number or tensor with the dtype of `x`.
 
     Keras gives a bare number the default precision: where that is bfloat16, it makes
     floats of whole numbers on JAX.
     """
-    return ops.convert_to_tensor(bound, x.dtype)
+    return ops.convert_to_tensor(other, x.dtype)
 
 
 def whole_number(value: int) -> Tensor:
@@ -48,7 +48,7 @@ def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
     Instead of `ops.divide_no_nan`, which divides by 0 first on NumPy, and warns.
     """
-    denominator = ops.convert_to_tensor(denominator, numerator.dtype)
+    denominator = _like(numerator, denominator)
     positive = denominator > 0.0
     quotient = numerator / where(positive, denominator, 1.0)
     return where(positive, quotient, 0.0)
@@ -89,15 +89,23 @@ def total(values: Tensor) -> Tensor:
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
-    """Moves each row to the right, or to the left by negative places.
+    """Moves each row to the right.
 
     Instead of `ops.pad`, which takes ten times as long on torch.
     """
-    if places < 0:
-        filling = ops.zeros_like(values[:, places:]) + fill
-        return ops.concatenate([values[:, -places:], filling], axis=1)
     filling = ops.zeros_like(values[:, :places]) + fill
     return ops.concatenate([filling, values[:, :-places]], axis=1)
+
+
+def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
+    """Returns positions in all rows joined to one, from those in each row.
+
+    Args:
+        positions: int tensor of shape `(batch, some)`.
+        row_size: the number of positions in a row.
+    """
+    rows = ops.arange(ops.shape(positions)[0], dtype="int32")[:, None]
+    return positions + rows * row_size
 
 
 def first_event(chances: Tensor) -> Tensor:

@@ -254,8 +254,8 @@ class DenseLists(Lists):
     @property
     def _judgements(self) -> Given:
         """All that is given but the scores."""
-        rules: Given = self._given
-        return dataclasses.replace(rules, raw_scores=None)
+        given: Given = self._given
+        return dataclasses.replace(given, raw_scores=None)
 
     def top_scores(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
         """Returns the highest scores of each list, and their positions."""

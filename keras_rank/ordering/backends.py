@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, where, whole_number
+from keras_rank.arithmetic import Tensor, at_least, where
 from keras_rank.shared import in_branch
 
 INT32_MIN = -(2**31)
@@ -222,11 +222,11 @@ def _argsort_by_bits(bits: Tensor) -> Tensor:
     place = ops.arange(bits.shape[1], dtype="int32")
 
     def places_by(half: Tensor) -> Tensor:
-        keys = ops.bitwise_or(ops.left_shift(half, width), place)
-        return ops.bitwise_and(ops.sort(keys, axis=1), whole_number((1 << width) - 1))
+        keys = (half << width) | place
+        return ops.sort(keys, axis=1) & ((1 << width) - 1)
 
-    order = places_by(ops.bitwise_and(bits, whole_number(0xFFFF)))
-    higher = ops.take_along_axis(ops.right_shift(bits, 16), order, axis=1)
+    order = places_by(bits & 0xFFFF)
+    higher = ops.take_along_axis(bits >> 16, order, axis=1)
     return ops.take_along_axis(order, places_by(higher), axis=1)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, where
+from keras_rank.arithmetic import Tensor, at_least, through_batch, where
 from keras_rank.judged import Values
 from keras_rank.lists import DenseLists
 from keras_rank.ordering.backends import cond, is_known_true
@@ -54,10 +54,9 @@ class FewRanking(Ranking):
             batch, list_size = ops.shape(self.known_order)
             # What has no rank is worth 0 here, and may be added to the first one.
             places = at_least(ops.cast(self.their_ranks, "int32") - 1, 0)
-            places = places + ops.arange(batch, dtype="int32")[:, None] * list_size
             by_rank = ops.segment_sum(
                 ops.reshape(few, (-1,)),
-                ops.reshape(places, (-1,)),
+                ops.reshape(through_batch(places, list_size), (-1,)),
                 num_segments=batch * list_size,
             )
             return ops.reshape(by_rank, (batch, list_size))

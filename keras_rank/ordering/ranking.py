@@ -7,7 +7,15 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, at_most, shifted, total, where
+from keras_rank.arithmetic import (
+    Tensor,
+    at_least,
+    at_most,
+    shifted,
+    through_batch,
+    total,
+    where,
+)
 from keras_rank.judged import Values
 from keras_rank.lists import DenseLists, HighItems, Lists
 from keras_rank.ordering.backends import (
@@ -343,11 +351,10 @@ def _shuffled(
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     dtype = lists.dtype
-    batch, depth = ops.shape(by_rank)
+    depth = ops.shape(by_rank)[1]
     starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
-    rows = ops.arange(batch, dtype="int32")[:, None] * depth
-    group = ops.reshape(rows + number, (-1,))
+    group = ops.reshape(through_batch(number, depth), (-1,))
     last = by_rank[:, -1:]
     cut_score = where(tied[:, -1:], last, math.nan)
     at_cut = by_rank == cut_score

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_most
+from keras_rank.arithmetic import Tensor, at_most, through_batch
 from keras_rank.ordering.backends import (
     cond,
     is_known_true,
@@ -193,9 +193,8 @@ class Blocks:
         """The entries of the chosen blocks, of shape `(batch, some)`."""
         if self.are_side_by_side:
             # Whole blocks are copied, where `ops.take_along_axis` goes by entries.
-            rows = ops.arange(ops.shape(chosen)[0], dtype="int32")[:, None]
             x = self._shaped(x, (-1, self.size))
-            x = ops.take(x, chosen + rows * self.number, axis=0)
+            x = ops.take(x, through_batch(chosen, self.number), axis=0)
         else:
             x = self._shaped(x, (-1, self.size, self.number))
             x = ops.take_along_axis(x, chosen[:, None, :], axis=2)

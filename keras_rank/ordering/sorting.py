@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, total
+from keras_rank.arithmetic import Tensor, at_least, through_batch, total
 from keras_rank.ordering.backends import stable_argsort
 
 
@@ -59,8 +59,8 @@ def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
             their entries are the same.
         entries: tensor of the same shape.
     """
-    rows = ops.arange(ops.shape(x)[0], dtype="int32")[:, None]
-    rows = ops.broadcast_to(rows, ops.shape(positions))
-    indices = [ops.reshape(each, (-1,)) for each in (rows, positions)]
-    indices = ops.stack(indices, axis=1)
-    return ops.scatter_update(x, indices, ops.reshape(entries, (-1,)))
+    batch, size = ops.shape(x)
+    indices = ops.reshape(through_batch(positions, size), (-1, 1))
+    entries = ops.reshape(entries, (-1,))
+    x = ops.scatter_update(ops.reshape(x, (-1,)), indices, entries)
+    return ops.reshape(x, (batch, size))
