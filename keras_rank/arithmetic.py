@@ -1,17 +1,18 @@
 """Arithmetic that is the same on all backends."""
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from keras import ops
 
-# A tensor is whatever the backend makes it: Keras has no common type for it.
-Tensor: TypeAlias = Any
+from keras_rank.ordering.backends import Tensor, constant, made_once
 
 
-def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Chooses one or the other by a condition."""
-    return _library_of(condition).where(condition, x, y)
+def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+    """Chooses one or the other by a condition, in the dtype of the first tensor."""
+    if _is_bare(x):
+        return _library_of(condition).where(condition, _like(y, x), y)
+    return _library_of(condition).where(condition, x, _like(x, y))
 
 
 def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
@@ -24,23 +25,37 @@ def at_least(x: Tensor, bound: Tensor | float) -> Tensor:
     return _library_of(x).maximum(x, _like(x, bound))
 
 
+def within(x: Tensor, least: float, most: float) -> Tensor:
+    """Keeps numbers between two bounds."""
+    return ops.clip(x, constant(least, x), constant(most, x))
+
+
 def _library_of(x: Tensor) -> Any:
     """NumPy for its arrays: there Keras makes float32 of float64, and copies."""
     return np if isinstance(x, np.ndarray | np.generic) else ops
 
 
 def _like(x: Tensor, other: Tensor | float) -> Tensor:
-    """A number or tensor with the dtype of `x`.
-
-    Keras gives a bare number the default precision: where that is bfloat16, it makes
-    floats of whole numbers on JAX.
-    """
+    """A number or tensor with the dtype of `x`."""
+    if _is_bare(other):
+        return constant(other, x)
     return ops.convert_to_tensor(other, x.dtype)
 
 
-def whole_number(value: int) -> Tensor:
-    """An int32 constant, where Keras would take a bare number as a float too."""
-    return ops.convert_to_tensor(value, "int32")
+def _is_bare(x: Tensor | float) -> bool:
+    """Whether it is a number of Python, which NumPy's float64 calls itself too."""
+    return isinstance(x, int | float) and not isinstance(x, np.generic)
+
+
+def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
+    """The whole numbers from the first to the last, on the device of a tensor."""
+    if isinstance(last, int):
+        return made_once(_range, first, last + 1, dtype, like=like)
+    return _range(first, last + 1, dtype)
+
+
+def _range(start: int, stop: Tensor | int, dtype: str) -> Tensor:
+    return ops.cast(ops.arange(start, stop, dtype="int32"), dtype)
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
@@ -67,9 +82,10 @@ def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
 def total(values: Tensor) -> Tensor:
     """Sums each row so that zeros at its end never change the sum, bit for bit.
 
-    Neighbours are added first, then neighbouring sums: longer rows give the same
-    additions, and some of zeros. `ops.sum` adds in an order that depends on the size
-    of the row; it is used in a graph where that size is not known.
+    The second half of the row is added to the first, and so on, with zeros up to a
+    power of two: longer rows give the same additions, and some of zeros. `ops.sum`
+    adds in an order that depends on the size of the row; it is used in a graph where
+    that size is not known.
 
     Args:
         values: tensor of shape `(batch, size)`.
@@ -80,12 +96,21 @@ def total(values: Tensor) -> Tensor:
     size = values.shape[1]
     if size is None:
         return ops.sum(values, axis=1)
-    while size > 1:
-        sums = values[:, 0 : size - 1 : 2] + values[:, 1::2]
-        alone = values[:, size - size % 2 :]
-        values = sums if size % 2 == 0 else ops.concatenate([sums, alone], axis=1)
-        size = (size + 1) // 2
-    return values[:, 0]
+    levels = (size - 1).bit_length()
+    if 2**levels > size:
+        values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], 1)
+    values = ops.reshape(values, (-1, *[2] * levels))
+    for _ in range(levels):
+        values = ops.sum(values, axis=1)
+    return values
+
+
+def totals(*rows: Tensor) -> list[Tensor]:
+    """Returns `total` of each of several tensors, in one tree if their sizes agree."""
+    if len({values.shape[1] for values in rows}) > 1 or rows[0].shape[1] is None:
+        return [total(values) for values in rows]
+    sums = ops.reshape(total(ops.concatenate(rows, axis=0)), (len(rows), -1))
+    return [sums[i] for i in range(len(rows))]
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
@@ -93,8 +118,13 @@ def shifted(values: Tensor, places: int, fill: float) -> Tensor:
 
     Instead of `ops.pad`, which takes ten times as long on torch.
     """
-    filling = ops.zeros_like(values[:, :places]) + fill
+    filling = columns(fill, places, values)
     return ops.concatenate([filling, values[:, :-places]], axis=1)
+
+
+def columns(value: float, number: int, like: Tensor) -> Tensor:
+    """Columns of one value, for as many rows as a tensor has."""
+    return ops.broadcast_to(constant(value, like), (ops.shape(like)[0], number))
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
@@ -123,8 +153,10 @@ def first_event(chances: Tensor) -> Tensor:
     Returns:
         A tensor of the same shape.
     """
-    none_yet = shifted(1.0 - chances, 1, 1.0)
     size = chances.shape[1]
+    if size == 1:
+        return chances
+    none_yet = shifted(1.0 - chances, 1, 1.0)
     if size is None:
         return chances * ops.cumprod(none_yet, axis=1)
     step = 1

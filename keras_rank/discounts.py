@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.arithmetic import Tensor
+from keras_rank.ordering.backends import Tensor, made_once
 
 __all__ = ["clipped_log2", "geometric", "log", "log2", "reciprocal"]
 
@@ -187,6 +187,19 @@ def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
         techniques", ACM TOIS 20(4), 2002.
     """
     return Log(base, offset)
+
+
+def at_ranks(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
+    """Returns the discounts of ranks: those of this module are made once for 1 to k."""
+    is_known = getattr(rank_discount_fn, "__module__", None) == __name__
+    if not is_known or len(ranks.shape) != 1 or ranks.shape[0] is None:
+        return rank_discount_fn(ranks)
+    dtype = keras.backend.standardize_dtype(ranks.dtype)
+    return made_once(_up_to, rank_discount_fn, ranks.shape[0], dtype, like=ranks)
+
+
+def _up_to(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:
+    return rank_discount_fn(ops.arange(1, k + 1, dtype=dtype))
 
 
 def _number(value: Any) -> float:

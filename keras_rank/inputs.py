@@ -9,14 +9,14 @@ import numpy as np
 from keras import ops
 
 from keras_rank import ragged
-from keras_rank.arithmetic import Tensor, at_least, at_most, where
+from keras_rank.arithmetic import Tensor, at_most, where
 from keras_rank.lists import (
     LARGEST_WEIGHT,
     DenseLists,
-    Given,
     SparseLists,
     smallest_normal,
 )
+from keras_rank.ordering.backends import constant
 
 
 def standardize(
@@ -69,7 +69,7 @@ def standardize(
             None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
             for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
         )
-    return DenseLists(Given(labels, scores, mask, weights))
+    return DenseLists(labels, scores, mask, weights)
 
 
 def standardize_sparse(
@@ -114,33 +114,44 @@ def standardize_sparse(
     is_target = ids >= 0
     if mask is not None:
         is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
-    ids = where(is_target, ids, -1)
-    in_catalogue = are_items("y_true", ids, scores)
-    counts, weights = ops.ones_like(is_target[:, :1]), None
+    if mask is not None or keras.backend.is_float_dtype(ids.dtype):
+        ids = where(is_target, ids, -1)
+    are_in_catalogue, catalogue = are_items(ids, scores), scores
+    counts = ops.broadcast_to(constant(True, is_target), ops.shape(ids)[:1])
+    weights = None
     if scores.shape[1] == 0:
         # One item that was not retrieved spares every operation an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
         counts = ops.zeros_like(counts)
-    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
-    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
-    is_target = ops.logical_and(is_target, ops.logical_not(ops.any(same, axis=2)))
+    if ids.shape[1] != 1:
+        is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
     if sample_weight is not None:
         weights = _cast(to_tensor("sample_weight", sample_weight), dtype)
         weights = _item_weights(weights, ids[:, :1])
         is_weighed = weights >= smallest_normal(weights)
-        counts = ops.logical_and(counts, is_weighed)
+        counts = ops.logical_and(counts, is_weighed[:, 0])
         is_target = ops.logical_and(is_target, is_weighed)
         weights = where(is_target, at_most(weights, LARGEST_WEIGHT), 0.0)
+    can_be_found = ops.logical_and(is_target, are_in_catalogue)
     return SparseLists(
         targets=ops.cast(is_target, dtype),
         all_scores=ranked_as(scores),
         is_target=is_target,
         target_weights=weights,
         # Only now, as a large id might become another one.
-        ids=ops.cast(at_least(where(in_catalogue, ids, 0), 0), "int32"),
-        in_catalogue=in_catalogue,
-        counts=counts[:, 0],
+        ids=ops.cast(where(can_be_found, ids, 0), "int32"),
+        can_be_found=can_be_found,
+        counts=counts,
+        are_ids=ops.all(are_in_catalogue),
+        check_ids=lambda: check_items("y_true", ids, catalogue),
     )
+
+
+def _are_repeated(ids: Tensor) -> Tensor:
+    """Whether an id stands earlier in its list too."""
+    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
+    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
+    return ops.any(same, axis=2)
 
 
 def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
@@ -199,22 +210,25 @@ def to_ids(argument: str, value: Any) -> Tensor:
     return ops.cast(ids, _widest("int64") if dtype in ("uint32", "uint64") else "int32")
 
 
-def are_items(argument: str, ids: Tensor, scores: Tensor) -> Tensor:
-    """Whether ids are those of items, as they should where values can be seen."""
+def are_items(ids: Tensor, scores: Tensor) -> Tensor:
+    """Whether ids are those of items: whole numbers below the number of items."""
     are_below = ids < ops.cast(ops.shape(scores)[1], ids.dtype)
+    if not keras.backend.is_float_dtype(ids.dtype):
+        return are_below
+    return ops.logical_and(are_below, ids == ops.floor(ids))
+
+
+def check_items(argument: str, ids: Tensor, scores: Tensor) -> None:
+    """Raises for ids that are not those of items, where values can be seen."""
     require(
-        ops.all(are_below),
+        ops.all(ids < ops.cast(ops.shape(scores)[1], ids.dtype)),
         f"`{argument}` should hold ids below the number of items, {scores.shape[1]}. "
         "Received: a larger id",
     )
-    if not keras.backend.is_float_dtype(ids.dtype):
-        return are_below
-    are_whole = ids == ops.floor(ids)
     require(
-        ops.all(are_whole),
+        ops.all(are_items(ids, scores)),
         f"`{argument}` should hold whole numbers as ids. Received: a fraction",
     )
-    return ops.logical_and(are_below, are_whole)
 
 
 def require(condition: Tensor, message: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, highest, total, where
-from keras_rank.lists import Lists
-from keras_rank.ordering.selection import top_values
+from keras_rank.lists import Lists, without_denormal
+from keras_rank.ordering.backends import take
+from keras_rank.ordering.selection import largest_values
 from keras_rank.shared import Shared, kept, key_of
 
 
@@ -19,20 +20,22 @@ class Judgement:
     Equal ones are those of the same function and arguments.
 
     Attributes:
-        function: function of labels and of the highest label of their list, of shape
-            `(batch, 1)`, to what they are worth, 0 or more.
+        function: function of labels, and of their scale, to what they are worth, 0 or
+            more.
         arguments: further arguments of the function.
         grows: whether a higher label is never worth less.
         only_relevant: whether a label of 0 is worth nothing.
-        only_items: whether a label below 0 or NaN, where there is no item, is worth
-            nothing too.
+        is_binary: whether it is true or false, and false for a label of `-inf`.
+        scale_of: function of the highest label of each list, of shape `(batch, 1)`,
+            to the scale. `None` if the label alone tells.
     """
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
     grows: bool
     only_relevant: bool
-    only_items: bool = False
+    is_binary: bool = False
+    scale_of: Callable[[Tensor], Any] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Judgement) and self._key == other._key
@@ -59,17 +62,22 @@ class Values:
         """The values of all items, of shape `(batch, list_size)`."""
         return self._values
 
-    def at(self, positions: Tensor) -> Tensor:
-        """The values of the items at the positions, of the shape of these."""
-        return ops.take_along_axis(self._values, positions, axis=1)
+    def at(self, positions: Tensor | None) -> Tensor:
+        """The values of the items at the positions, of the shape of these, or of all.
+
+        What it is where there is no item does not matter.
+        """
+        if positions is None:
+            return self.everywhere()
+        return take(self.everywhere(), positions)
 
     def largest(self, count: Tensor | int) -> Tensor:
         """The largest values of each list, the largest first."""
-        return top_values(self._values, count)
+        return largest_values(self._values, count)
 
-    def highest(self) -> Tensor:
-        """The largest value of each list, of shape `(batch,)`."""
-        return highest(self._values)
+    def are_any(self) -> Tensor:
+        """Whether any item of a list has a value above 0, of shape `(batch,)`."""
+        return highest(self._values) > 0.0
 
     def sum(self) -> Tensor:
         """The sum of the values of each list, of shape `(batch,)`."""
@@ -87,31 +95,48 @@ class Gains(Values):
     def _values(self) -> Tensor:
         return where(self._lists.mask, self._worth(self._lists.labels), 0.0)
 
-    def at(self, positions: Tensor) -> Tensor:
+    def at(self, positions: Tensor | None) -> Tensor:
+        if positions is None:
+            return self.everywhere()
         return self._worth(self._lists.labels_at(positions))
 
     def largest(self, count: Tensor | int) -> Tensor:
         if not self._judgement.grows:
             return super().largest(count)
         labels = self._lists.highest_first(count)
-        return where(labels >= 0.0, self._worth(labels), 0.0)
+        # A label of 0 stands for no item.
+        worth = self._worth(without_denormal(labels))
+        return worth if self.only_relevant else where(labels >= 0.0, worth, 0.0)
 
-    def highest(self) -> Tensor:
+    def are_any(self) -> Tensor:
         if not self._judgement.grows:
-            return super().highest()
-        gains = self._worth(self._lists.highest_labels)
-        return where(self._lists.has_items, gains[:, 0], 0.0)
+            return super().are_any()
+        are_any = self._is_worth(self._lists.highest_labels)[:, 0]
+        if self.only_relevant:
+            return are_any
+        return ops.logical_and(are_any, self._lists.has_items)
 
     def sum(self) -> Tensor:
-        return self._lists.sum_of(self._worth, self._judgement.only_items)
+        if not self._judgement.is_binary:
+            return super().sum()
+        return self._lists.count(self._is_worth)
+
+    def _is_worth(self, labels: Tensor) -> Tensor:
+        """Whether an item of these labels is worth anything."""
+        worth = self._of_labels(labels)
+        return worth if self._judgement.is_binary else worth > 0.0
 
     def _worth(self, labels: Tensor) -> Tensor:
-        highest_labels, arguments = (
-            self._lists.highest_labels,
-            self._judgement.arguments,
-        )
-        worth = self._judgement.function(labels, highest_labels, *arguments)
-        return ops.cast(worth, self._lists.dtype)
+        return ops.cast(self._of_labels(labels), self._lists.dtype)
+
+    def _of_labels(self, labels: Tensor) -> Tensor:
+        judgement = self._judgement
+        return judgement.function(labels, self._scale, *judgement.arguments)
+
+    @kept
+    def _scale(self) -> Any:
+        scale_of = self._judgement.scale_of
+        return None if scale_of is None else scale_of(self._lists.highest_labels)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -170,7 +195,17 @@ class JudgedLists(Shared):
     @kept
     def has_relevant(self) -> Tensor:
         """Whether a list has relevant items, of shape `(batch,)`."""
-        return self.gains.highest() > 0.0
+        return self.gains.are_any()
+
+    @kept
+    def relevant_lists(self) -> Tensor:
+        """1 for lists with relevant items and 0 for others, of shape `(batch,)`."""
+        return ops.cast(self.has_relevant, self.dtype)
+
+    @kept
+    def empty_lists(self) -> Tensor:
+        """1 for lists of irrelevant items and 0 for others, of shape `(batch,)`."""
+        return ops.cast(self.has_items > self.has_relevant, self.dtype)
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with what lists without relevant items score.

@@ -1,35 +1,24 @@
 """What several formulas ask for: computed for the first, kept for the others."""
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
 from keras import ops
 
-_in_branch = ContextVar("in_branch", default=False)
-
-
-def in_branch(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Makes a function keep nothing: a tensor traced in a branch ends with it."""
-
-    def branch() -> Any:
-        token = _in_branch.set(True)
-        try:
-            return function()
-        finally:
-            _in_branch.reset(token)
-
-    return branch
+from keras_rank.ordering.backends import is_in_branch, is_traced
 
 
 class kept(cached_property[Any]):  # noqa: N801, it reads as the property that it is
-    """A property that is computed once, but anew in a branch of a graph."""
+    """A property that is computed once, but anew where a tensor would not last."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is not None and _in_branch.get():
-            return self.func(instance)
-        return super().__get__(instance, owner)
+        if instance is None:
+            return self
+        result = self.func(instance)
+        if _lasts(result, instance):
+            instance.__dict__[self.attrname] = result
+        return result
 
 
 class Shared:
@@ -44,7 +33,7 @@ class Shared:
         if key in self._results:
             return self._results[key][1]
         result = function(self, *arguments)
-        if not _in_branch.get():
+        if _lasts(result, self):
             # The arguments are kept too, so that no other tensor takes an id.
             self._results[key] = arguments, result
         return result
@@ -52,6 +41,23 @@ class Shared:
     @cached_property
     def _results(self) -> dict[tuple[Any, ...], tuple[Any, Any]]:
         return {}
+
+
+def _lasts(result: Any, owner: Any) -> bool:
+    """Whether a result may be kept as long as its owner.
+
+    What is traced ends with its branch, or with the compiled function that uses an
+    order made outside of it.
+    """
+    return not is_in_branch() and (not _has_traced(result) or _has_traced(owner))
+
+
+def _has_traced(x: Any) -> bool:
+    if isinstance(x, tuple | list):
+        return any(map(_has_traced, x))
+    if type(x).__module__.startswith("keras_rank."):
+        return any(_has_traced(part) for part in list(vars(x).values()))
+    return ops.is_tensor(x) and is_traced(x)
 
 
 def key_of(argument: Any) -> Any:

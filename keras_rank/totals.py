@@ -15,32 +15,10 @@ from keras_rank.arithmetic import Tensor, ratio, where
 SHAPE = (2, 4)
 
 
-def batch_totals(
-    values: Tensor, weights: Tensor, has_relevant: Tensor, has_items: Tensor
-) -> Tensor:
-    """Returns the totals of one batch, of shape `(..., 4)`.
-
-    Args:
-        values: tensor of shape `(..., batch)`. One value per list.
-        weights: tensor of the same shape. One weight per list.
-        has_relevant: boolean tensor of the same shape.
-        has_items: boolean tensor of the same shape.
-    """
-    values = where(has_relevant, values, 0.0)
-    empty = ops.logical_and(has_items, ops.logical_not(has_relevant))
-    columns = (
-        values * weights,
-        weights,
-        ops.cast(has_relevant, values.dtype),
-        ops.cast(empty, values.dtype),
-    )
-    return ops.sum(ops.stack(columns, axis=-2), axis=-1)
-
-
 def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Tensor]:
     """Adds, and keeps what is lost by rounding, and what is lost by keeping that.
 
-    The rounding errors are found by Knuth's TwoSum, and all parts are renormalized:
+    The rounding errors are found by Knuth's TwoSum, and both parts are renormalized:
     without that, once the high part is too large to grow, everything would go into
     the low one. Without the remainders, the same error at each of 33 million updates
     with alike lists would add up to a hundred-millionth of the sum.
@@ -54,13 +32,14 @@ def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Te
         The totals and the remainders, of the same shapes.
     """
     high, low = totals[..., 0, :], totals[..., 1, :]
-    x = ops.cast(addends, "float32")
-    rest = ops.cast(addends - ops.cast(x, addends.dtype), "float32")
-    high, error = _sum_and_error(high, x)
+    if addends.dtype != high.dtype:
+        rounded = ops.cast(addends, "float32")
+        lost = addends - ops.cast(rounded, addends.dtype)
+        addends, remainders = rounded, remainders + ops.cast(lost, "float32")
+    high, error = _sum_and_error(high, addends)
     low, error = _sum_and_error(low, error)
     high, low = _renormalized(high, low)
-    low, remainders = _renormalized(low, remainders + (error + rest))
-    return ops.stack([high, low], axis=-2), remainders
+    return ops.stack([high, low], axis=-2), remainders + error
 
 
 def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,7 +61,9 @@ def merge(totals: Tensor, others: Tensor) -> Tensor:
     return add(totals, remainders, others[..., 1, :])[0]
 
 
-def mean(totals: Tensor, empty_value: float | None, dtype: str) -> Tensor:
+def mean(
+    totals: Tensor, remainders: Tensor, empty_value: float | None, dtype: str
+) -> Tensor:
     """Returns the weighted mean over all lists.
 
     A list without relevant items weighs the average of the lists that have some,
@@ -90,13 +71,15 @@ def mean(totals: Tensor, empty_value: float | None, dtype: str) -> Tensor:
 
     Args:
         totals: float32 tensor of shape `(2, 4)`. High and low parts.
+        remainders: float32 tensor of shape `(4,)`.
         empty_value: float or `None`.
         dtype: the dtype of the result.
 
     Returns:
         A scalar tensor, 0 if there are no lists.
     """
-    sums = ops.cast(totals[0], dtype) + ops.cast(totals[1], dtype)
+    low = ops.cast(totals[1], dtype) + ops.cast(remainders, dtype)
+    sums = ops.cast(totals[0], dtype) + low
     value, weight, relevant_lists, empty_lists = (sums[i] for i in range(4))
     if empty_value is not None:
         average_weight = where(relevant_lists > 0.0, ratio(weight, relevant_lists), 1.0)

@@ -11,7 +11,14 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.inputs import are_items, ranked_as, sizes_agree, to_ids, to_tensor
+from keras_rank.inputs import (
+    are_items,
+    check_items,
+    ranked_as,
+    sizes_agree,
+    to_ids,
+    to_tensor,
+)
 
 __all__ = [
     "exclude_items",
@@ -226,7 +233,8 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
             f"item_ids.shape={tuple(ids.shape)}"
         )
     ids = where(ids >= 0, ids, -1)
-    excluded = ops.logical_and(are_items("item_ids", ids, scores), ids >= 0)
+    check_items("item_ids", ids, scores)
+    excluded = ops.logical_and(are_items(ids, scores), ids >= 0)
     if keep is not None:
         kept = to_ids("keep", keep)
         kept = kept[:, None] if len(kept.shape) == 1 else kept

@@ -1,7 +1,5 @@
 """The weight of a list, from the weights of its items."""
 
-from keras import ops
-
 from keras_rank.arithmetic import Tensor, ratio, total
 from keras_rank.judged import JudgedLists
 
@@ -18,8 +16,7 @@ def list_weights(lists: JudgedLists) -> Tensor:
         A tensor of shape `(batch,)`: 0 for a list without relevant items, which
         gets the average of the others once these are known (see `totals`).
     """
-    has_relevant = ops.cast(lists.has_relevant, lists.dtype)
     if lists.weights is None:
-        return has_relevant
+        return lists.relevant_lists
     weighted_relevance = total(lists.weighted_relevance)
     return ratio(weighted_relevance, total(lists.relevance))

@@ -24,7 +24,7 @@ from keras_rank.arithmetic import (
     total,
     where,
 )
-from keras_rank.discounts import geometric
+from keras_rank.discounts import at_ranks, geometric
 from keras_rank.functional.per_list import from_threshold, in_order
 from keras_rank.judged import JudgedLists
 from keras_rank.ordering.ranking import Ranking
@@ -785,7 +785,7 @@ def _hypergeometric(
     return ops.softmax(logarithms, axis=1)
 
 
-def hits_in_top(lists: JudgedLists, ranking: Ranking) -> Tensor:
+def hits_in_top(ranking: Ranking, lists: JudgedLists) -> Tensor:
     """The number of relevant items in the top k, of shape `(batch,)`."""
     return total(ranking.take(lists.gains))
 
@@ -794,7 +794,7 @@ def hits_over_slots(
     lists: JudgedLists, ranking: Ranking, k: int | None, denominator: str
 ) -> Tensor:
     """The formula of precision. `hits / slots`."""
-    return ratio(hits_in_top(lists, ranking), slots_of_top(lists, k, denominator))
+    return ratio(ranking.once(hits_in_top, lists), slots_of_top(lists, k, denominator))
 
 
 def slots_of_top(lists: JudgedLists, k: int | None, denominator: str) -> Tensor:
@@ -807,7 +807,7 @@ def slots_of_top(lists: JudgedLists, k: int | None, denominator: str) -> Tensor:
 
 def hits_over_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of recall. `hits / relevant items`."""
-    return ratio(hits_in_top(lists, ranking), lists.number_relevant)
+    return ratio(ranking.once(hits_in_top, lists), lists.number_relevant)
 
 
 def twice_hits_over_slots_and_relevant(
@@ -818,7 +818,7 @@ def twice_hits_over_slots_and_relevant(
     So it is linear in the hits, and averages over ties like them.
     """
     both = slots_of_top(lists, k, denominator) + lists.number_relevant
-    return ratio(2.0 * hits_in_top(lists, ranking), both)
+    return ratio(2.0 * ranking.once(hits_in_top, lists), both)
 
 
 def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -831,28 +831,29 @@ def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 def discounted_hits(lists: JudgedLists, ranking: Ranking, persistence: float) -> Tensor:
     """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
-    discounts = geometric(persistence)(ranking.ranks)
+    discounts = at_ranks(geometric(persistence), ranking.ranks)
     return (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
 
 
-def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
+def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
     """The chance that the first relevant item is at a rank, of shape `(batch, depth)`.
 
     If the j - 1 items before it in its group of m tied items are irrelevant, all c
     relevant ones are among the m - j + 1 items left: so it is one with the chance
     c / (m - j + 1). Where ties are broken, all chances are 0 or 1.
     """
-    left = ranking.group_sizes - ranking.places + 1.0
-    count = ops.round(ranking.take(lists.gains) * ranking.group_sizes)
-    chance = at_most(count / left, 1.0)
+    chance = ranking.take(lists.gains)
+    if ranking.averages:
+        left = ranking.group_sizes - ranking.places + 1.0
+        chance = at_most(ops.round(chance * ranking.group_sizes) / left, 1.0)
     return first_event(chance)
 
 
 def reciprocal_of_first_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the reciprocal rank. `sum(chance of first hit at r / r)`."""
-    return total(first_hit(lists, ranking) / ranking.ranks)
+    return total(ranking.at_each_rank(first_hit, lists) / ranking.ranks)
 
 
 def any_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the hit rate. `sum(chance of first hit at r)`."""
-    return at_most(total(first_hit(lists, ranking)), 1.0)
+    return at_most(total(ranking.at_each_rank(first_hit, lists)), 1.0)

@@ -1,7 +1,6 @@
 """Metrics of graded relevance: items are worth more or less, and less further down."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -24,13 +23,15 @@ from keras_rank.arithmetic import (
     ratio,
     shifted,
     total,
+    totals,
     where,
+    within,
 )
 from keras_rank.functional.per_list import excludes_zero, from_threshold, in_order
 from keras_rank.inputs import require
 from keras_rank.judged import JudgedLists, Judgement, Values
 from keras_rank.lists import LARGEST_GAIN
-from keras_rank.ordering.backends import cond
+from keras_rank.ordering.backends import constant, shortcut, take
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
@@ -317,7 +318,7 @@ def discounted_gain(
 ) -> Tensor:
     """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
     gains_by_rank = ranking.take(lists.weighted_gains)
-    discounts_by_rank = rank_discount_fn(ranking.ranks)
+    discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
     return ratio(total(gains_by_rank * discounts_by_rank), lists.once(list_weights))
 
 
@@ -328,63 +329,72 @@ def normalized_discounted_gain(
     weighted_gains = lists.weighted_gains
     gains_by_rank = ranking.take(weighted_gains)
     ideal_gains = ranking.best(weighted_gains)
-    discounts_by_rank = rank_discount_fn(ranking.ranks)
-    ideal_discounts = rank_discount_fn(ranking.first_ranks)
-    gain = total(gains_by_rank * discounts_by_rank)
-    ideal_gain = total(ideal_gains * ideal_discounts)
+    discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
+    ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.first_ranks)
+    gain, ideal_gain = totals(
+        gains_by_rank * discounts_by_rank, ideal_gains * ideal_discounts
+    )
     # The mean over tied items may exceed the ideal by a rounding error.
     return at_most(ratio(gain, ideal_gain), 1.0)
 
 
 def of_gain(gain_fn: Function, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, 0 below the threshold."""
-    return _of_gains(absolute_gains, gain_fn, threshold)
-
-
-def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
-    """Relevance is the gain of the label, up to a factor for each list."""
-    function = relative_gains if gain_fn is gains.exponential else absolute_gains
-    return _of_gains(function, gain_fn, threshold)
-
-
-def _of_gains(
-    function: Callable[..., Tensor], gain_fn: Function, threshold: float | None
-) -> Judgement:
-    """With what is known of the gain functions that are ours."""
+    # What is known of the gain functions that are ours.
     grows_from_zero = gain_fn in (gains.exponential, gains.linear)
     return Judgement(
-        function,
+        absolute_gains,
         (gain_fn, threshold),
         grows=grows_from_zero,
         only_relevant=grows_from_zero or excludes_zero(threshold),
     )
 
 
+def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
+    """Relevance is the gain of the label, up to a factor for each list."""
+    if gain_fn is not gains.exponential:
+        return of_gain(gain_fn, threshold)
+    return Judgement(
+        relative_gains,
+        (threshold,),
+        grows=True,
+        only_relevant=True,
+        scale_of=shift_and_floor,
+    )
+
+
 def absolute_gains(
-    labels: Tensor, highest_labels: Tensor, gain_fn: Function, threshold: float | None
+    labels: Tensor, scale: None, gain_fn: Function, threshold: float | None
 ) -> Tensor:
     """The gains of labels, from 0 to `LARGEST_GAIN`."""
-    gains_of_labels = ops.clip(gain_fn(labels), 0.0, LARGEST_GAIN)
-    if threshold is None:
-        return gains_of_labels
-    return where(labels >= threshold, gains_of_labels, 0.0)
+    return _from(threshold, labels, gain_fn(labels))
 
 
 def relative_gains(
-    labels: Tensor, highest_labels: Tensor, gain_fn: Function, threshold: float | None
+    labels: Tensor, scale: tuple[Tensor, Tensor], threshold: float | None
 ) -> Tensor:
     """The exponential gains of labels up to a factor for each list.
 
     They overflow float32 at a label of 128. Only their ratios matter here, so a list
     with such labels has all its gains divided by a power of two:
-    `2**(label - shift) - 2**-shift`.
+    `2**(label + shift) - 2**shift`, with a shift below 0.
     """
-    shift = ops.maximum(highest_labels - math.log2(LARGEST_GAIN), 0.0)
+    shift, floor = scale
+    gains_of_labels = ops.power(constant(2.0, labels), labels + shift) - floor
+    return _from(threshold, labels, gains_of_labels)
 
-    def shifted_gains(labels: Tensor) -> Tensor:
-        return ops.power(2.0, labels - shift) - ops.power(2.0, -shift)
 
-    return absolute_gains(labels, highest_labels, shifted_gains, threshold)
+def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The power of two by which gains are multiplied, and what it makes of 1."""
+    shift = at_most(math.log2(LARGEST_GAIN) - highest_labels, 0.0)
+    return shift, ops.power(constant(2.0, shift), shift)
+
+
+def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+    gains_of_labels = within(gains_of_labels, 0.0, LARGEST_GAIN)
+    if threshold is None:
+        return gains_of_labels
+    return where(labels >= threshold, gains_of_labels, 0.0)
 
 
 def expected_reciprocal_of_stop(
@@ -405,8 +415,8 @@ def expected_reciprocal_of_stop(
 
     if ranking.ties is None:
         return over_ranks()
-    return cond(
-        ranking.ties.any, lambda: _over_tie_groups(lists, ranking, stops), over_ranks
+    return shortcut(
+        ranking.ties.none, over_ranks, lambda: _over_tie_groups(lists, ranking, stops)
     )
 
 
@@ -422,7 +432,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     It goes through the whole lists, as the group at the cutoff may reach their end.
     """
     whole = rank_by_scores(lists.lists, None, "average")
-    stops_by_rank = ops.take_along_axis(stops, whole.order, axis=1)
+    stops_by_rank = take(stops, whole.order)
     stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
     last_rank = ops.cast(depth, stops.dtype)

@@ -159,7 +159,7 @@ def from_threshold(threshold: float | None) -> Judgement:
         (threshold,),
         grows=True,
         only_relevant=above_zero,
-        only_items=above_zero,
+        is_binary=True,
     )
 
 
@@ -168,8 +168,6 @@ def excludes_zero(threshold: float | None) -> bool:
     return threshold is not None and threshold >= SMALLEST_LABEL
 
 
-def is_relevant(
-    labels: Tensor, highest_labels: Tensor, threshold: float | None
-) -> Tensor:
+def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
     """Whether items of these labels are relevant."""
     return labels >= (SMALLEST_LABEL if threshold is None else threshold)

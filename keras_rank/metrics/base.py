@@ -19,7 +19,7 @@ from keras_rank.arguments import (
     check_seed,
     check_ties,
 )
-from keras_rank.arithmetic import Tensor, whole_number
+from keras_rank.arithmetic import Tensor, where
 from keras_rank.functional.per_list import from_threshold
 from keras_rank.inputs import sizes_agree, standardize, standardize_sparse
 from keras_rank.judged import JudgedLists, Judgement, judge
@@ -187,7 +187,9 @@ class RankingMetric(keras.metrics.Metric):
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
-        return totals.mean(self.totals, self.empty_value, self._compute_dtype)
+        return totals.mean(
+            self.totals, self.remainders, self.empty_value, self._compute_dtype
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -240,11 +242,11 @@ def update_together(
 
 def _new_states(
     metrics: Sequence[RankingMetric], lists: Lists
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Returns totals and remainders with the lists added, and the number of these."""
     rankings = _rankings(metrics, lists)
     judged_lists: dict[Judgement, JudgedLists] = {}
-    columns = []
+    columns: list[Tensor] = []
     for metric in metrics:
         if type(metric).relevance is RankingMetric.relevance:
             judgement = metric._judgement
@@ -256,23 +258,36 @@ def _new_states(
         ranking = rankings[metric._order].cut(metric.k)
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
-        has_relevant, has_items = judged.has_relevant, judged.has_items
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
-        if not sizes_agree(values.shape, has_items.shape):
+        if not sizes_agree(values.shape, weights.shape):
             raise ValueError(
                 f"`{type(metric).__name__}.compute` should return one value per list, "
                 f"of shape (batch,), for lists of shape {tuple(lists.labels.shape)}. "
                 f"Received: values of shape {tuple(values.shape)}"
             )
-        columns.append((values, weights, has_relevant, has_items))
-    batch_totals = totals.batch_totals(
-        *(ops.stack(column) for column in zip(*columns, strict=True))
+        values = where(judged.has_relevant, values, 0.0) * weights
+        columns += [values, weights, judged.relevant_lists, judged.empty_lists]
+    sums = ops.sum(ops.stack(columns), axis=1)
+    number = len(metrics)
+    new_totals, new_remainders = totals.add(
+        _joined([metric.totals.value for metric in metrics]),
+        _joined([metric.remainders.value for metric in metrics]),
+        sums if number == 1 else ops.reshape(sums, (number, -1)),
     )
-    # Sums, as TensorFlow does not stack variables of Keras.
-    old_totals = ops.stack([metric.totals + 0.0 for metric in metrics])
-    old_remainders = ops.stack([metric.remainders + 0.0 for metric in metrics])
-    new_totals = totals.add(old_totals, old_remainders, batch_totals)
-    return *new_totals, ops.sum(ops.cast(lists.has_items, "int32"))
+    return (
+        _parted(new_totals, number),
+        _parted(new_remainders, number),
+        ops.cast(ops.sum(sums[2:4]), "int32"),
+    )
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """One tensor of several, which are added to in one operation."""
+    return tensors[0] if len(tensors) == 1 else ops.stack(tensors)
+
+
+def _parted(tensor: Tensor, number: int) -> list[Tensor]:
+    return [tensor] if number == 1 else [tensor[i] for i in range(number)]
 
 
 def _rankings(
@@ -284,7 +299,7 @@ def _rankings(
         members = [metric for metric in metrics if metric._order == order]
         cutoffs = [metric.k for metric in members if metric.k is not None]
         k = max(cutoffs) if len(cutoffs) == len(members) else None
-        first_list = members[0].lists_seen + whole_number(0)
+        first_list = members[0].lists_seen.value
         rankings[order] = rank_by_scores(lists, k, *order, first_list)
     return rankings
 

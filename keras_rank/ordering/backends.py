@@ -1,62 +1,184 @@
-"""What has to be done otherwise on some backends: branches, the largest, sorts.
+"""What has to be done otherwise on some backends or devices: branches, sorts, and more.
 
-The only file that names a backend.
+The only file that names a backend or a device.
 """
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, where
-from keras_rank.shared import in_branch
+# A tensor is whatever the backend makes it: Keras has no common type for it.
+Tensor: TypeAlias = Any
 
 INT32_MIN = -(2**31)
+
+_is_in_branch = ContextVar("is_in_branch", default=False)
 
 # Fewer entries than these are sorted as fast in any way.
 _MANY_ENTRIES = 4096
 
 
-def cond(
-    condition: Tensor | bool, if_true: Callable[[], Any], if_false: Callable[[], Any]
+def shortcut(
+    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
 ) -> Any:
-    """Computes one of two, and only that, on every backend but in a vmap."""
-    if _has_value(condition):
-        return if_true() if condition else if_false()
-    return ops.cond(condition, in_branch(if_true), in_branch(if_false))
+    """Returns `whole()`, or the same by a shorter way where a condition holds.
+
+    The whole way is always right. It is the only one in code that is compiled for an
+    accelerator, where a branch makes the host wait for the device, and by
+    `torch.compile`, which would compile the parts around a branch one by one.
+
+    Args:
+        holds: boolean scalar. Whether the short way gives the same.
+        short: function without arguments.
+        whole: function without arguments.
+    """
+    if _is_seen(holds):
+        return short() if holds else whole()
+    if _is_torch_compiling() or on_accelerator():
+        return whole()
+    return _branch(holds, _in_branch(short), _in_branch(whole))
+
+
+def _in_branch(function: Callable[[], Any]) -> Callable[[], Any]:
+    def branch() -> Any:
+        token = _is_in_branch.set(True)
+        try:
+            return function()
+        finally:
+            _is_in_branch.reset(token)
+
+    return branch
+
+
+def is_in_branch() -> bool:
+    """Whether a branch of a graph is traced: its tensors end with it."""
+    return _is_in_branch.get()
+
+
+def on_accelerator() -> bool:
+    """Whether code is compiled for something else than a CPU."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return bool(jax.default_backend() != "cpu")
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return any(d.device_type != "CPU" for d in tf.config.list_logical_devices())
+    if backend == "torch":
+        import torch
+
+        return torch.accelerator.is_available()
+    return False
 
 
 def is_known_true(condition: Tensor | bool) -> bool:
     """Whether a condition is true, as far as Python can see it."""
-    return _has_value(condition) and bool(condition)
+    return _is_seen(condition) and bool(condition)
 
 
-def _has_value(condition: Tensor | bool) -> bool:
-    """Whether Python can see it, and had better not leave it to Keras.
+def none_of(conditions: Tensor) -> Tensor | bool:
+    """Whether all are False: a bool where Python can see it, so that it is read once."""
+    any_of = ops.any(conditions)
+    return not any_of if _is_seen(any_of) else ops.logical_not(any_of)
 
-    JAX would compile both branches anew at every call outside of jit. On torch Keras
-    gives each call a name of its own, for which torch.compile would compile it anew.
-    """
-    backend = keras.backend.backend()
-    if backend == "numpy" or isinstance(condition, bool):
+
+def _is_seen(condition: Tensor | bool) -> bool:
+    """Whether Python can see what a condition is."""
+    if isinstance(condition, bool):
         return True
+    if keras.backend.backend() == "torch":
+        return not _is_torch_compiling() and condition.device.type != "meta"
+    return not is_traced(condition)
+
+
+def is_traced(x: Tensor) -> bool:
+    """Whether a tensor stands for values that a compiled function will have."""
+    backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
-        return not isinstance(condition, jax.core.Tracer)
-    if backend == "torch" and ops.is_tensor(condition):
-        return bool(condition.device.type != "meta")
+        return isinstance(x, jax.core.Tracer)
+    if backend == "tensorflow":
+        return ops.is_tensor(x) and not hasattr(x, "numpy")
     return False
 
 
-def none_below_zero(x: Tensor) -> Tensor:
-    """Whether all entries are 0 or more, which NaN is not."""
-    # In passes that only read, where a comparison writes a copy.
-    lowest = ops.min(x)
-    return ops.logical_and(lowest >= 0.0, ops.logical_not(may_have_nan(x, lowest)))
+def _is_torch_compiling() -> bool:
+    if keras.backend.backend() != "torch":
+        return False
+    import torch
+
+    return torch.compiler.is_compiling()
+
+
+def _branch(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
+    if keras.backend.backend() == "jax":
+        import jax
+
+        if jax.sharding.get_abstract_mesh().manual_axes:
+            short, whole = _alike_over_shards(short, whole)
+    return ops.cond(holds, short, whole)
+
+
+def _alike_over_shards(*branches: Callable[[], Any]) -> list[Callable[[], Any]]:
+    """Makes branches vary over the same axes of a mesh, as `jax.shard_map` asks for."""
+    import jax
+
+    kinds = [jax.tree.leaves(jax.eval_shape(branch)) for branch in branches]
+    axes = [
+        frozenset().union(*(x.vma for x in alike)) for alike in zip(*kinds, strict=True)
+    ]
+
+    def varying(branch: Callable[[], Any]) -> Any:
+        leaves, structure = jax.tree.flatten(branch())
+        leaves = [
+            jax.lax.pcast(x, tuple(names - jax.typeof(x).vma), to="varying")
+            for x, names in zip(leaves, axes, strict=True)
+        ]
+        return jax.tree.unflatten(structure, leaves)
+
+    return [functools.partial(varying, branch) for branch in branches]
+
+
+def constant(value: float, like: Tensor) -> Tensor:
+    """A number in the dtype of a tensor, and on its device.
+
+    Keras gives a bare number the default precision: where that is bfloat16, it makes
+    floats of whole numbers on JAX. On torch it would copy the number to the device at
+    each use.
+    """
+    if keras.backend.backend() == "torch" and not _is_torch_compiling():
+        return _torch_constant(value, like.dtype, like.device)
+    return ops.convert_to_tensor(value, like.dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
+    import torch
+
+    return torch.tensor(value, dtype=dtype, device=device)
+
+
+def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
+    """Returns `function(*numbers)`, on torch made once for the device of a tensor."""
+    if keras.backend.backend() == "torch" and not _is_torch_compiling():
+        return _made_once_on_torch(function, *numbers, device=like.device)
+    return function(*numbers)
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_once_on_torch(
+    function: Callable[..., Tensor], *numbers: Any, device: Any
+) -> Tensor:
+    return function(*numbers).to(device)
 
 
 def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
@@ -70,13 +192,20 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     return ops.any(ops.isnan(extremes))
 
 
+def none_below_zero(x: Tensor) -> Tensor:
+    """Whether all entries are 0 or more, which NaN is not."""
+    # In passes that only read, where a comparison writes a copy.
+    lowest = ops.min(x)
+    return ops.logical_and(lowest >= 0.0, ops.logical_not(may_have_nan(x, lowest)))
+
+
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 
     XLA on CPU writes to memory what it sums: the rows one by one, in the same place.
     """
     # Outside of jit, JAX would compile the map anew at every call.
-    if _is_jax_on_cpu() and not _has_value(x) and x.shape[1] >= _MANY_ENTRIES:
+    if _is_jax_on_cpu() and is_traced(x) and x.shape[1] >= _MANY_ENTRIES:
         return ops.map(lambda row: ops.sum(function(row)), x)
     return ops.sum(function(x), axis=1)
 
@@ -86,22 +215,54 @@ def neighbours_are_slow() -> bool:
     return bool(keras.backend.backend() == "numpy")
 
 
-def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Returns the largest entries of each row in falling order, and their positions."""
+def take(x: Tensor, positions: Tensor) -> Tensor:
+    """Returns the entries of each row at the positions, which are in the row.
+
+    Keras allows for negative positions too, in seven operations on torch.
+    """
     backend = keras.backend.backend()
-    if backend == "jax" and x.dtype == "int32" and count < x.shape[1]:
-        return _top_k_of_whole_numbers(x, count)
+    if backend == "jax":
+        from jax import numpy
+
+        return numpy.take_along_axis(x, positions, 1, mode="promise_in_bounds")
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.gather(x, positions, batch_dims=1)
     if backend == "torch":
-        values, positions = ops.top_k(x, count)
+        return x.gather(1, positions.long())
+    return np.take_along_axis(x, positions, axis=1)
+
+
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Returns the rows at the positions, in one operation on torch too."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.nn.functional.embedding(rows, x)
+    return ops.take(x, rows, axis=0)
+
+
+def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Returns the largest entries of each row in falling order, and their positions.
+
+    Equal entries are in any order, and any of those that equal the last one may be in.
+    """
+    if keras.backend.backend() == "numpy":
+        return _top_k_of_arrays(x, count)
+    values, positions = ops.top_k(x, count)
+    if keras.backend.backend() == "torch":
         return values, positions
-    if backend != "numpy":
-        values, positions = ops.top_k(x, count)
-        # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless
-        # there is an operation between the two.
-        lowest = lowest_of_dtype(x)
-        values = where(values > lowest, values, lowest)
-        return values, at_least(positions, 0)
-    # Keras sorts whole rows on NumPy.
+    # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless there
+    # is an operation between the two.
+    lowest, first = constant(-math.inf, values), constant(0, positions)
+    return ops.maximum(values, lowest), ops.maximum(positions, first)
+
+
+def _top_k_of_arrays(
+    x: np.ndarray[Any, Any], count: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """By a partition of each row: Keras sorts whole rows on NumPy."""
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
     values = np.take_along_axis(x, positions, axis=1)
     descending = np.argsort(values, axis=1)[:, ::-1]
@@ -109,34 +270,6 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
         np.take_along_axis(values, descending, axis=1),
         np.take_along_axis(positions, descending, axis=1),
     )
-
-
-def _top_k_of_whole_numbers(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """By float32 numbers, which XLA on CPU selects ten times as fast as int32, or more.
-
-    They are in the same order, but some become equal. Where the cut parts such, they
-    will not do.
-    """
-    rounded = where(x > INT32_MIN, ops.cast(x, "float32"), -math.inf)
-    values, positions = top_k(rounded, count + 1)
-    last, next_one = values[:, count - 1], values[:, count]
-    will_do = ops.logical_or(last > next_one, last == -math.inf)
-
-    def nearly_in_order() -> Tensor:
-        found = positions[:, :count]
-        ascending = stable_argsort(ops.take_along_axis(x, found, axis=1))
-        return ops.take_along_axis(found, ops.flip(ascending, axis=1), axis=1)
-
-    positions = cond(ops.all(will_do), nearly_in_order, lambda: ops.top_k(x, count)[1])
-    return ops.take_along_axis(x, positions, axis=1), positions
-
-
-def lowest_of_dtype(x: Tensor) -> float | int:
-    """The lowest number of the dtype of a tensor."""
-    dtype = keras.backend.standardize_dtype(x.dtype)
-    if dtype == "bool":
-        return False
-    return INT32_MIN if "int" in dtype else -math.inf
 
 
 def stable_argsort(x: Tensor) -> Tensor:
@@ -148,6 +281,24 @@ def stable_argsort(x: Tensor) -> Tensor:
     if _is_sorted_by_bits(x) and x.shape[1] <= 2**15:
         return _argsort_by_bits(_sortable_bits(x))
     return ops.argsort(x, axis=1)
+
+
+def sort_by(*keys: Tensor) -> Tensor:
+    """Returns the positions that sort each row by its first key, then by the next."""
+    backend = keras.backend.backend()
+    if backend == "numpy":
+        return np.lexsort(keys[::-1], axis=1)
+    if backend == "jax" and len(keys) > 1:
+        import jax
+
+        positions = jax.lax.broadcasted_iota("int32", keys[0].shape, 1)
+        return jax.lax.sort((*keys, positions), num_keys=len(keys))[-1]
+    *first, last = keys
+    order = stable_argsort(last)
+    for key in reversed(first):
+        by_key = stable_argsort(take(key, order))
+        order = take(order, by_key)
+    return order
 
 
 def descending(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,7 +316,7 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
 def stably_descending(x: Tensor) -> tuple[Tensor, Tensor]:
     """The same, with equal entries in the order in which they were."""
     order = stable_argsort(-x)
-    return ops.take_along_axis(x, order, axis=1), order
+    return take(x, order), order
 
 
 def sorted_rows(x: Tensor) -> Tensor:
@@ -207,7 +358,7 @@ def _sortable_bits(x: Tensor) -> Tensor:
     """Int32 numbers in the order of float32 numbers, or as they are."""
     if x.dtype == "int32":
         return x
-    return _flipped(where(x == 0.0, 0.0, x).view("int32"))
+    return _flipped(ops.where(x == 0.0, constant(0.0, x), x).view("int32"))
 
 
 def _flipped(bits: Tensor) -> Tensor:
@@ -226,8 +377,8 @@ def _argsort_by_bits(bits: Tensor) -> Tensor:
         return ops.sort(keys, axis=1) & ((1 << width) - 1)
 
     order = places_by(bits & 0xFFFF)
-    higher = ops.take_along_axis(bits >> 16, order, axis=1)
-    return ops.take_along_axis(order, places_by(higher), axis=1)
+    higher = take(bits >> 16, order)
+    return take(order, places_by(higher))
 
 
 def total_by_group(values: Tensor, group: Tensor) -> Tensor:

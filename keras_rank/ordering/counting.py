@@ -5,7 +5,7 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_rank.arithmetic import Tensor
-from keras_rank.ordering.backends import cond
+from keras_rank.ordering.backends import take
 
 
 def count(
@@ -36,51 +36,52 @@ def count(
         if keys is not None:
             arguments += [keys[:, None, :], target_keys[:, :, None]]
         return ops.sum(ops.cast(matches(*arguments), dtype), axis=2)
-    counts = []
-    for i in range(targets):
-        arguments = [scores, target_scores[:, i : i + 1]]
-        if keys is not None:
-            arguments += [keys, target_keys[:, i : i + 1]]
-        counts.append(ops.sum(ops.cast(matches(*arguments), dtype), axis=1))
-    return ops.stack(counts, axis=1)
+    if targets > 1:
+        parts = [slice(i, i + 1) for i in range(targets)]
+        counts = [
+            count(
+                scores,
+                target_scores[:, part],
+                matches,
+                dtype,
+                keys,
+                None if keys is None else target_keys[:, part],
+            )
+            for part in parts
+        ]
+        return ops.concatenate(counts, axis=1)
+    arguments = [scores, target_scores]
+    if keys is not None:
+        arguments += [keys, target_keys]
+    return ops.sum(ops.cast(matches(*arguments), dtype), axis=1, keepdims=True)
 
 
-def tied_before(
-    scores: Callable[[], Tensor],
+def place_among_tied(
+    scores: Tensor,
     target_scores: Tensor,
     positions: Tensor,
-    tied: Tensor,
-    keys: Callable[[], Tensor],
+    preference: Callable[[Tensor | None], Tensor],
     dtype: str,
 ) -> Tensor:
-    """Counts the items that tie with each target and go before it, 0 if it has no tie.
+    """Returns the place of each target among the items that tie with it: 1, 2, ...
 
     Args:
-        scores: function that returns a tensor of shape `(batch, items)`.
+        scores: tensor of shape `(batch, items)`.
         target_scores: tensor of shape `(batch, targets)`.
         positions: int tensor of the same shape. Where the targets are.
-        tied: boolean tensor of the same shape. Whether a target ties with others.
-        keys: function that returns int32 keys of shape `(batch, items)` or
-            `(1, items)`: among tied items the one with the larger key goes first.
+        preference: function from positions, or `None` for all, to int32 keys: among
+            tied items the one with the larger key goes first.
         dtype: the dtype of the counts.
 
     Returns:
         A tensor of shape `(batch, targets)`.
     """
 
-    def before() -> Tensor:
-        item_scores = scores()
-        item_keys = ops.broadcast_to(keys(), ops.shape(item_scores))
-        return count(
-            item_scores,
-            target_scores,
-            lambda s, target, key, target_key: ops.logical_and(
-                s == target, key > target_key
-            ),
-            dtype,
-            item_keys,
-            ops.take_along_axis(item_keys, positions, axis=1),
-        )
+    def goes_before(
+        score: Tensor, target_score: Tensor, key: Tensor, target_key: Tensor
+    ) -> Tensor:
+        return ops.logical_and(score == target_score, key > target_key)
 
-    none = ops.zeros_like(ops.cast(tied, dtype))
-    return cond(ops.any(tied), before, lambda: none)
+    keys = preference(None)
+    target_keys = take(keys, positions)
+    return 1.0 + count(scores, target_scores, goes_before, dtype, keys, target_keys)

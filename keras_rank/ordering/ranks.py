@@ -4,9 +4,7 @@ from typing import cast
 
 from keras_rank.arithmetic import Tensor
 from keras_rank.lists import DenseLists, Lists, SparseLists
-from keras_rank.ordering.few import may_be_few, rank_few
 from keras_rank.ordering.ranking import Ranking, Ties, rank_lists
-from keras_rank.ordering.selection import is_whole
 from keras_rank.ordering.targets import rank_targets
 
 
@@ -29,7 +27,4 @@ def rank_by_scores(
     """
     if isinstance(lists, SparseLists):
         return rank_targets(lists, k, ties, seed, first_list)
-    dense = cast(DenseLists, lists)
-    if ties != "average" and is_whole(k, dense.list_size) and may_be_few(dense):
-        return rank_few(dense, ties, seed, first_list)
-    return rank_lists(dense, k, ties, seed, first_list)
+    return rank_lists(cast(DenseLists, lists), k, ties, seed, first_list)

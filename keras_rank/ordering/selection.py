@@ -2,24 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
 
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_most, through_batch
 from keras_rank.ordering.backends import (
-    cond,
-    is_known_true,
-    lowest_of_dtype,
-    may_have_nan,
+    constant,
     neighbours_are_slow,
+    on_accelerator,
     sorted_rows,
+    take,
+    take_rows,
     top_k,
 )
 
-# Rows of this many entries or more are cut into blocks (see `candidates`).
-_LONG_ROW = 512
+# Rows of this many entries or more are cut into blocks on a CPU.
+_LONG_ROW = 4096
 
 
 def is_whole(k: int | None, size: Tensor | int) -> bool:
@@ -32,62 +30,12 @@ def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
     return min(k, size) if isinstance(size, int) else ops.minimum(k, size)
 
 
-@dataclasses.dataclass(frozen=True)
-class Selection:
-    """What the largest are to be found of: values that a rule makes of items.
-
-    Attributes:
-        raw: tensor of shape `(batch, size)`. What the values are made of: in the same
-            order as these, but for NaN and where there is no item.
-        items: what the rule is applied to, with a method `map` to choose some.
-        rule: function from items to values. `None` if `raw` is the values.
-        is_full: boolean. Whether there is an item at all positions.
-        masked: function that returns `raw`, `-inf` where there is no item. `None` if
-            it is lower there anyway.
-        values_of: function from `raw`, or some of it, to the values. For where there
-            is an item at all positions, and no NaN.
-    """
-
-    raw: Tensor
-    items: Any = None
-    rule: Callable[[Any], Tensor] | None = None
-    is_full: Tensor | bool = True
-    masked: Callable[[], Tensor] | None = None
-    values_of: Callable[[Tensor], Tensor] | None = None
-
-    def values(self, choose: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Returns the values of all items, or of those that a function chooses."""
-        if self.rule is None:
-            return self.raw if choose is None else choose(self.raw)
-        return self.rule(self.items if choose is None else self.items.map(choose))
-
-    def maxima(self, blocks: "Blocks") -> Tensor:
-        """Returns the largest value of each block, in as few passes as will do."""
-        highest_of = blocks.maxima
-        if self.rule is None:
-            return highest_of(self.raw)
-        masked = self.masked or (lambda: self.raw)
-        maxima = cond(
-            self.is_full,
-            lambda: highest_of(self.raw),
-            lambda: highest_of(masked()),
-        )
-        return cond(
-            may_have_nan(self.raw, maxima),
-            lambda: highest_of(self.values()),
-            lambda: maxima,
-        )
-
-    def top_k(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
-        """Returns the `count` largest values of each row and their positions.
-
-        Where Python sees that it will do, only these are computed.
-        """
-        if self.values_of is not None and is_known_true(self.is_full):
-            raw, positions = top_k(self.raw, count)
-            if is_known_true(ops.logical_not(may_have_nan(self.raw, raw))):
-                return self.values_of(raw), positions
-        return top_k(self.values(), count)
+def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
+    """Whether rows are worth cutting into blocks, and not worth copying."""
+    rows, row_size = x.shape
+    if row_size is None or rows == 0 or on_accelerator():
+        return False
+    return bool(row_size >= max(_LONG_ROW, 16 * count))
 
 
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -96,63 +44,64 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     The largest come first; equal entries are in any order, and any of those that
     equal the last one may be in.
     """
-    return largest_of(Selection(x), count)
+    if not is_long(x, count):
+        return top_k(x, count)
+    found = candidates(x, count)
+    values, places = top_k(found.entries, count)
+    return values, take(found.positions, places)
 
 
-def largest_of(selection: Selection, count: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Returns the `count` largest values of each row and their positions."""
-    if not is_long(selection.raw, count):
-        return selection.top_k(count)
-    entries, positions, _ = candidates(selection, count)
-    values, found = top_k(entries, count)
-    return values, ops.take_along_axis(positions, found, axis=1)
-
-
-def top_values_of(selection: Selection, count: Tensor | int) -> Tensor:
-    """Returns the `count` largest values of each list, without their positions."""
-    size = ops.shape(selection.raw)[1]
+def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
+    """Returns the `count` largest entries of each row, or all of them, in order."""
+    size = ops.shape(x)[1]
     if isinstance(size, int) and isinstance(count, int) and count >= size:
-        return ops.flip(sorted_rows(selection.values()), axis=1)
-    return largest_of(selection, at_most_size(count, size))[0]
+        return ops.flip(sorted_rows(x), axis=1)
+    return largest(x, at_most_size(count, size))[0]
 
 
-def top_values(values: Tensor, count: Tensor | int) -> Tensor:
-    """Returns the `count` largest values of each list, the largest first."""
-    return top_values_of(Selection(values), count)
+def candidates(x: Tensor, count: int) -> "Candidates":
+    """Returns entries of long rows, among them the `count` largest of each.
 
-
-def candidates(selection: Selection, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns values of long rows, among them the `count` largest of each.
-
-    Rows are cut into blocks: the largest values lie in the `count` blocks of the
+    Rows are cut into blocks: the largest entries lie in the `count` blocks of the
     largest maxima, so that only these few need a closer look. That reads the rows
-    once, where a rule and a selection would read and copy them several times.
+    once.
 
     Args:
-        selection: what the largest are to be found of.
+        x: tensor of shape `(batch, size)`, without NaN.
         count: the number of blocks.
-
-    Returns:
-        The values and their positions, each of shape `(batch, some)`, and the largest
-        of all others, of shape `(batch, 1)`.
     """
-    blocks = Blocks.of(selection.raw, count)
-    maxima, best = top_k(selection.maxima(blocks), count + 1)
-    best = ops.cast(best[:, :count], "int32")
-    values = selection.values(lambda x: blocks.entries(x, best))
-    return values, blocks.positions(best), maxima[:, count:]
+    blocks = Blocks.of(x, count)
+    maxima, best = top_k(blocks.maxima(x), count + 1)
+    best = best[:, :count]
+    return Candidates(blocks.entries(x, best), maxima, best, blocks)
 
 
-def candidates_size(x: Tensor, count: int) -> int:
-    """The number of candidates of each row of a tensor."""
-    return count * Blocks.of(x, count).size
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Entries of rows, among them the largest.
 
+    Attributes:
+        entries: tensor of shape `(batch, some)`.
+        maxima: tensor of shape `(batch, count + 1)`. The maxima of the chosen blocks,
+            and that of all other entries.
+        chosen: int tensor of shape `(batch, count)`. The chosen blocks.
+        blocks: how the rows are cut.
+    """
 
-def is_long(x: Tensor, count: Tensor | int) -> bool:
-    """Whether rows are worth cutting into blocks."""
-    rows, row_size = x.shape
-    is_long = row_size is not None and row_size >= max(_LONG_ROW, 16 * count)
-    return is_long and rows != 0
+    entries: Tensor
+    maxima: Tensor
+    chosen: Tensor
+    blocks: "Blocks"
+
+    @property
+    def positions(self) -> Tensor:
+        """The positions of the entries in their rows."""
+        return self.blocks.positions(ops.cast(self.chosen, "int32"))
+
+    @property
+    def highest_other(self) -> Tensor:
+        """The largest of all other entries, of shape `(batch, 1)`."""
+        return self.maxima[:, -1:]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +143,7 @@ class Blocks:
         if self.are_side_by_side:
             # Whole blocks are copied, where `ops.take_along_axis` goes by entries.
             x = self._shaped(x, (-1, self.size))
-            x = ops.take(x, through_batch(chosen, self.number), axis=0)
+            x = take_rows(x, through_batch(chosen, self.number))
         else:
             x = self._shaped(x, (-1, self.size, self.number))
             x = ops.take_along_axis(x, chosen[:, None, :], axis=2)
@@ -214,8 +163,10 @@ class Blocks:
     def _shaped(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Whole blocks, as a tensor of another shape."""
         if self._padding:
-            padding = [(0, 0), (0, self._padding)]
-            x = ops.pad(x, padding, constant_values=lowest_of_dtype(x))
+            rows = ops.shape(x)[0]
+            filling = constant(-math.inf, x)
+            filling = ops.broadcast_to(filling, (rows, self._padding))
+            x = ops.concatenate([x, filling], axis=1)
         return ops.reshape(x, shape)
 
     @property

@@ -4,13 +4,11 @@ import hashlib
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, whole_number
-from keras_rank.ordering.backends import INT32_MIN
+from keras_rank.arithmetic import Tensor, at_least
+from keras_rank.ordering.backends import INT32_MIN, constant
 
 
-def shuffle_keys(
-    seed: int, has_items: Tensor, item_numbers: Tensor, first_list: Tensor | int
-) -> Tensor:
+def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
     """Random int32 numbers, a function of the seed, the list and the item alone.
 
     Lists and items are counted without padding, so that padding changes nothing.
@@ -19,20 +17,31 @@ def shuffle_keys(
     from inside `ops.cond`.
 
     Args:
-        seed: the seed.
-        has_items: boolean tensor of shape `(batch,)`. The lists that count.
+        list_keys: int32 tensor of shape `(batch,)`, of `list_keys`.
         item_numbers: int32 tensor of shape `(batch, list_size)` or `(1, list_size)`:
             1, 2, 3, ... for the items of a list.
-        first_list: the number of lists before this batch.
 
     Returns:
         An int32 tensor of shape `(batch, list_size)`.
     """
-    list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
-    list_keys = _mix(_mix(list_numbers) ^ whole_number(_fold(seed)))
     keys = _mix(_mix(item_numbers) ^ list_keys[:, None])
     # The lowest number is kept for what does not compete, and has no negative.
     return at_least(keys, INT32_MIN + 1)
+
+
+def list_keys(seed: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
+    """Random int32 numbers, a function of the seed and the list.
+
+    Args:
+        seed: the seed.
+        has_items: boolean tensor of shape `(batch,)`. The lists that count.
+        first_list: the number of lists before this batch.
+
+    Returns:
+        An int32 tensor of shape `(batch,)`.
+    """
+    list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
+    return _mix(_mix(list_numbers) ^ constant(_fold(seed), list_numbers))
 
 
 def _mix(x: Tensor) -> Tensor:

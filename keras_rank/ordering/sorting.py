@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_least, through_batch, total
-from keras_rank.ordering.backends import stable_argsort
+from keras_rank.ordering.backends import sort_by, stable_argsort, take
 
 
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
@@ -15,11 +15,7 @@ def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
             optionally scores, the largest first, which come before the key.
     """
     key, *scores = keys
-    order = stable_argsort(key)
-    for score in scores:
-        by_score = stable_argsort(-ops.take_along_axis(score, order, axis=1))
-        order = ops.take_along_axis(order, by_score, axis=1)
-    return ops.take_along_axis(values, order, axis=1)
+    return take(values, sort_by(*(-score for score in scores), key))
 
 
 def inversions(values: Tensor, dtype: str) -> Tensor:
@@ -46,7 +42,7 @@ def inversions(values: Tensor, dtype: str) -> Tensor:
         order = stable_argsort(ops.right_shift(sequence, digit))
         moved_ahead = at_least(order - here, 0)
         count = count + total(ops.cast(moved_ahead, dtype))
-        sequence = ops.take_along_axis(sequence, order, axis=1)
+        sequence = take(sequence, order)
     return count
 
 

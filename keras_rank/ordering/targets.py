@@ -1,18 +1,26 @@
 """Sparse targets in a whole catalogue: their ranks, by counting instead of sorting."""
 
 import dataclasses
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, highest, where
+from keras_rank.arithmetic import Tensor, counted, highest, where
 from keras_rank.judged import Values
-from keras_rank.lists import SparseLists, as_ranked, nan_not_retrieved
-from keras_rank.ordering.backends import cond, stable_argsort
-from keras_rank.ordering.counting import count, tied_before
+from keras_rank.lists import SparseLists, as_ranked
+from keras_rank.ordering.backends import (
+    may_have_nan,
+    none_of,
+    shortcut,
+    stable_argsort,
+    take,
+)
+from keras_rank.ordering.counting import count, place_among_tied
 from keras_rank.ordering.ranking import Ranking, Ties, preference_of
-from keras_rank.ordering.selection import Selection, at_most_size, is_whole, largest_of
+from keras_rank.ordering.selection import at_most_size, candidates, is_long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,90 +82,87 @@ class SpanRanking(Ranking):
 def rank_targets(
     lists: SparseLists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
 ) -> Ranking:
-    """Ranks the targets of each list among all items.
-
-    A target stands below the items with higher scores. With a cutoff, the top k + 1
-    scores tell all that matters, but for a tie that goes on beyond them. Without one,
-    the items above each target are counted, for which the scores are copied.
-    """
-    raw, dtype = lists.scores, lists.dtype
-    target_scores = as_ranked(ops.take_along_axis(raw, lists.ids, axis=1))
-    retrieved = ops.logical_and(lists.mask, target_scores > float("-inf"))
-    retrieved = ops.logical_and(retrieved, lists.in_catalogue)
-
-    def counted(matches: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        return count(lists.ranked_scores, target_scores, matches, dtype)
-
+    """Ranks the targets of each list among all items, by counting those above them."""
+    raw, dtype = lists.all_scores, lists.dtype
+    target_scores = as_ranked(take(raw, lists.ids))
+    retrieved = ops.logical_and(target_scores > -math.inf, lists.can_be_found)
     items = ops.shape(raw)[1]
     cutoff = items if k is None else at_most_size(k, items)
-    if k is None or is_whole(k, items):
-        above = counted(lambda s, target: s > target)
-        equal = counted(lambda s, target: s == target)
-        goes_on = ops.zeros_like(retrieved)
-    else:
-        top, _ = largest_of(
-            Selection(raw, _Scores(raw), _Scores.retrieved),
-            at_most_size(k + 1, items),
-        )
-        top = as_ranked(top)
-        above = count(top, target_scores, lambda s, target: s > target, dtype)
-        equal = count(top, target_scores, lambda s, target: s == target, dtype)
-        goes_on = ops.logical_and(target_scores == top[:, -1:], retrieved)
-    in_reach = ops.logical_and(retrieved, above < ops.cast(cutoff, dtype))
+    limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
-    if ties == "average":
-        goes_on = ops.logical_and(goes_on, in_reach)
-        equal = cond(
-            ops.any(goes_on),
-            lambda: counted(lambda s, target: s == target),
+    def counted_in(scores: Tensor, is_counted: Callable[..., Tensor]) -> Tensor:
+        return count(scores, target_scores, is_counted, dtype)
+
+    def in_reach(above: Tensor) -> Tensor:
+        return ops.logical_and(retrieved, above < limit)
+
+    def among_all() -> tuple[Tensor, Tensor]:
+        """The number of items above each target, and its place among those tied.
+
+        Or the number of these, if ties are averaged.
+        """
+        lists.check_ids()
+        scores = lists.ranked_scores
+        above = counted_in(scores, operator.gt)
+        equal = counted_in(scores, operator.eq)
+        if ties == "average":
+            return above, equal
+        place = shortcut(
+            none_of(ops.logical_and(in_reach(above), equal > 1.0)),
             lambda: equal,
+            lambda: place_among_tied(
+                scores,
+                target_scores,
+                lists.ids,
+                preference_of(lists, ties, seed, first_list),
+                dtype,
+            ),
         )
-        nowhere = ops.cast(items, dtype)
-        ranks = ops.cast(ops.arange(1, cutoff + 1, dtype="int32"), dtype)
+        return above, place
+
+    if k is None or not is_long(raw, k + 1):
+        above, tied = among_all()
+    else:
+        # What is above a target of the top k is among these, and what ties with it is
+        # too, or is as high as all others. Several scores may stand for 0.
+        highest = candidates(raw, k + 1)
+        above_top = counted_in(highest.entries, operator.gt)
+        equal = counted_in(highest.entries, operator.eq)
+        may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
+        may_tie = ops.logical_or(may_tie, target_scores == highest.highest_other)
+        ties_matter = ops.any(ops.logical_and(in_reach(above_top), may_tie))
+        has_nan = may_have_nan(raw, highest.maxima)
+        is_plain = ops.logical_and(
+            lists.are_ids, ops.logical_not(ops.logical_or(ties_matter, has_nan))
+        )
+        above, tied = shortcut(is_plain, lambda: (above_top, equal), among_all)
+
+    first_ranks = _first_ranks(lists, cutoff)
+    if ties == "average":
+        found = in_reach(above)
         return SpanRanking(
-            known_order=lists.ids,
-            occupied=in_reach,
-            ranks=ranks,
+            order=None,
+            occupied=found,
+            ranks=counted(1, cutoff, dtype, like=raw),
             cutoff=cutoff,
-            first_ranks=_first_ranks(lists, cutoff),
-            above=where(in_reach, above, nowhere),
-            sizes=where(in_reach, equal, 1.0),
+            first_ranks=first_ranks,
+            above=where(found, above, limit),
+            sizes=where(found, tied, 1.0),
         )
-
-    preference = preference_of(lists, ties, seed, first_list)
-
-    def keys() -> Tensor:
-        return preference(ops.arange(items, dtype="int32")[None, :])
-
-    tied = ops.logical_and(in_reach, equal > 1.0)
-    before = tied_before(
-        lambda: lists.ranked_scores, target_scores, lists.ids, tied, keys, dtype
-    )
-    ranks = above + before + 1.0
-    in_reach = ops.logical_and(in_reach, ranks <= ops.cast(cutoff, dtype))
-    nowhere = ops.cast(items + 1, dtype)
-    order = stable_argsort(where(in_reach, ranks, nowhere))
+    ranks = above + tied
+    found = ops.logical_and(retrieved, ranks <= limit)
+    ranks = where(found, ranks, limit + 1.0)
+    order = None
+    if lists.labels.shape[1] != 1:
+        order = stable_argsort(ranks)
+        found, ranks = take(found, order), take(ranks, order)
     return TargetRanking(
-        known_order=order,
-        occupied=ops.take_along_axis(in_reach, order, axis=1),
-        ranks=ops.take_along_axis(where(in_reach, ranks, nowhere), order, axis=1),
+        order=order,
+        occupied=found,
+        ranks=ranks,
         cutoff=cutoff,
-        first_ranks=_first_ranks(lists, cutoff),
+        first_ranks=first_ranks,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Scores:
-    """Scores, of which NaN are not retrieved."""
-
-    scores: Tensor
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "_Scores":
-        return _Scores(function(self.scores))
-
-    def retrieved(self) -> Tensor:
-        """The scores, `-inf` for NaN."""
-        return nan_not_retrieved(self.scores)
 
 
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
@@ -167,4 +172,4 @@ def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
         last = min(cutoff, targets)
     else:
         last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
-    return ops.cast(ops.arange(1, last + 1, dtype="int32"), lists.dtype)
+    return counted(1, last, lists.dtype, like=lists.labels)
