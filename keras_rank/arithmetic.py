@@ -32,7 +32,7 @@ def within(x: Tensor, least: float, most: float) -> Tensor:
 
 def _library_of(x: Tensor) -> Any:
     """NumPy for its arrays: there Keras makes float32 of float64, and copies."""
-    return np if isinstance(x, np.ndarray | np.generic) else ops
+    return np if isinstance(x, (np.ndarray, np.generic)) else ops
 
 
 def _like(x: Tensor, other: Tensor | float) -> Tensor:
@@ -44,7 +44,7 @@ def _like(x: Tensor, other: Tensor | float) -> Tensor:
 
 def _is_bare(x: Tensor | float) -> bool:
     """Whether it is a number of Python, which NumPy's float64 calls itself too."""
-    return isinstance(x, int | float) and not isinstance(x, np.generic)
+    return isinstance(x, (int, float)) and not isinstance(x, np.generic)
 
 
 def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
@@ -76,7 +76,8 @@ def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
     """
     if 0 in tuple(x.shape):
         return ops.sum(x, axis=1, keepdims=keepdims)
-    return ops.max(x, axis=1, keepdims=keepdims)
+    # Not `ops.max`, at which torch.compile breaks its graph.
+    return ops.amax(x, axis=1, keepdims=keepdims)
 
 
 def total(values: Tensor) -> Tensor:

@@ -205,7 +205,7 @@ class JudgedLists(Shared):
     @kept
     def empty_lists(self) -> Tensor:
         """1 for lists of irrelevant items and 0 for others, of shape `(batch,)`."""
-        return ops.cast(self.has_items > self.has_relevant, self.dtype)
+        return ops.cast(self.has_items, self.dtype) - self.relevant_lists
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with what lists without relevant items score.

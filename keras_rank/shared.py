@@ -53,7 +53,7 @@ def _lasts(result: Any, owner: Any) -> bool:
 
 
 def _has_traced(x: Any) -> bool:
-    if isinstance(x, tuple | list):
+    if isinstance(x, (tuple, list)):
         return any(map(_has_traced, x))
     if type(x).__module__.startswith("keras_rank."):
         return any(_has_traced(part) for part in list(vars(x).values()))

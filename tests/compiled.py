@@ -50,11 +50,15 @@ WAYS = {
 _BACKENDS = {"jax": "jax", "tf": "tensorflow", "torch": "torch"}
 
 
+def is_here(way):
+    """Whether the way belongs to this backend."""
+    return _BACKENDS[way.partition(".")[0]] == keras.backend.backend()
+
+
 def skip_unless_here(way):
     """Skips the test where the way belongs to another backend."""
-    backend = _BACKENDS[way.partition(".")[0]]
-    if backend != keras.backend.backend():
-        pytest.skip(f"{way} is a way of {backend}")
+    if not is_here(way):
+        pytest.skip(f"{way} is a way of {_BACKENDS[way.partition('.')[0]]}")
 
 
 def function(way, call):

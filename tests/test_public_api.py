@@ -55,8 +55,8 @@ def test_layers(path):
     """Metrics import formulas, never the other way; no private Keras anywhere."""
     imported = set(imports_of(path))
     assert not any(name.startswith("keras.src") for name in imported)
-    assert not imported & {"tensorflow", "torch"}
-    assert "jax" not in imported or path.name == "backends.py"
+    if path.name != "backends.py":
+        assert not imported & {"jax", "tensorflow", "torch"}
     if path.parent.name != "metrics" and path.name not in ("__init__.py",):
         assert not any("keras_rank.metrics" in name for name in imported)
     if path.stem in (

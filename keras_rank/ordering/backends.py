@@ -58,7 +58,8 @@ def _in_branch(function: Callable[[], Any]) -> Callable[[], Any]:
 
 def is_in_branch() -> bool:
     """Whether a branch of a graph is traced: its tensors end with it."""
-    return _is_in_branch.get()
+    # Which torch.compile, that traces no branches, can't look up.
+    return not _is_torch_compiling() and _is_in_branch.get()
 
 
 def on_accelerator() -> bool:
@@ -85,7 +86,7 @@ def is_known_true(condition: Tensor | bool) -> bool:
 
 
 def none_of(conditions: Tensor) -> Tensor | bool:
-    """Whether all are False: a bool where Python can see it, so that it is read once."""
+    """Whether all are False: a bool where Python can see it, to be read but once."""
     any_of = ops.any(conditions)
     return not any_of if _is_seen(any_of) else ops.logical_not(any_of)
 
@@ -195,7 +196,7 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
 def none_below_zero(x: Tensor) -> Tensor:
     """Whether all entries are 0 or more, which NaN is not."""
     # In passes that only read, where a comparison writes a copy.
-    lowest = ops.min(x)
+    lowest = ops.amin(x)
     return ops.logical_and(lowest >= 0.0, ops.logical_not(may_have_nan(x, lowest)))
 
 
@@ -347,11 +348,7 @@ def _is_sorted_by_bits(x: Tensor) -> bool:
 
 
 def _is_jax_on_cpu() -> bool:
-    if keras.backend.backend() != "jax":
-        return False
-    import jax
-
-    return bool(jax.default_backend() == "cpu")
+    return keras.backend.backend() == "jax" and not on_accelerator()
 
 
 def _sortable_bits(x: Tensor) -> Tensor:

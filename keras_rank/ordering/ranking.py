@@ -20,10 +20,10 @@ from keras_rank.arithmetic import (
 )
 from keras_rank.judged import Values
 from keras_rank.lists import DenseLists, Lists, as_ranked
+from keras_rank.ordering import backends
 from keras_rank.ordering.backends import (
     descending,
     none_of,
-    on_accelerator,
     shortcut,
     sort_by,
     stably_descending,
@@ -288,7 +288,7 @@ def sort(
     scores = as_ranked(lists.scores)
     if ties != "shuffle":
         return stably_descending(scores)
-    if on_accelerator():
+    if backends.on_accelerator():
         order = sort_by(-scores, -preference()(None))
         return take(scores, order), order
     by_rank, order = descending(scores)

@@ -6,10 +6,10 @@ import math
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_most, through_batch
+from keras_rank.ordering import backends
 from keras_rank.ordering.backends import (
     constant,
     neighbours_are_slow,
-    on_accelerator,
     sorted_rows,
     take,
     take_rows,
@@ -33,7 +33,7 @@ def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
 def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
     """Whether rows are worth cutting into blocks, and not worth copying."""
     rows, row_size = x.shape
-    if row_size is None or rows == 0 or on_accelerator():
+    if row_size is None or rows == 0 or backends.on_accelerator():
         return False
     return bool(row_size >= max(_LONG_ROW, 16 * count))
 
@@ -135,8 +135,8 @@ class Blocks:
     def maxima(self, x: Tensor) -> Tensor:
         """The largest entry of each block, of shape `(batch, number)`."""
         if self.are_side_by_side:
-            return ops.max(self._shaped(x, (-1, self.number, self.size)), axis=2)
-        return ops.max(self._shaped(x, (-1, self.size, self.number)), axis=1)
+            return ops.amax(self._shaped(x, (-1, self.number, self.size)), axis=2)
+        return ops.amax(self._shaped(x, (-1, self.size, self.number)), axis=1)
 
     def entries(self, x: Tensor, chosen: Tensor) -> Tensor:
         """The entries of the chosen blocks, of shape `(batch, some)`."""

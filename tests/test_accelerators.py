@@ -1,0 +1,202 @@
+"""Compiled for an accelerator there is one way, without a branch: tried on a CPU."""
+
+import compiled
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from registry import CASES
+
+from keras_rank import functional
+from keras_rank.metrics import NDCG, ExpectedReciprocalRank, PairwiseAccuracy
+from keras_rank.ordering import backends
+
+BACKEND = keras.backend.backend()
+WAYS = [way for way in compiled.WAYS if compiled.is_here(way)]
+# Their formulas go through the items one by one.
+LOOP = (ExpectedReciprocalRank, PairwiseAccuracy)
+SPARSE = [case for case in CASES if case.metric.takes_sparse_labels]
+
+pytestmark = pytest.mark.skipif(not WAYS, reason="nothing is compiled on NumPy")
+
+
+@pytest.fixture
+def _on_accelerator(monkeypatch):
+    monkeypatch.setattr(backends, "on_accelerator", lambda: True)
+
+
+def dense_batch(rng):
+    """Ties, padding, items that are not retrieved, and a list of nothing."""
+    labels = rng.integers(-1, 5, size=(6, 9)).astype("float32")
+    scores = rng.integers(0, 5, size=(6, 9)).astype("float32")
+    scores[rng.random(scores.shape) < 0.1] = np.nan
+    scores[rng.random(scores.shape) < 0.1] = -np.inf
+    labels[3] = -1.0
+    weights = rng.choice([0.0, 1.0, 2.5], size=(6, 9)).astype("float32")
+    return labels, scores, weights
+
+
+def sparse_batch(rng):
+    ids = np.array([[3, 7, -1], [0, 0, 8], [-1, -1, -1], [2, 1, 4]], "int32")
+    scores = rng.integers(0, 4, size=(4, 9)).astype("float32")
+    scores[0, 3], scores[1, 8] = np.nan, -np.inf
+    return ids, scores
+
+
+def dense_values(k, shuffle_ties, cases=CASES):
+    def values(labels, scores, weights):
+        order = functional.rank(
+            labels,
+            scores,
+            sample_weight=weights,
+            k=k,
+            shuffle_ties=shuffle_ties,
+            seed=1,
+        )
+        return ops.stack(
+            [case.function(order, k=k, **case.arguments) for case in cases]
+        )
+
+    return values
+
+
+def sparse_values(k, shuffle_ties):
+    def values(ids, scores):
+        order = functional.rank(
+            ids, scores, k=k, shuffle_ties=shuffle_ties, seed=1, sparse_labels=True
+        )
+        return ops.stack(
+            [case.function(order, k=k, **case.arguments) for case in SPARSE]
+        )
+
+    return values
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"], ids=str)
+@pytest.mark.parametrize("k", [3, None])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_all_metrics_have_the_same_values(kind, k, shuffle_ties, way, rng, request):
+    batch = (dense_batch if kind == "dense" else sparse_batch)(rng)
+    make = dense_values if kind == "dense" else sparse_values
+    expected = ops.convert_to_numpy(make(k, shuffle_ties)(*batch))
+    request.getfixturevalue("_on_accelerator")
+    tensors = [ops.convert_to_tensor(x) for x in batch]
+    found = compiled.function(way, make(k, shuffle_ties))(*tensors)
+    found = ops.convert_to_numpy(found)
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6, equal_nan=True)
+
+
+def update_of(case, **arguments):
+    """One compiled update, of shapes that are known, and its inputs."""
+    metric = case.make(**arguments)
+    batch = [ops.convert_to_tensor(x) for x in dense_batch(np.random.default_rng(0))]
+    if arguments.get("sparse_labels"):
+        batch[0] = ops.cast(batch[0][:, :2], "int32")
+        batch[2] = batch[2][:, :1]
+    return metric, batch
+
+
+def all_updates():
+    """Each metric in some way, and NDCG in each."""
+    for case in {case.metric: case for case in CASES}.values():
+        yield case, {"k": 3, "shuffle_ties": "average"}
+        if case.metric.takes_sparse_labels:
+            yield case, {"k": 3, "sparse_labels": True}
+    for shuffle_ties in (True, False, "average"):
+        for k in (3, None):
+            yield CASES[0], {"k": k, "shuffle_ties": shuffle_ties}
+            sparse = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": True}
+            yield CASES[0], sparse
+
+
+def branches_and_loops_on_jax(metric, batch):
+    import jax
+
+    def primitives(jaxpr):
+        for equation in jaxpr.eqns:
+            yield equation.primitive.name
+            for parameter in jax.tree.leaves(
+                equation.params, is_leaf=lambda x: hasattr(x, "eqns")
+            ):
+                inner = getattr(parameter, "jaxpr", parameter)
+                if hasattr(inner, "eqns"):
+                    yield from primitives(inner)
+
+    variables = [variable.value for variable in metric.variables]
+    traced = jax.make_jaxpr(metric.stateless_update_state)(variables, *batch)
+    names = set(primitives(traced.jaxpr))
+    return names & {"cond"}, names & {"while", "scan"}
+
+
+def branches_and_loops_on_tensorflow(metric, batch):
+    import tensorflow as tf
+
+    graph = tf.function(metric.update_state, autograph=False)
+    graph = graph.get_concrete_function(*batch).graph
+    types = {node.type for node in graph.get_operations()}
+    return (
+        {name for name in types if name.endswith(("If", "Case"))},
+        {name for name in types if name.endswith("While")},
+    )
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="its compiler is asked for one graph")
+@pytest.mark.usefixtures("_on_accelerator")
+def test_no_metric_has_a_branch():
+    look = {
+        "jax": branches_and_loops_on_jax,
+        "tensorflow": branches_and_loops_on_tensorflow,
+    }[BACKEND]
+    for case, arguments in all_updates():
+        branches, loops = look(*update_of(case, **arguments))
+        assert not branches, (case.name, arguments)
+        assert not loops or case.metric in LOOP, (case.name, arguments, loops)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
+@pytest.mark.usefixtures("_on_accelerator")
+@pytest.mark.parametrize("shuffle_ties", [True, "average"], ids=str)
+def test_one_graph_on_torch(shuffle_ties, rng):
+    """`fullgraph` is an error where a value decides what to compute."""
+    import torch
+
+    cases = [case for case in CASES if case.metric not in LOOP]
+    values = dense_values(3, shuffle_ties, cases)
+    graph = torch.compile(values, backend="eager", fullgraph=True, dynamic=False)
+    batch = [torch.as_tensor(x) for x in dense_batch(rng)]
+    expected = ops.convert_to_numpy(values(*batch))
+    found = ops.convert_to_numpy(graph(*batch))
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.usefixtures("_on_accelerator")
+def test_updates_lower_for_accelerators(platform):
+    import jax
+
+    for case, arguments in all_updates():
+        metric, batch = update_of(case, **arguments)
+        variables = [variable.value for variable in metric.variables]
+        traced = jax.jit(metric.stateless_update_state).trace(variables, *batch)
+        assert traced.lower(lowering_platforms=(platform,)).as_text()
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="a test of TensorFlow")
+@pytest.mark.parametrize("k", [3, None])
+def test_the_plain_path_computes_no_whole_numbers(k, rng):
+    """The CUDA build has no kernels for such: outside XLA they run on the host."""
+    import tensorflow as tf
+
+    on_host = {"Mul", "AddV2", "Sub", "Maximum", "Minimum", "Less", "Cumsum"}
+    batch = [ops.convert_to_tensor(x) for x in dense_batch(rng)[:2]]
+    batch[1] = ops.convert_to_tensor(rng.normal(size=(6, 9)).astype("float32"))
+    metric = NDCG(k=k, shuffle_ties=False)
+    graph = tf.function(metric.update_state, autograph=False)
+    graph = graph.get_concrete_function(*batch).graph
+    for node in graph.get_operations():
+        for tensor in node.outputs:
+            is_whole = tensor.dtype in (tf.int32, tf.int64)
+            is_data = tensor.shape.rank == 2 and tensor.shape[1] == 9
+            assert not (node.type in on_host and is_whole and is_data), node
