@@ -11,7 +11,14 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.inputs import are_items, ranked_as, sizes_agree, to_ids, to_tensor
+from keras_rank.inputs import (
+    are_items,
+    in_native_order,
+    ranked_as,
+    sizes_agree,
+    to_ids,
+    to_tensor,
+)
 
 __all__ = [
     "exclude_items",
@@ -131,7 +138,7 @@ def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
             f"`{argument}` should be an array of numbers with one row per item. "
             f"Received: {argument} of shape {array.shape} and dtype {array.dtype}"
         )
-    return array
+    return in_native_order(array)
 
 
 def _check_list_size(list_size: Any) -> int:
@@ -180,7 +187,17 @@ def _places(
             "`group_ids` should have one id per row. Received: "
             f"group_ids.shape={ids.shape} for {rows} rows"
         )
-    _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    try:
+        _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        are_known = bool(np.all(ids == ids))
+    except TypeError:
+        # Ids of several types, of which None is one, have no order.
+        are_known = False
+    if not are_known:
+        raise ValueError(
+            "`group_ids` should be ids of one type, none of which is missing. "
+            f"Received: group_ids={reprlib.repr(ids.tolist())}"
+        )
     # In the order of their first rows, not of the ids.
     group = np.argsort(np.argsort(first_rows))[inverse]
     by_group = np.argsort(group, kind="stable")

@@ -33,7 +33,9 @@ def batch_of(rng, most):
 
 
 def orders_of(batch, shuffle_ties):
-    return functional.rank(*batch, shuffle_ties=shuffle_ties, seed=1)
+    labels, scores, *weights = batch
+    make = {"sample_weight": weights[0] if weights else None, "seed": 1}
+    return functional.rank(labels, scores, shuffle_ties=shuffle_ties, **make)
 
 
 @pytest.mark.parametrize(
