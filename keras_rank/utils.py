@@ -57,7 +57,8 @@ def pad_lists(
         A NumPy array of shape `(batch, list_size)` or `(batch, list_size, features)`.
 
     Raises:
-        ValueError: if not one of sizes and ids is given, or they don't fit the rows.
+        ValueError: if not one of sizes and ids is given, they don't fit the rows, or
+            an id is missing.
 
     Example:
 
