@@ -166,7 +166,7 @@ def to_tensor(argument: str, value: Any) -> Tensor:
     value = ragged.unboxed(value)
     if ragged.is_ragged(value):
         raise _uneven_error(argument, value)
-    if isinstance(value, keras.Variable) or hasattr(value, "read_value"):
+    if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
         # Of a variable, its value: `convert_to_tensor` gives it back on TensorFlow.
         value = ops.stop_gradient(value)
     if not ops.is_tensor(value):
@@ -311,7 +311,9 @@ def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def in_native_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Returns an array with the bytes of numbers in the order of this machine."""
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:

@@ -43,7 +43,9 @@ def rectangular(**arguments: Any) -> list[Any]:
 
 def unboxed(value: Any) -> Any:
     """Returns the array of a table's column, or the rows of one that holds lists."""
-    is_column = hasattr(value, "to_list") or hasattr(value, "to_pylist")
+    # Its class is asked: TensorFlow takes long to say what a tensor does not have.
+    kind = type(value)
+    is_column = hasattr(kind, "to_list") or hasattr(kind, "to_pylist")
     if is_column and not _is_tensorflow(value):
         # One of pandas or Polars, or of Arrow.
         value = np.asarray(value)
