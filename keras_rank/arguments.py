@@ -1,9 +1,12 @@
 """The arguments that metrics share: what each accepts, and how it is saved."""
 
+import functools
+import inspect
 import numbers
 import random
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import keras
 import numpy as np
@@ -15,6 +18,8 @@ from keras_rank.ordering.ranking import Ties
 Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Shapes are counted in int32 on some backends.
 LARGEST_K = 2**31 - 1
@@ -33,6 +38,43 @@ DISCOUNTS: Mapping[str, Function] = {
     "clipped_log2": discounts.clipped_log2,
     "reciprocal": discounts.reciprocal,
 }
+
+
+def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a function or an `__init__`: errors of a call name its arguments.
+
+    Those of Python name the class that defines `__init__`, not the one that was called,
+    and for a cutoff that is given by position, or by another name, not `k`.
+    """
+    parameters = inspect.signature(call).parameters.values()
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    is_init = positional[0] == "self"
+    if is_init:
+        del positional[0]
+    names = positional + by_name
+
+    @functools.wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        unknown = [name for name in kwargs if name not in names]
+        given = args[1:] if is_init else args
+        if len(given) <= len(positional) and not unknown:
+            return call(*args, **kwargs)
+        called = type(args[0]).__name__ if is_init else call.__name__
+        if unknown:
+            cutoff = "; `k` is the cutoff" if "k" in names else ""
+            raise TypeError(
+                f"`{called}` takes the arguments {', '.join(names)}{cutoff}. "
+                f"Received: {unknown[0]}={reprlib.repr(kwargs[unknown[0]])}"
+            )
+        example = ", ".join([*positional, *(f"{name}=..." for name in by_name[:2])])
+        raise TypeError(
+            f"Arguments of `{called}` after `{positional[-1]}` should be given by "
+            f"name: `{called}({example})`. Received: "
+            f"{reprlib.repr(given[len(positional)])} by position"
+        )
+
+    return checked
 
 
 def check_k(k: Any) -> int | None:
@@ -135,7 +177,10 @@ def check_grade(argument: str, value: Any) -> float:
 
 
 def check_dtype(dtype: Any) -> str:
-    """Returns the dtype to compute in: float64, or float32 for any other."""
+    """Returns the dtype to compute in: float64, or float32 for any other, or none."""
+    if dtype is None:
+        # Not the default precision of Keras, which may be wider or narrower.
+        return "float32"
     message = (
         "`dtype` should be the name of a dtype of real numbers or None. "
         f"Received: dtype={dtype!r}"

@@ -1,7 +1,7 @@
 """What users pass: checked, cast, and made lists of one size."""
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -42,8 +42,7 @@ def standardize(
     labels, scores, mask, weights = ragged.rectangular(
         y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
     )
-    labels = to_tensor("y_true", labels)
-    scores = _scores(scores)
+    labels, scores = _lists("y_true", labels), _scores(scores)
     single_list = len(labels.shape) == 1
     if len(labels.shape) not in (1, 2):
         raise ValueError(
@@ -52,10 +51,10 @@ def standardize(
         )
     _require_same_shape("y_pred", scores, labels)
     if mask is not None:
-        mask = ops.cast(to_tensor("mask", mask), "bool")
+        mask = ops.cast(_lists("mask", mask), "bool")
         _require_same_shape("mask", mask, labels)
     if weights is not None:
-        weights = _cast(to_tensor("sample_weight", weights), dtype)
+        weights = _cast(_lists("sample_weight", weights), dtype)
         weights = _item_weights(weights, labels)
     labels, scores = _cast(labels, dtype), ranked_as(scores)
     if single_list:
@@ -92,7 +91,7 @@ def standardize_sparse(
     """
     ids, mask = _labels_and_mask(y_true)
     ids, mask = ragged.rectangular(y_true=ids, mask=mask)
-    ids, scores = to_ids("y_true", ids), _scores(y_pred)
+    ids, scores = to_ids("y_true", _lists("y_true", ids)), _scores(y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -100,7 +99,7 @@ def standardize_sparse(
             f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
         )
     if mask is not None:
-        mask = to_tensor("mask", mask)
+        mask = _lists("mask", mask)
         _require_same_shape("mask", mask, ids)
     if len(ids.shape) == 1:
         ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
@@ -116,6 +115,7 @@ def standardize_sparse(
         is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
     if mask is not None or keras.backend.is_float_dtype(ids.dtype):
         ids = where(is_target, ids, -1)
+    _require_no_labels(ids, scores)
     are_in_catalogue, catalogue = are_items(ids, scores), scores
     counts = ops.broadcast_to(constant(True, is_target), ops.shape(ids)[:1])
     weights = None
@@ -126,7 +126,7 @@ def standardize_sparse(
     if ids.shape[1] != 1:
         is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
     if sample_weight is not None:
-        weights = _cast(to_tensor("sample_weight", sample_weight), dtype)
+        weights = _cast(_lists("sample_weight", sample_weight), dtype)
         weights = _item_weights(weights, ids[:, :1])
         is_weighed = weights >= smallest_normal(weights)
         counts = ops.logical_and(counts, is_weighed[:, 0])
@@ -174,8 +174,12 @@ def to_tensor(argument: str, value: Any) -> Tensor:
             f"`{argument}` should be an array without a mask of its own: give it in "
             '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
         )
+    value = ragged.unboxed(value)
     if ragged.is_ragged(value):
         raise _uneven_error(argument, value)
+    if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
+        # Of a variable, its value: `convert_to_tensor` gives it back on TensorFlow.
+        value = ops.stop_gradient(value)
     if not ops.is_tensor(value):
         value = _array(argument, value)
     dtype = getattr(value, "dtype", None)
@@ -190,9 +194,25 @@ def to_tensor(argument: str, value: Any) -> Tensor:
     return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
 
 
+def _lists(argument: str, value: Any) -> Tensor:
+    """Converts to a tensor, without the last axis that `Dense(1)` over items leaves."""
+    x = to_tensor(argument, value)
+    if len(x.shape) != 3:
+        return x
+    if x.shape[2] not in (1, None):
+        raise ValueError(
+            f"`{argument}` should have one number for each item, in the shape "
+            "(batch, list_size) or (batch, list_size, 1). Other outputs of a model "
+            "are made lists by `keras.layers.Reshape((-1,))`. Received: "
+            f"{argument}.shape={_shape(x)}"
+        )
+    # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
+    return ops.reshape(x, ops.shape(x)[:2])
+
+
 def _scores(value: Any) -> Tensor:
     """Converts scores, without the gradients that torch would go on recording."""
-    return ops.stop_gradient(to_tensor("y_pred", value))
+    return ops.stop_gradient(_lists("y_pred", value))
 
 
 def to_ids(argument: str, value: Any) -> Tensor:
@@ -231,6 +251,22 @@ def check_items(argument: str, ids: Tensor, scores: Tensor) -> None:
     )
 
 
+def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
+    """Raises for a label for each item, where values can be seen.
+
+    Of three ids or more that are 0 and 1 some are the same, which targets are not.
+    """
+    shape = _shape(ids)
+    if shape == _shape(scores) and shape[0] != 0 and (shape[1] or 0) > 2:
+        require(
+            ops.any(ops.logical_or(ids < 0, ids > 1)),
+            "`y_true` should hold the ids of the relevant items with "
+            "`sparse_labels=True`: for a label for each item, as of a one-hot matrix, "
+            "leave that out. Received: y_true of the shape of y_pred, "
+            f"{shape}, that holds only 0 and 1",
+        )
+
+
 def require(condition: Tensor, message: str) -> None:
     """Raises where values can be seen. In compiled code nothing can be raised."""
     try:
@@ -251,8 +287,19 @@ def _array(argument: str, value: Any) -> Any:
             return ops.convert_to_tensor(value)
         except Exception as error:
             raise _uneven_error(argument, value) from error
+    if array.ndim == 0 and array.dtype == object:
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of type "
+            f"{type(value).__name__}{_remedy(argument, value)}"
+        )
     # An empty Python list has no dtype of its own.
     return array.astype("float32") if array.size == 0 else array
+
+
+def _remedy(argument: str, value: Any) -> str:
+    if isinstance(value, Iterator):
+        return f": pass `list({argument})`"
+    return f": pass `{argument}.toarray()`" if hasattr(value, "toarray") else ""
 
 
 def _uneven_error(argument: str, value: Any) -> ValueError:
@@ -264,6 +311,7 @@ def _uneven_error(argument: str, value: Any) -> ValueError:
 
 def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Casts to a dtype that the backend has, which would wrap round large numbers."""
+    array = in_native_order(array)
     if array.dtype in ("uint32", "uint64"):
         array = array.astype("int64" if _fits(array, "int64") else "float64")
     if ops.is_tensor(array):
@@ -273,6 +321,13 @@ def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype == "float64" and _widest("float64") != "float64":
         array = _cast(array, "float32")
     return array
+
+
+def in_native_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns an array with the bytes of numbers in the order of this machine."""
+    if array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:

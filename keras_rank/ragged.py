@@ -25,7 +25,7 @@ def rectangular(**arguments: Any) -> list[Any]:
         ValueError: if an argument has another number of items in some list than
             `y_true`.
     """
-    arguments = {name: _unboxed(value) for name, value in arguments.items()}
+    arguments = {name: unboxed(value) for name, value in arguments.items()}
     if not any(is_ragged(value) for value in arguments.values()):
         return list(arguments.values())
     expected = _lengths(arguments["y_true"])
@@ -41,10 +41,16 @@ def rectangular(**arguments: Any) -> list[Any]:
     ]
 
 
-def _unboxed(value: Any) -> Any:
-    """Returns the list that a column of lists is made of: one of pandas, for one."""
-    is_column = getattr(getattr(value, "dtype", None), "kind", None) == "O"
-    return value.tolist() if is_column else value
+def unboxed(value: Any) -> Any:
+    """Returns the array of a table's column, or the rows of one that holds lists."""
+    # Its class is asked: TensorFlow takes long to say what a tensor does not have.
+    kind = type(value)
+    is_column = hasattr(kind, "to_list") or hasattr(kind, "to_pylist")
+    if is_column and not _is_tensorflow(value):
+        # One of pandas or Polars, or of Arrow.
+        value = np.asarray(value)
+    holds_lists = getattr(getattr(value, "dtype", None), "kind", None) == "O"
+    return value.tolist() if holds_lists else value
 
 
 def is_ragged(value: Any) -> bool:

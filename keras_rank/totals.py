@@ -80,10 +80,12 @@ def mean(
     """
     low = ops.cast(totals[1], dtype) + ops.cast(remainders, dtype)
     sums = ops.cast(totals[0], dtype) + low
-    value, weight, relevant_lists, empty_lists = (sums[i] for i in range(4))
+    # Each of shape (1,): on torch, a number without an axis beside one of Python takes
+    # the default precision of Keras, which may be wider.
+    value, weight, relevant_lists, empty_lists = (sums[i : i + 1] for i in range(4))
     if empty_value is not None:
         average_weight = where(relevant_lists > 0.0, ratio(weight, relevant_lists), 1.0)
         empty_weight = empty_lists * average_weight
         value = value + empty_weight * empty_value
         weight = weight + empty_weight
-    return ratio(value, weight)
+    return ratio(value, weight)[0]

@@ -14,6 +14,7 @@ from keras_rank.arithmetic import Tensor, where
 from keras_rank.inputs import (
     are_items,
     check_items,
+    in_native_order,
     ranked_as,
     sizes_agree,
     to_ids,
@@ -57,7 +58,8 @@ def pad_lists(
         A NumPy array of shape `(batch, list_size)` or `(batch, list_size, features)`.
 
     Raises:
-        ValueError: if not one of sizes and ids is given, or they don't fit the rows.
+        ValueError: if not one of sizes and ids is given, they don't fit the rows, or
+            an id is missing.
 
     Example:
 
@@ -138,7 +140,7 @@ def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
             f"`{argument}` should be an array of numbers with one row per item. "
             f"Received: {argument} of shape {array.shape} and dtype {array.dtype}"
         )
-    return array
+    return in_native_order(array)
 
 
 def _check_list_size(list_size: Any) -> int:
@@ -187,7 +189,17 @@ def _places(
             "`group_ids` should have one id per row. Received: "
             f"group_ids.shape={ids.shape} for {rows} rows"
         )
-    _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    try:
+        _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        are_known = bool(np.all(ids == ids))
+    except TypeError:
+        # Ids of several types, of which None is one, have no order.
+        are_known = False
+    if not are_known:
+        raise ValueError(
+            "`group_ids` should be ids of one type, none of which is missing. "
+            f"Received: group_ids={reprlib.repr(ids.tolist())}"
+        )
     # In the order of their first rows, not of the ids.
     group = np.argsort(np.argsort(first_rows))[inverse]
     by_group = np.argsort(group, kind="stable")

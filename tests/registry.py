@@ -44,8 +44,11 @@ class Case:
     def make(self, **arguments: Any) -> metrics.RankingMetric:
         return self.metric(**{"seed": 1, **self.arguments, **arguments})
 
-    def values(self, *inputs: Any, **arguments: Any) -> Any:
-        return self.function(*inputs, **{"seed": 1, **self.arguments, **arguments})
+    def values(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, **arguments: Any
+    ) -> Any:
+        arguments = {"seed": 1, **self.arguments, **arguments}
+        return self.function(y_true, y_pred, sample_weight=sample_weight, **arguments)
 
     def list_weight(self, items) -> float | None:
         lowest = min((item.label for item in items), default=0.0)

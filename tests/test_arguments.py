@@ -1,5 +1,8 @@
 """The arguments of a metric: what is accepted, what the errors say, what is saved."""
 
+import inspect
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +10,8 @@ from keras import ops
 
 import keras_rank
 from keras_rank import discounts, functional, gains, metrics
+
+FAMILY = [name for name in metrics.__all__ if name != "RankingMetrics"]
 
 
 @pytest.mark.parametrize("k", [0, -5, 3.5, True, "3", [3], np.int64(0)])
@@ -106,6 +111,83 @@ def test_errors_of_discounts(make, message):
     with pytest.raises(ValueError) as error:
         make()
     assert str(error.value) == message
+
+
+FUNCTIONS = [getattr(functional, name) for name in functional.__all__]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_a_cutoff_by_position(function):
+    """It would be taken for a weight, which changes no value."""
+    name = function.__name__
+    with pytest.raises(TypeError) as error:
+        function([[1, 0]], [[0.1, 0.2]], 1)
+    assert str(error.value) == (
+        f"Arguments of `{name}` after `y_pred` should be given by name: "
+        f"`{name}(y_true, y_pred, sample_weight=..., k=...)`. Received: 1 by position"
+    )
+
+
+class Deep(metrics.RankingMetric):
+    def __init__(self, k=None, *, depth=3, **kwargs):
+        super().__init__(k, **kwargs)
+
+
+@pytest.mark.parametrize("make", [*FUNCTIONS, *map(metrics.__dict__.get, FAMILY), Deep])
+@pytest.mark.parametrize("name", ["topn", "top_k", "K"])
+def test_an_unknown_argument(make, name):
+    """The error is of what was called, not of the class that defines `__init__`."""
+    inputs = ([[1, 0]], [[0.1, 0.2]]) if make in FUNCTIONS else ()
+    with pytest.raises(TypeError) as error:
+        make(*inputs, **{name: 10})
+    assert re.fullmatch(
+        rf"`{make.__name__}` takes the arguments (\w+, )*k, .*dtype; `k` is the "
+        rf"cutoff. Received: {name}=10",
+        str(error.value),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: metrics.MeanReciprocalRank(10, False),
+            "Arguments of `MeanReciprocalRank` after `k` should be given by name: "
+            "`MeanReciprocalRank(k, shuffle_ties=..., seed=...)`. "
+            "Received: False by position",
+        ),
+        (
+            lambda: metrics.RankingMetrics(["ndcg"], k=3),
+            "`RankingMetrics` takes the arguments metrics, prefix, name. Received: k=3",
+        ),
+    ],
+)
+def test_other_calls_that_will_not_do(make, message):
+    with pytest.raises(TypeError) as error:
+        make()
+    assert str(error.value) == message
+
+
+def test_signatures_are_those_that_are_written():
+    parameters = inspect.signature(functional.rank).parameters
+    assert [*parameters][:4] == ["y_true", "y_pred", "sample_weight", "k"]
+    assert parameters["sample_weight"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert [*inspect.signature(metrics.NDCG).parameters][:2] == ["k", "gain_fn"]
+
+
+@pytest.mark.parametrize("metric", [metrics.NDCG(), metrics.RankingMetrics(["ndcg"])])
+def test_a_metric_takes_no_order(metric):
+    order = functional.rank([[1, 0]], [[0.1, 0.2]])
+    for inputs in ([order], [order, [[0.1, 0.2]]]):
+        with pytest.raises(ValueError) as error:
+            metric(*inputs)
+        assert str(error.value) == (
+            "`y_true` should be labels, and `y_pred` scores: a metric orders lists "
+            "itself, and `RankingMetrics` once for many metrics. Received: lists in "
+            "order, from `keras_rank.functional.rank`"
+        )
+    with pytest.raises(ValueError, match="`y_pred` should hold real numbers"):
+        metric([[1, 0]])
 
 
 def test_discounts_of_the_first_ranks():

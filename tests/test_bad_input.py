@@ -8,6 +8,7 @@ import compiled
 import numpy as np
 import oracle
 import pytest
+import scipy.sparse
 from keras import ops
 from registry import CASES
 
@@ -53,6 +54,7 @@ NO_NUMBERS = {
     "integers beyond 64 bits": [[2**70] * 4] * 2,
     "a set": {1, 2},
     "a generator": (x for x in LABELS),
+    "a sparse matrix": scipy.sparse.csr_matrix(LABELS),
     "an object": object(),
 }
 UNEVEN = {
@@ -60,7 +62,8 @@ UNEVEN = {
     "rows and dicts": [{"a": 1}, [1, 0, 2, 1]],
 }
 SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
-SHAPES += [(2, 4, 1), (1, 2, 4), (2, 2, 2, 1)]
+SHAPES += [(2, 2, 2, 1)]
+THIRD_AXES = [(1, 2, 4), (2, 4, 2), (2, 4, 0)]
 # Weights that fit: a number, one per list, one per item.
 WEIGHT_SHAPES = [(), (2,), (2, 1)]
 
@@ -77,6 +80,14 @@ def update_errors():
             value = np.ma.array(LABELS, mask=LABELS > 1)
             message = f"`{argument}` should be an array without a mask of its own"
             yield f"{argument} with a mask", kind, {part: value}, message
+            for shape in THIRD_AXES:
+                message = f"`{argument}` should have one number for each item, in the "
+                message += "shape (batch, list_size) or (batch, list_size, 1). Other "
+                message += "outputs of a model are made lists by "
+                message += "`keras.layers.Reshape((-1,))`. Received: "
+                message += f"{argument}.shape={shape}"
+                value = np.ones(shape)
+                yield f"{argument} of shape {shape}", kind, {part: value}, message
     for part in ("scores", "mask"):
         argument = ARGUMENTS[part]
         for shape in SHAPES:
@@ -92,19 +103,19 @@ def update_errors():
             yield f"weights of shape {shape}", dense, {"weights": value}, message
             if shape != (2, 4):
                 yield f"weights of shape {shape}", sparse, {"weights": value}, message
-    for shape in [(), (2, 4, 1), (1, 1, 2, 4)]:
+    for shape in [(), (1, 1, 2, 4)]:
         value = np.ones(shape)
         message = "`y_true` should have the shape (list_size,) or (batch, list_size)."
         yield f"y_true of shape {shape}", dense, {"labels": value}, message
         message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
         yield f"y_true of shape {shape}", sparse, {"labels": value}, message
-    for shape in [(), (4,), (2, 4, 1)]:
+    for shape in [(), (4,), (1, 1, 2, 4)]:
         message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
         yield f"y_pred of shape {shape}", sparse, {"scores": np.ones(shape)}, message
     for shape in [(3,), (0,), (3, 1), (1, 2), (0, 2)]:
         message = "`y_true` and `y_pred` should have as many lists. Received: y_true."
         yield f"y_true of shape {shape}", sparse, {"labels": np.ones(shape)}, message
-    for shape in [(2,), (2, 1), (1, 2), (3, 2), (2, 2, 1), (0,)]:
+    for shape in [(2,), (2, 1), (1, 2), (3, 2), (2, 3, 1), (0,)]:
         message = "`mask` should have the same shape as `y_true`, a row for each list "
         message += "with a number for each item. Received: mask.shape"
         yield f"mask of shape {shape}", sparse, {"mask": np.ones(shape)}, message
@@ -147,6 +158,13 @@ def update_errors():
         ("of a one-hot matrix", LABELS > 1, "ids of items. Received: y_true of dtype"),
     ]:
         yield f"ids {name}", sparse, {"labels": ids}, f"`y_true` should hold {message}"
+    for name, ids in {
+        "of a one-hot matrix": np.eye(2, 4),
+        "of labels of 0 and 1": [[1, 0, 1, 0], [0, 0, 0, 0]],
+        "of such with a third axis": np.eye(2, 4)[:, :, None],
+    }.items():
+        message = "`y_true` should hold the ids of the relevant items with `sparse_lab"
+        yield f"ids {name}", sparse, {"labels": ids}, message
     labels = np.where(LABELS == 3, 5, LABELS)
     message = "`y_true` should have labels up to `max_grade`, 4.0. Received: a larger"
     yield "a label above the largest grade", dense, {"labels": labels}, message
@@ -253,6 +271,9 @@ BAD_ARGUMENTS = {
         "list_size": [0, -1, 1.5, True, "3"],
         "values": ["abc", None, [[1], [1, 2]], ["a", "b", "c"], [1j] * 3],
         "group_sizes": [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]],
+    },
+    functools.partial(utils.pad_lists, values=[1, 2, 3]): {
+        "group_ids": [["a", None, "a"], [1.0, NAN, NAN], [1, 2], [[1, 2, 3]]],
     },
     functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2]): {
         "values": [[1, 2], "a", [[1], [1, 2]]],
@@ -418,7 +439,8 @@ DTYPES += ["uint64", "float16", "float32", "float64"]
 
 
 def ndcg(labels, scores, weights=None):
-    return ops.convert_to_numpy(functional.ndcg(labels, scores, weights, k=3, seed=1))
+    values = functional.ndcg(labels, scores, sample_weight=weights, k=3, seed=1)
+    return ops.convert_to_numpy(values)
 
 
 def oracle_ndcg(labels, scores, weights=None, mask=None, **arguments):
@@ -541,7 +563,7 @@ def test_nothing_counts_nothing(empty, weights):
 def test_an_empty_catalogue_counts_nothing(ids, scores, k, shuffle_ties):
     make = {"sparse_labels": True, "k": k, "shuffle_ties": shuffle_ties}
     for weights in (None, np.ones(len(scores))):
-        values = functional.ndcg(ids, scores, weights, **make)
+        values = functional.ndcg(ids, scores, sample_weight=weights, **make)
         assert tuple(values.shape) == (len(scores),)
         assert np.all(np.isnan(ops.convert_to_numpy(values)))
         metric = metrics.NDCG(**make)

@@ -142,10 +142,10 @@ def test_functions_compile(way, rng):
     compiled.skip_unless_here(way)
     stack = [batch_of(rng, (BATCH, LIST_SIZE)) for _ in range(2)]
 
-    def values(*batch):
-        make = {"k": 3, "shuffle_ties": "average", "seed": 1}
-        order = functional.rank(*batch, **make)
-        alone = functional.ndcg(*batch, **make)
+    def values(labels, scores, weights):
+        make = {"k": 3, "shuffle_ties": "average", "seed": 1, "sample_weight": weights}
+        order = functional.rank(labels, scores, **make)
+        alone = functional.ndcg(labels, scores, **make)
         formulas = [case.function(order, k=3, **case.arguments) for case in CASES]
         return ops.stack([alone, *formulas])
 

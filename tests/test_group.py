@@ -389,14 +389,15 @@ def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
 
 @given(batch=batches(weighted=True), shuffle_ties=ties)
 def test_functions_share_an_order(batch, shuffle_ties):
-    make = {"shuffle_ties": shuffle_ties, "seed": 1}
+    labels, scores, weights = batch
+    make = {"sample_weight": weights, "shuffle_ties": shuffle_ties, "seed": 1}
     for largest in (5, None):
-        order = functional.rank(*batch, k=largest, **make)
+        order = functional.rank(labels, scores, k=largest, **make)
         for case in CASES:
             for k in (3, largest):
                 arguments = {**case.arguments, "empty_value": 0.5}
                 found = case.function(order, k=k, **arguments)
-                expected = case.function(*batch, k=k, **make, **arguments)
+                expected = case.function(labels, scores, k=k, **make, **arguments)
                 assert found.shape == (BATCH,)
                 np.testing.assert_allclose(
                     ops.convert_to_numpy(found),

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 from keras import ops
 
 from keras_rank import functional, metrics
@@ -10,7 +11,9 @@ from keras_rank.inputs import standardize
 
 
 def value(*inputs, **arguments):
-    return float(functional.ndcg(*inputs, seed=1, **arguments)[0])
+    labels, scores, *weights = inputs
+    arguments["sample_weight"] = weights[0] if weights else None
+    return float(functional.ndcg(labels, scores, seed=1, **arguments)[0])
 
 
 LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
@@ -20,11 +23,11 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
     ("labels", "scores", "weights", "message"),
     [
         (
-            [[[1.0]]],
+            [[[[1.0]]]],
             [[[1.0]]],
             None,
             "`y_true` should have the shape (list_size,) or (batch, list_size). "
-            "Received: y_true.shape=(1, 1, 1)",
+            "Received: y_true.shape=(1, 1, 1, 1)",
         ),
         (
             1.0,
@@ -43,11 +46,12 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
         ),
         (
             [[1, 0]],
-            [[[0.1], [0.2]]],
+            [[[0.1, 0.2], [0.2, 0.1]]],
             None,
-            "`y_pred` should have the same shape as `y_true`, a row for each list "
-            "with a number for each item. Received: "
-            "y_pred.shape=(1, 2, 1), y_true.shape=(1, 2)",
+            "`y_pred` should have one number for each item, in the shape "
+            "(batch, list_size) or (batch, list_size, 1). Other outputs of a model "
+            "are made lists by `keras.layers.Reshape((-1,))`. Received: "
+            "y_pred.shape=(1, 2, 2)",
         ),
         (
             {"labels": [[1, 0]], "mask": [[True]]},
@@ -167,6 +171,177 @@ def test_any_array_will_do():
     labels, scores = np.array([[0, 2, 1, 0]]), np.array([[4, 3, 2, 1]])
     for dtype in ("int64", "uint8", "float16", "float64"):
         assert value(labels.astype(dtype), scores.astype(dtype)) == expected
+
+
+def variables(values, dtype):
+    """Of Keras, and of the backend where it has its own."""
+    yield keras.Variable(values, dtype=dtype, trainable=False)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        yield tf.Variable(values, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_variables(dtype, backend):
+    labels = np.array([[0, 1, 1, 0]], dtype)
+    expected = value(labels, SCORES, labels + 1)
+    for variable in variables(labels, dtype):
+        weights, *_ = variables(labels + 1.0, "float32")
+        assert value(variable, SCORES, weights) == expected
+        masked = {"labels": np.ones_like(labels), "mask": variable}
+        assert value(masked, SCORES) == 1.0
+        metric = metrics.NDCG()
+        if backend == "tensorflow":
+            import tensorflow as tf
+
+            tf.function(metric.update_state)(variable, SCORES, weights)
+        assert float(metric(variable, SCORES, weights)) == pytest.approx(expected)
+
+
+def test_variables_of_ids_and_scores():
+    for ids in variables(np.array([[1, 2]]), "int32"):
+        for scores in variables(np.array(SCORES), "float32"):
+            found = functional.recall(ids, scores, sparse_labels=True, k=2)
+            assert float(found[0]) == 0.5
+
+
+def test_bytes_in_the_other_order():
+    expected = value(LABELS, SCORES, [[1, 2, 3, 1]])
+    for dtype in (">f4", ">f8"):
+        given = [np.array(x, dtype) for x in (LABELS, SCORES, [[1, 2, 3, 1]])]
+        assert value(*given) == pytest.approx(expected)
+    for dtype in (">i2", ">i4", ">i8", ">u4"):
+        assert value(np.array(LABELS, dtype), SCORES) == value(LABELS, SCORES)
+        ids = np.array([1], dtype)
+        found = functional.reciprocal_rank(ids, SCORES, sparse_labels=True)
+        assert float(found[0]) == 0.5
+
+
+def columns(module):
+    if module == "pyarrow":
+        arrow = pytest.importorskip(module)
+        yield arrow.array
+        yield lambda rows: arrow.chunked_array([rows[:1], rows[1:]])
+    else:
+        yield pytest.importorskip(module).Series
+
+
+@pytest.mark.parametrize("module", ["pandas", "polars", "pyarrow"])
+def test_columns_of_tables(module):
+    labels, scores, weights = [0, 2, 1, 0], [0.4, 0.3, 0.2, 0.1], [1.0, 2.0, 1.0, 1.0]
+    for column in columns(module):
+        given = [column(x) for x in (labels, scores, weights)]
+        assert value(*given) == value(labels, scores, weights)
+        for rows in RAGGED, ([[1, 0], [0, 2]], [[0.3, 0.2], [0.1, 0.4]]):
+            found = functional.ndcg(*map(column, rows), seed=1)
+            expected = functional.ndcg(*rows, seed=1)
+            np.testing.assert_array_equal(
+                ops.convert_to_numpy(found), ops.convert_to_numpy(expected)
+            )
+        ids, catalogue = column([[1], [0, 2]]), column([[3.0, 2.0, 1.0]] * 2)
+        found = functional.recall(ids, catalogue, sparse_labels=True, k=1)
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), [0.0, 0.5])
+        with pytest.raises(ValueError, match="`y_true` should hold real numbers"):
+            value(column(["a", "b"]), column([0.1, 0.2]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "received"),
+    [
+        (scipy.sparse.csr_matrix(LABELS), "csr_matrix: pass `y_true.toarray()`"),
+        (iter(LABELS), "list_iterator: pass `list(y_true)`"),
+        ((row for row in LABELS), "generator: pass `list(y_true)`"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_to_be_converted_first(labels, received):
+    with pytest.raises(ValueError) as error:
+        value(labels, SCORES)
+    assert str(error.value) == (
+        f"`y_true` should hold real numbers. Received: y_true of type {received}"
+    )
+
+
+# A third axis of 1, which `Dense(1)` over the items of lists leaves.
+
+
+def with_third_axis(*parts):
+    return [None if part is None else part[:, :, None] for part in parts]
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 1), (1, 5), (1, 1), (0, 5), (3, 0)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_third_axis_of_one(shape, weighted, rng):
+    labels = rng.integers(-1, 3, size=shape).astype("float32")
+    scores = rng.normal(size=shape).astype("float32")
+    weights = rng.random(shape).astype("float32") if weighted else None
+    mask = rng.random(shape) < 0.8
+    given = {"labels": labels, "mask": mask}
+    expected = functional.ndcg(given, scores, sample_weight=weights)
+    expected_mean = metrics.NDCG()(given, scores, weights)
+    deep_labels, deep_mask, deep_scores, deep_weights = with_third_axis(
+        labels, mask, scores, weights
+    )
+    for parts in (
+        (given, deep_scores, weights),
+        (given, deep_scores, deep_weights),
+        ({"labels": deep_labels, "mask": mask}, scores, weights),
+        ({"labels": deep_labels, "mask": deep_mask}, deep_scores, deep_weights),
+    ):
+        found = functional.ndcg(*parts[:2], sample_weight=parts[2])
+        assert tuple(found.shape) == (shape[0],)
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(found), ops.convert_to_numpy(expected)
+        )
+        assert float(metrics.NDCG()(*parts)) == float(expected_mean)
+
+
+def test_a_third_axis_of_a_catalogue(rng):
+    ids, scores = np.array([[1, 2], [0, -1]]), rng.normal(size=(2, 4))
+    expected = functional.ndcg(ids, scores, sparse_labels=True)
+    for inputs in ((ids, scores[..., None]), (ids[..., None], scores[..., None])):
+        found = functional.ndcg(*inputs, sparse_labels=True)
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(found), ops.convert_to_numpy(expected)
+        )
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_model_that_ends_with_one_score_per_item(deep, rng):
+    """In `fit` and `evaluate`, as if there were a `Reshape` at its end."""
+    x = rng.normal(size=(6, 4, 3)).astype("float32")
+    y = rng.integers(-1, 3, size=(6, 4)).astype("float32")
+    inputs = keras.Input((None, 3))
+    outputs = keras.layers.Dense(1)(inputs)
+    logs = []
+    for last in (outputs, keras.layers.Reshape((-1,))(outputs)):
+        model = keras.Model(inputs, last)
+        model.compile(
+            keras.optimizers.SGD(0.0),
+            "mse",
+            metrics=[metrics.NDCG(k=2, seed=1)],
+            weighted_metrics=[metrics.MeanReciprocalRank(seed=1)],
+        )
+        target = y[:, :, None] if deep and last is outputs else y
+        history = model.fit(x, target, batch_size=6, verbose=0).history
+        evaluated = model.evaluate(x, target, return_dict=True, verbose=0)
+        logs.append([history["ndcg@2"][0], evaluated["ndcg@2"], evaluated["mrr"]])
+    np.testing.assert_allclose(*logs, rtol=1e-6)
+
+
+def test_a_third_axis_that_a_graph_does_not_know(backend):
+    if backend != "tensorflow":
+        pytest.skip("a graph of TensorFlow")
+    import tensorflow as tf
+
+    unknown = tf.TensorSpec((None, None, None), "float32")
+    ndcg = tf.function(functional.ndcg, input_signature=[unknown] * 2, autograph=False)
+    labels, scores = tf.constant(LABELS, "float32"), tf.constant(SCORES)
+    assert float(ndcg(labels[..., None], scores[..., None])[0]) == value(LABELS, SCORES)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ndcg(tf.ones((1, 2, 2)), tf.ones((1, 2, 2)))
 
 
 def test_boolean_labels_and_masks_of_numbers():

@@ -104,9 +104,8 @@ def test_functions_equal_the_oracle(kind, ties, rng):
     rows = zip(labels, scores, ones if weights is None else weights, strict=True)
     lists = [oracle.items_of(*row) for row in rows]
     shuffle_ties = ties == "shuffle"
-    order = functional.rank(
-        y_true, scores, weights, k=10, shuffle_ties=shuffle_ties, seed=1
-    )
+    make = {"sample_weight": weights, "k": 10, "seed": 1}
+    order = functional.rank(y_true, scores, shuffle_ties=shuffle_ties, **make)
     numbers = np.cumsum([bool(items) for items in lists]) - 1
     for name, formula in FORMULAS.items():
         for k in CUTOFFS:
@@ -124,10 +123,11 @@ def test_functions_equal_the_oracle(kind, ties, rng):
 def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
     """Which the laws compare with the oracle, whose orders are too many here."""
     y_true, scores, weights = kind(*plain(rng), rng)
-    order = functional.rank(y_true, scores, weights, k=10, shuffle_ties="average")
+    make = {"sample_weight": weights, "k": 10, "shuffle_ties": "average"}
+    order = functional.rank(y_true, scores, **make)
     found = [getattr(functional, name)(order, k=10) for name in FORMULAS]
     monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
-    order = functional.rank(y_true, scores, weights, k=10, shuffle_ties="average")
+    order = functional.rank(y_true, scores, **make)
     expected = [getattr(functional, name)(order, k=10) for name in FORMULAS]
     for value, expected_value in zip(found, expected, strict=True):
         np.testing.assert_allclose(

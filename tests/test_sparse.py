@@ -157,6 +157,26 @@ def test_errors(ids, scores, message):
     assert float(metric.result()) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("ids", "scores"),
+    [
+        ([[0, 1]], [[0.9, 0.1]]),
+        ([[1, 0, -1]], [[0.9, 0.8, 0.1]]),
+        ({"labels": [[1, 0, 0]], "mask": [[1, 1, 0]]}, [[0.9, 0.8, 0.1]]),
+    ],
+)
+def test_ids_of_0_and_1_that_are_as_many_as_items(ids, scores):
+    """Which no labels of items need be: none is given twice."""
+    values = functional.recall(ids, scores, k=1, sparse_labels=True)
+    assert float(values[0]) == 0.5
+
+
+def test_no_ids_at_all_are_not_labels():
+    metric = metrics.HitRate(k=1, sparse_labels=True)
+    metric.update_state(np.zeros((0, 4)), np.zeros((0, 4)))
+    assert float(metric.result()) == 0.0
+
+
 def test_the_flag_should_be_a_flag():
     with pytest.raises(ValueError) as error:
         metrics.HitRate(sparse_labels="yes")

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 import keras_rank
-from keras_rank import metrics, totals
+from keras_rank import functional, metrics, totals
 
 
 def exact(pair):
@@ -181,6 +181,20 @@ def test_the_default_precision_changes_no_number(precision, rng):
     with default_precision(precision):
         assert all_results(labels, scores, weights) == expected
         assert all_results(labels.tolist(), scores, weights.tolist()) == expected
+
+
+def test_a_wider_default_precision_is_not_asked_for(rng):
+    """Neither is it saved, nor are numbers other than with the default of Keras."""
+    labels = rng.integers(-1, 4, (4, 6)).astype("float32")
+    scores, weights = rng.normal(size=(2, 4, 6)).astype("float32")
+    expected = all_results(labels, scores, weights)
+    with default_precision("float64"):
+        assert all_results(labels, scores, weights) == expected
+        metric = metrics.NDCG()
+        assert metric.get_config()["dtype"] == "float32"
+        results = [metric(labels, scores), functional.ndcg(labels, scores)]
+        results.append(functional.pairwise_accuracy(labels, scores))
+    assert {result.dtype for result in results} == {ops.cast(0, "float32").dtype}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS[:2])

@@ -40,6 +40,13 @@ def test_whole_numbers_are_not_rounded():
     np.testing.assert_array_equal(padded, [[2**24 + 1, 5], [7, -1]])
 
 
+@pytest.mark.parametrize("dtype", [">f4", ">i8"])
+def test_bytes_in_the_other_order_come_in_that_of_the_machine(dtype):
+    padded = utils.pad_lists(np.array([3, 1, 2], dtype), group_sizes=[2, 1])
+    assert padded.dtype.isnative
+    np.testing.assert_array_equal(padded, [[3, 1], [2, -1]])
+
+
 def test_longer_lists_are_cut_only_on_request():
     labels = [1, 2, 3, 4]
     cut = utils.pad_lists(labels, group_sizes=[3, 1], list_size=2)
@@ -84,6 +91,11 @@ def test_nothing_to_pad():
             lambda: utils.pad_lists([1, 2], group_ids=[1]),
             "`group_ids` should have one id per row. Received: group_ids.shape=(1,) "
             "for 2 rows",
+        ),
+        (
+            lambda: utils.pad_lists([1, 2], group_ids=["a", None]),
+            "`group_ids` should be ids of one type, none of which is missing. "
+            "Received: group_ids=['a', None]",
         ),
         (
             lambda: utils.pad_lists([1, 2]),

@@ -14,6 +14,7 @@ from keras_rank.arguments import (
     check_fraction,
     check_k,
     check_number,
+    names_arguments,
 )
 from keras_rank.arithmetic import (
     Tensor,
@@ -30,11 +31,12 @@ from keras_rank.judged import JudgedLists
 from keras_rank.ordering.ranking import Ranking
 
 
+@names_arguments
 def average_precision(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
     shuffle_ties: ShuffleTies = True,
@@ -56,12 +58,13 @@ def average_precision(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
             An item whose weight is not above 0 is padding. The terms of
-            relevant items are weighted.
+            relevant items are weighted. One weight for a whole list changes no
+            value: it weighs lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         normalizer: what the sum is divided by. `"total"`: the weights of all
             relevant items, that is, their number R without weights (trec_eval,
@@ -119,11 +122,12 @@ def average_precision(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def reciprocal_rank(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -144,12 +148,12 @@ def reciprocal_rank(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
@@ -200,11 +204,12 @@ def reciprocal_rank(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def precision(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
     shuffle_ties: ShuffleTies = True,
@@ -224,12 +229,12 @@ def precision(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: `"available"`: the size of the list where that is less than k
             (keras-rs). `"k"`: always k, so that short lists count as filled up with
@@ -287,11 +292,12 @@ def precision(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def recall(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -310,12 +316,12 @@ def recall(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
@@ -365,11 +371,12 @@ def recall(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def hit_rate(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -390,12 +397,12 @@ def hit_rate(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
@@ -442,11 +449,12 @@ def hit_rate(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def f1(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
     shuffle_ties: ShuffleTies = True,
@@ -468,12 +476,12 @@ def f1(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: that of the precision. `"available"`: the size of the list
             where that is less than k. `"k"`: always k. Defaults to `"available"`.
@@ -530,11 +538,12 @@ def f1(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def r_precision(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -555,12 +564,12 @@ def r_precision(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
@@ -610,11 +619,12 @@ def r_precision(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def rank_biased_precision(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     persistence: float = 0.8,
     shuffle_ties: ShuffleTies = True,
@@ -636,12 +646,12 @@ def rank_biased_precision(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         persistence: float between 0 and 1. Defaults to 0.8.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.

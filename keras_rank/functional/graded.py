@@ -14,6 +14,7 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_grade,
     check_number,
+    names_arguments,
     resolve,
 )
 from keras_rank.arithmetic import (
@@ -37,11 +38,12 @@ from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
 
 
+@names_arguments
 def dcg(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     gain_fn: str | Function = gains.exponential,
     rank_discount_fn: str | Function = discounts.log2,
@@ -65,11 +67,12 @@ def dcg(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding.
+            An item whose weight is not above 0 is padding. One weight for a whole
+            list changes no value: it weighs lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are cut to the range 0 to 2**64. Defaults to
@@ -128,11 +131,12 @@ def dcg(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def ndcg(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     gain_fn: str | Function = gains.exponential,
     rank_discount_fn: str | Function = discounts.log2,
@@ -156,11 +160,12 @@ def ndcg(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding.
+            An item whose weight is not above 0 is padding. One weight for a whole
+            list changes no value: it weighs lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are cut to the range 0 to 2**64; exponential gains of larger
@@ -228,11 +233,12 @@ def ndcg(
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
+@names_arguments
 def expected_reciprocal_rank(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     max_grade: float = 4.0,
     shuffle_ties: ShuffleTies = True,
@@ -254,12 +260,12 @@ def expected_reciprocal_rank(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         max_grade: number above 0 and below 128. The highest label there is. A
             larger one is an error where values can be seen, and counts as

@@ -5,7 +5,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arguments import Seed, ShuffleTies, check_number
+from keras_rank.arguments import Seed, ShuffleTies, check_number, names_arguments
 from keras_rank.arithmetic import Tensor, at_most, highest, ratio, total, where
 from keras_rank.functional.per_list import from_threshold, in_order
 from keras_rank.judged import JudgedLists, Judgement, Values
@@ -14,11 +14,12 @@ from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.sorting import in_order_of, inversions
 
 
+@names_arguments
 def average_relevance_position(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -40,12 +41,12 @@ def average_relevance_position(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
@@ -95,11 +96,12 @@ def average_relevance_position(
     return lists.fill_empty(values, None)
 
 
+@names_arguments
 def pairwise_accuracy(
     y_true: Any,
     y_pred: Any = None,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -122,12 +124,12 @@ def pairwise_accuracy(
             or NaN, and a mask of False, make a position padding. Or lists in order,
             from `keras_rank.functional.rank`, in the place of all arguments of it
             but `k`.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Weights of items
-            weigh their list, not its ranks.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: of no effect: tied scores count 1/2, which is the mean over
             both orders.

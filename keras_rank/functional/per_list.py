@@ -15,6 +15,7 @@ from keras_rank.arguments import (
     check_not_sparse,
     check_seed,
     check_ties,
+    names_arguments,
 )
 from keras_rank.arithmetic import Tensor
 from keras_rank.inputs import standardize, standardize_sparse
@@ -43,11 +44,12 @@ class RankedLists(Shared):
     k: int | None
 
 
+@names_arguments
 def rank(
     y_true: Any,
     y_pred: Any,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
@@ -63,11 +65,12 @@ def rank(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding.
-        y_pred: scores of the same shape. An item scored `-inf` or NaN is judged,
-            but not retrieved: it has no rank.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding.
+            An item whose weight is not above 0 is padding. One weight for a whole
+            list changes no value: it weighs lists, in a mean.
         k: positive int. The largest cutoff of the functions. Defaults to `None`:
             functions may have any.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
@@ -120,7 +123,7 @@ def in_order(
         ranked = rank(
             y_true,
             y_pred,
-            sample_weight,
+            sample_weight=sample_weight,
             k=k,
             shuffle_ties=shuffle_ties,
             seed=seed,

@@ -18,9 +18,10 @@ from keras_rank.arguments import (
     check_number,
     check_seed,
     check_ties,
+    names_arguments,
 )
 from keras_rank.arithmetic import Tensor, where
-from keras_rank.functional.per_list import from_threshold
+from keras_rank.functional.per_list import RankedLists, from_threshold
 from keras_rank.inputs import sizes_agree, standardize, standardize_sparse
 from keras_rank.judged import JudgedLists, Judgement, judge
 from keras_rank.lists import Lists
@@ -106,6 +107,7 @@ class RankingMetric(keras.metrics.Metric):
     # The start of the default name; `None` makes it from the name of the class.
     base_name: str | None = None
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
@@ -119,6 +121,8 @@ class RankingMetric(keras.metrics.Metric):
         dtype: Any = None,
     ) -> None:
         self.k = check_k(k)
+        # Without one, Keras would take the precision that is its default.
+        dtype = "float32" if dtype is None else dtype
         super().__init__(name=name or self._default_name(), dtype=dtype)
         self._compute_dtype = check_dtype(self.dtype)
         self._ties = check_ties(shuffle_ties)
@@ -166,15 +170,17 @@ class RankingMetric(keras.metrics.Metric):
             f"`{type(self).__name__}` should define `compute(lists, ranking)`."
         )
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
+    ) -> None:
         """Adds a batch of lists to the mean.
 
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
                 below 0 or NaN, and a mask of False, make a position padding.
-            y_pred: scores of the same shape. An item scored `-inf` or NaN is
-                judged, but not retrieved: it has no rank.
+            y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
+                scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
                 `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
                 list. An item whose weight is not above 0 is padding.
@@ -223,6 +229,13 @@ def update_together(
     metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
 ) -> None:
     """Adds a batch of lists to metrics, which share all that they have in common."""
+    if isinstance(y_true, RankedLists):
+        # They come without scores, which is why `y_pred` may be missing until here.
+        raise ValueError(
+            "`y_true` should be labels, and `y_pred` scores: a metric orders lists "
+            "itself, and `RankingMetrics` once for many metrics. Received: lists in "
+            "order, from `keras_rank.functional.rank`"
+        )
     alike: dict[Any, list[RankingMetric]] = {}
     for metric in metrics:
         inputs = metric.sparse_labels, metric._compute_dtype

@@ -11,6 +11,7 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_choice,
     check_fraction,
+    names_arguments,
 )
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.binary import (
@@ -82,6 +83,7 @@ class MeanAveragePrecision(RankingMetric):
     base_name = "map"
     takes_sparse_labels = True
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
@@ -216,6 +218,7 @@ class PrecisionAtK(RankingMetric):
     base_name = "precision"
     takes_sparse_labels = True
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
@@ -396,6 +399,7 @@ class F1AtK(RankingMetric):
     base_name = "f1"
     takes_sparse_labels = True
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
@@ -531,6 +535,7 @@ class RankBiasedPrecision(RankingMetric):
     base_name = "rbp"
     takes_sparse_labels = True
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,

@@ -12,6 +12,7 @@ from keras_rank.arguments import (
     Seed,
     ShuffleTies,
     check_grade,
+    names_arguments,
     resolve,
     serialize,
 )
@@ -81,6 +82,7 @@ class DCG(RankingMetric):
     base_name = "dcg"
     takes_sparse_labels = True
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
@@ -244,6 +246,7 @@ class ExpectedReciprocalRank(RankingMetric):
 
     base_name = "err"
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_rank.arguments import names_arguments
 from keras_rank.arithmetic import Tensor
 from keras_rank.metrics.base import RankingMetric, update_together
 from keras_rank.metrics.binary import (
@@ -78,6 +79,7 @@ class RankingMetrics(keras.metrics.Metric):
     {'ndcg@2': '0.8262', 'mrr': '1.0000'}
     """
 
+    @names_arguments
     def __init__(
         self,
         metrics: Sequence[RankingMetric | str | dict[str, Any]],
@@ -97,7 +99,9 @@ class RankingMetrics(keras.metrics.Metric):
         self._direction = members[0]._direction
         _share_drawn_seed(members)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
+    ) -> None:
         """Adds a batch of lists to all members.
 
         Args:
@@ -105,8 +109,8 @@ class RankingMetrics(keras.metrics.Metric):
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
                 below 0 or NaN, and a mask of False, make a position padding. Ids of
                 relevant items for members with `sparse_labels=True`.
-            y_pred: scores of the same shape. An item scored `-inf` or NaN is
-                judged, but not retrieved: it has no rank.
+            y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
+                scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
                 `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
                 list. An item whose weight is not above 0 is padding.

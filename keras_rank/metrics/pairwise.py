@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_rank.arguments import Seed, ShuffleTies
+from keras_rank.arguments import Seed, ShuffleTies, names_arguments
 from keras_rank.arithmetic import Tensor
 from keras_rank.functional.pairwise import (
     mean_relevant_rank,
@@ -67,6 +67,7 @@ class AverageRelevancePosition(RankingMetric):
     takes_sparse_labels = True
     _direction = "down"
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
@@ -143,6 +144,7 @@ class PairwiseAccuracy(RankingMetric):
 
     base_name = "pairwise_accuracy"
 
+    @names_arguments
     def __init__(
         self,
         k: int | None = None,
