@@ -1,5 +1,6 @@
 """A Keras model that takes a mask beside the labels, and lists of uneven length."""
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable
@@ -148,12 +149,50 @@ def _call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _features(x: Any) -> Any:
-    """Returns features without ragged tensors, or a `tf.data.Dataset` of such data."""
+    """Returns features without ragged tensors, or a source of batches for Keras."""
     spec = getattr(x, "element_spec", None)
     if any(hasattr(part, "ragged_rank") for part in keras.tree.flatten(spec)):
         # In as many threads as TensorFlow finds best.
         return x.map(_dense_batch, num_parallel_calls=-1)
+    if isinstance(x, keras.utils.PyDataset):
+        return _TupleBatches(x)
+    if hasattr(x, "collate_fn"):
+        x = copy.copy(x)
+        x.collate_fn = functools.partial(_collate_to_tuples, x.collate_fn)
+        return x
     return _dense("x", x, ops.convert_to_numpy)
+
+
+# On TensorFlow Keras takes no lists in what these two make, and PyTorch makes lists of
+# tuples.
+
+
+class _TupleBatches(keras.utils.PyDataset):
+    """The batches of another `PyDataset`, with tuples for lists."""
+
+    def __init__(self, batches: keras.utils.PyDataset) -> None:
+        super().__init__(
+            batches.workers, batches.use_multiprocessing, batches.max_queue_size
+        )
+        self._batches = batches
+
+    @property
+    def num_batches(self) -> int | None:
+        number: int | None = self._batches.num_batches
+        return number
+
+    def __getitem__(self, index: int) -> Any:
+        return keras.tree.lists_to_tuples(self._batches[index])
+
+    def on_epoch_begin(self) -> None:
+        self._batches.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._batches.on_epoch_end()
+
+
+def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
+    return keras.tree.lists_to_tuples(collate(samples))
 
 
 def _labels(y: Any) -> Any:
