@@ -27,16 +27,25 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RankingModel(keras.Model):
-    """A `keras.Model` whose `y` may be `{"labels": ..., "mask": ...}`.
+    """A `keras.Model` that takes masks beside labels, and ragged lists.
 
-    Keras passes a `y` of two parts to the loss and the metrics of a single output in
-    a way that drops the mask or fails. This model folds it into the labels first: -1
-    where the mask is False, which is no item to the metrics here and to the ranking
-    losses of keras-rs. It does so in `fit`, `evaluate` and `train_on_batch`, for the
-    loss and all metrics, weighted or not. Everything else is as in `keras.Model`:
-    make it of inputs and outputs, or subclass it and write `call`.
+    Its `y` may be `{"labels": ..., "mask": ...}`. Keras passes a `y` of two parts to
+    the loss and the metrics of a single output in a way that drops the mask or fails.
+    This model folds it into the labels first: -1 where the mask is False, which is no
+    item to the metrics here and to the ranking losses of keras-rs. It does so in `fit`,
+    `evaluate` and `train_on_batch`, for the loss and all metrics, weighted or not. With
+    several outputs, the `y` of each may be such a dict, in a list or in a dict by the
+    names of the outputs.
 
-    With several outputs, the `y` of each may be such a dict.
+    Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors in the
+    place of arrays. Keras would fill them up with 0, a label of an item, or fail. This
+    model pads each batch to its longest list: labels with -1, features and weights with
+    0. So its inputs have to be of any list size: `keras.Input((None, features))`.
+
+    Everything else is as in `keras.Model`: make it of inputs and outputs, or subclass
+    it, and pass inputs and outputs to `super().__init__` or write `call`. An override
+    of `compute_loss` or `compute_metrics` gets a `y` of labels alone, a tuple of them
+    for a list, whatever the data came in. One of `train_step` gets it as it came.
 
     Args:
         inputs: as of `keras.Model`.
@@ -238,7 +247,7 @@ def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> 
 
 
 def _folded(y: Any, convert: Callable[[Any], Any] = _same) -> Any:
-    """Writes each mask into the labels beside it."""
+    """Writes each mask into the labels beside it, and makes tuples of lists."""
 
     def labels(part: Any) -> Any:
         """Returns labels, or `None` to go on to the parts of a part."""
@@ -254,7 +263,7 @@ def _folded(y: Any, convert: Callable[[Any], Any] = _same) -> Any:
             return part["labels"]
         return convert(mask_labels(part["labels"], part["mask"]))
 
-    return keras.tree.traverse(labels, y)
+    return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
 
 
 # What becomes of the arguments of Keras.

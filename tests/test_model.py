@@ -1,5 +1,7 @@
 """The model that takes masks and lists of uneven length."""
 
+import functools
+
 import keras
 import numpy as np
 import oracle
@@ -233,7 +235,14 @@ def test_several_outputs_as_a_list(data, source):
         keras.layers.Reshape((ITEMS,), name=name)(keras.layers.Dense(1)(inputs))
         for name in ("buy", "click")
     ]
-    model = keras_rank.RankingModel(inputs, outputs)
+    seen = set()
+
+    class Overriding(keras_rank.RankingModel):
+        def compute_loss(self, x, y, *args, **kwargs):
+            seen.add((type(y), *(type(labels) is dict for labels in y)))
+            return super().compute_loss(x, y, *args, **kwargs)
+
+    model = Overriding(inputs, outputs)
     model.compile(
         keras.optimizers.SGD(0.0),
         [masked_loss, masked_loss],
@@ -246,6 +255,7 @@ def test_several_outputs_as_a_list(data, source):
         for name, *lists in zip(("buy", "click"), all_labels, scores, strict=True)
     }
     assert_close(fit(model, given_as(source, x, [y, unmasked])), expected)
+    assert seen == {(tuple, False, False)}
 
 
 @pytest.mark.trains
@@ -304,7 +314,9 @@ def in_batches(*parts, size=3):
 def build_uneven(**arguments):
     keras.utils.set_random_seed(3)
     inputs = keras.Input((None, FEATURES))
-    outputs = keras.layers.Reshape((-1,))(keras.layers.Dense(1)(inputs))
+    # Padding taken for an item would add to the loss.
+    scores = keras.layers.Dense(1, bias_initializer="ones")(inputs)
+    outputs = keras.layers.Reshape((-1,))(scores)
     model = keras_rank.RankingModel(inputs, outputs)
     arguments = {"loss": masked_loss, "metrics": [NDCG(k=3, seed=1)], **arguments}
     model.compile(keras.optimizers.SGD(0.0), **arguments)
@@ -356,7 +368,7 @@ def test_arguments_by_position(uneven):
     model = build_uneven()
     history = model.fit(x, y, 3, 1, 0, None, 0.0, (x, y)).history
     expected = expected_of_uneven(model, *uneven)
-    assert_close({"ndcg@3": history["val_ndcg@3"][0]}, {"ndcg@3": expected["ndcg@3"]})
+    assert_close({name: history[f"val_{name}"][0] for name in expected}, expected)
 
 
 def test_ragged_masks_and_weights(uneven, rng):
@@ -392,6 +404,24 @@ def test_predict_takes_ragged_features(uneven):
         np.testing.assert_allclose(model.predict(data, verbose=0), expected)
     on_batch = ops.convert_to_numpy(model.predict_on_batch(ragged(x)))
     np.testing.assert_allclose(on_batch, expected)
+
+
+def test_a_plain_model_takes_padded_batches(uneven):
+    """The line that `docs/masks.md` gives for it."""
+    import tensorflow as tf
+
+    x, y = uneven
+    first, *others = (
+        tf.data.Dataset.from_tensors((features, labels.astype("float32")))
+        for features, labels in zip(x, y, strict=True)
+    )
+    lists = functools.reduce(tf.data.Dataset.concatenate, others, first)
+    ranking_model = build_uneven()
+    model = keras.Model(ranking_model.input, ranking_model.output)
+    model.compile(loss=masked_loss, metrics=[NDCG(k=3, seed=1)])
+    padded = lists.padded_batch(3, padding_values=(0.0, -1.0))
+    logs = model.evaluate(padded, return_dict=True, verbose=0)
+    assert_close(logs, expected_of_uneven(model, x, y))
 
 
 def test_a_dataset_of_even_lists_is_left_alone(data):
