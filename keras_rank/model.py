@@ -1,25 +1,51 @@
-"""A Keras model that takes a mask beside the labels."""
+"""A Keras model that takes a mask beside the labels, and lists of uneven length."""
 
+import copy
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_rank import ragged
 from keras_rank.utils import mask_labels
+
+
+def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Writes the masks into the labels before a method of `(x, y, ...)` gets them."""
+
+    @functools.wraps(method)
+    def with_folded_labels(
+        self: keras.Model, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        return method(self, x, _folded(y), *args, **kwargs)
+
+    return with_folded_labels
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RankingModel(keras.Model):
-    """A `keras.Model` whose `y` may be `{"labels": ..., "mask": ...}`.
+    """A `keras.Model` that takes masks beside labels, and ragged lists.
 
-    Keras passes a `y` of two parts to the loss and the metrics of a single output in
-    a way that drops the mask or fails. This model folds it into the labels first: -1
-    where the mask is False, which is no item to the metrics here and to the ranking
-    losses of keras-rs. It does so in `fit`, `evaluate` and `train_on_batch`, for the
-    loss and all metrics, weighted or not. Everything else is as in `keras.Model`:
-    make it of inputs and outputs, or subclass it and write `call`.
+    Its `y` may be `{"labels": ..., "mask": ...}`. Keras passes a `y` of two parts to
+    the loss and the metrics of a single output in a way that drops the mask or fails.
+    This model folds it into the labels first: -1 where the mask is False, which is no
+    item to the metrics here and to the ranking losses of keras-rs. It does so in `fit`,
+    `evaluate` and `train_on_batch`, for the loss and all metrics, weighted or not. With
+    several outputs, the `y` of each may be such a dict, in a list or in a dict by the
+    names of the outputs.
 
-    With several outputs, the `y` of each may be such a dict.
+    Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors in the
+    place of arrays. Keras would fill them up with 0, a label of an item, or fail. This
+    model pads each batch to its longest list: labels with -1, features and weights with
+    0. So its inputs have to be of any list size: `keras.Input((None, features))`.
+
+    Everything else is as in `keras.Model`: make it of inputs and outputs, or subclass
+    it, and pass inputs and outputs to `super().__init__` or write `call`. An override
+    of `compute_loss` or `compute_metrics` gets a `y` of labels alone, a tuple of them
+    for a list, whatever the data came in. One of `train_step` gets it as it came.
 
     Args:
         inputs: as of `keras.Model`.
@@ -44,34 +70,50 @@ class RankingModel(keras.Model):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "RankingModel":
-        if cls is RankingModel and (len(args) >= 2 or "outputs" in kwargs):
+        if cls is RankingModel and _is_of_tensors(args, kwargs):
             cls = FunctionalRankingModel
         model: RankingModel = super().__new__(cls, *args, **kwargs)
         return model
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        cls = type(self)
+        if _is_of_tensors(args, kwargs) and not issubclass(cls, _Functional):
+            # Keras would put this base in the place of `keras.Model`, wherever that
+            # stands: under `RankingModel`, and so under all of its subclasses.
+            cls.__bases__ = (*cls.__bases__, _Functional)
+        super().__init__(*args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in ("compute_loss", "compute_metrics"):
+            if name in vars(cls):
+                setattr(cls, name, _with_folded_labels(vars(cls)[name]))
+
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains the model, as `keras.Model.fit`; `y` may be a dict with a mask."""
-        if isinstance(kwargs.get("validation_data"), tuple | list):
-            x_val, *rest = kwargs["validation_data"]
-            kwargs["validation_data"] = (
-                x_val,
-                *map(_folded_array, rest[:1]),
-                *rest[1:],
-            )
-        return super().fit(x, _folded_array(y), *args, **kwargs)
+        """Trains the model, as `keras.Model.fit`."""
+        return _call(super().fit, x, y, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates the model, as `keras.Model.evaluate`; `y` may have a mask."""
-        return super().evaluate(x, _folded_array(y), *args, **kwargs)
+        """Evaluates the model, as `keras.Model.evaluate`."""
+        return _call(super().evaluate, x, y, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Computes scores, as `keras.Model.predict`."""
+        return _call(super().predict, x, *args, **kwargs)
 
     def train_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains on a batch, as `keras.Model.train_on_batch`; `y` may have a mask."""
-        return super().train_on_batch(x, _folded_array(y), *args, **kwargs)
+        """Trains on a batch, as `keras.Model.train_on_batch`."""
+        return _call(super().train_on_batch, x, y, *args, **kwargs)
 
     def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Tests on a batch, as `keras.Model.test_on_batch`; `y` may have a mask."""
-        return super().test_on_batch(x, _folded_array(y), *args, **kwargs)
+        """Tests on a batch, as `keras.Model.test_on_batch`."""
+        return _call(super().test_on_batch, x, y, *args, **kwargs)
 
+    def predict_on_batch(self, x: Any) -> Any:
+        """Computes the scores of a batch, as `keras.Model.predict_on_batch`."""
+        return _call(super().predict_on_batch, x)
+
+    @_with_folded_labels
     def compute_loss(
         self,
         x: Any = None,
@@ -81,21 +123,17 @@ class RankingModel(keras.Model):
         training: bool = True,
     ) -> Any:
         """Computes the loss of labels of -1 where the mask is False."""
-        return super().compute_loss(
-            x, _folded(y), y_pred, sample_weight, training=training
-        )
+        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
+    @_with_folded_labels
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> Any:
         """Computes the metrics of labels of -1 where the mask is False."""
-        return super().compute_metrics(x, _folded(y), y_pred, sample_weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
 
-# Keras makes a model of inputs and outputs by changing the bases of its class, which
-# would make every other subclass of `RankingModel` such a model too. A class of its
-# own, which has the right bases from the start, keeps them apart. Keras does not
-# export the base, but tells it.
+# What Keras makes of inputs and outputs. It does not export the class, but tells it.
 _identity = keras.Input((1,), name="identity")
 _Functional = type(keras.Model(_identity, _identity, name="identity"))
 
@@ -105,26 +143,133 @@ class FunctionalRankingModel(RankingModel, _Functional):  # type: ignore[misc,va
     """What `RankingModel(inputs, outputs)` makes."""
 
 
-def _folded_array(y: Any) -> Any:
+def _is_of_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a model is made of inputs and outputs."""
+    return len(args) >= 2 or "outputs" in kwargs
+
+
+def _call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a method of Keras with data that it understands."""
+    call = inspect.signature(method).bind(*args, **kwargs)
+    for name, prepare in _PREPARE.items():
+        if name in call.arguments:
+            call.arguments[name] = prepare(call.arguments[name])
+    return method(*call.args, **call.kwargs)
+
+
+def _features(x: Any) -> Any:
+    """Returns features without ragged tensors, or a source of batches for Keras."""
+    spec = getattr(x, "element_spec", None)
+    if any(hasattr(part, "ragged_rank") for part in keras.tree.flatten(spec)):
+        # In as many threads as TensorFlow finds best.
+        return x.map(_dense_batch, num_parallel_calls=-1)
+    if isinstance(x, keras.utils.PyDataset):
+        return _TupleBatches(x)
+    if hasattr(x, "collate_fn"):
+        x = copy.copy(x)
+        x.collate_fn = functools.partial(_collate_to_tuples, x.collate_fn)
+        return x
+    return _dense("x", x, ops.convert_to_numpy)
+
+
+# On TensorFlow Keras takes no lists in what these two make, and PyTorch makes lists of
+# tuples.
+
+
+class _TupleBatches(keras.utils.PyDataset):
+    """The batches of another `PyDataset`, with tuples for lists."""
+
+    def __init__(self, batches: keras.utils.PyDataset) -> None:
+        super().__init__(
+            batches.workers, batches.use_multiprocessing, batches.max_queue_size
+        )
+        self._batches = batches
+
+    @property
+    def num_batches(self) -> int | None:
+        number: int | None = self._batches.num_batches
+        return number
+
+    def __getitem__(self, index: int) -> Any:
+        return keras.tree.lists_to_tuples(self._batches[index])
+
+    def on_epoch_begin(self) -> None:
+        self._batches.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._batches.on_epoch_end()
+
+
+def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
+    return keras.tree.lists_to_tuples(collate(samples))
+
+
+def _labels(y: Any) -> Any:
     """Folds what is given as arrays before Keras takes a dict for several outputs.
 
     It would accept only weights of whole lists then.
     """
-    if not isinstance(y, dict):
-        return y
-    return keras.tree.map_structure(ops.convert_to_numpy, _folded(y))
+    dense = _dense("y_true", y, ops.convert_to_numpy)
+    return _folded(dense, ops.convert_to_numpy)
 
 
-def _folded(y: Any) -> Any:
-    """Writes each mask into the labels beside it."""
-    if not isinstance(y, dict):
-        return y
-    if "labels" not in y and "mask" not in y:
-        return {output: _folded(part) for output, part in y.items()}
-    unknown = sorted(set(y) - {"labels", "mask"})
-    if unknown or "labels" not in y:
-        raise ValueError(
-            '`y` should be labels, or a dict with the keys "labels" and "mask" '
-            f"(optional). Received: y with the keys {sorted(y)}"
-        )
-    return mask_labels(y["labels"], y["mask"]) if "mask" in y else y["labels"]
+def _weights(sample_weight: Any) -> Any:
+    return _dense("sample_weight", sample_weight, ops.convert_to_numpy)
+
+
+def _validation_data(data: Any) -> Any:
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    return keras.utils.pack_x_y_sample_weight(
+        _features(x), _labels(y), _weights(sample_weight)
+    )
+
+
+def _dense_batch(*batch: Any) -> Any:
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+    return keras.utils.pack_x_y_sample_weight(
+        _dense("x", x), _dense("y_true", y), _dense("sample_weight", sample_weight)
+    )
+
+
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
+def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> Any:
+    """Pads ragged tensors with what stands for nothing in that argument."""
+    parts = [
+        convert(ragged.dense("mask" if path[-1:] == ("mask",) else name, part))
+        if ragged.is_ragged_tensor(part)
+        else part
+        for path, part in keras.tree.flatten_with_path(structure)
+    ]
+    return keras.tree.pack_sequence_as(structure, parts)
+
+
+def _folded(y: Any, convert: Callable[[Any], Any] = _same) -> Any:
+    """Writes each mask into the labels beside it, and makes tuples of lists."""
+
+    def labels(part: Any) -> Any:
+        """Returns labels, or `None` to go on to the parts of a part."""
+        if not isinstance(part, dict) or not {"labels", "mask"} & set(part):
+            return None
+        unknown = sorted(set(part) - {"labels", "mask"})
+        if unknown or "labels" not in part:
+            raise ValueError(
+                '`y` should be labels, or a dict with the keys "labels" and "mask" '
+                f"(optional). Received: y with the keys {sorted(part)}"
+            )
+        if "mask" not in part:
+            return part["labels"]
+        return convert(mask_labels(part["labels"], part["mask"]))
+
+    return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
+
+
+# What becomes of the arguments of Keras.
+_PREPARE: dict[str, Callable[[Any], Any]] = {
+    "x": _features,
+    "y": _labels,
+    "sample_weight": _weights,
+    "validation_data": _validation_data,
+}

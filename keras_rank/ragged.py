@@ -1,13 +1,13 @@
 """Lists of uneven length: padded to a rectangle, whatever they are made of."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from keras import ops
 
-# What pads an argument: no item, not retrieved, masked, no weight.
-PADDING = {"y_true": -1.0, "y_pred": -np.inf, "mask": 0.0, "sample_weight": 0.0}
+# What pads an argument: no item, not retrieved, masked, no weight, no feature.
+PADDING = {"y_true": -1, "y_pred": -np.inf, "mask": 0, "sample_weight": 0, "x": 0}
 
 
 def rectangular(**arguments: Any) -> list[Any]:
@@ -58,33 +58,50 @@ def is_ragged(value: Any) -> bool:
     if isinstance(value, list | tuple):
         lengths = {len(row) if _is_row(row) else None for row in value}
         return len(lengths) > 1 and None not in lengths
+    return is_ragged_tensor(value)
+
+
+def is_ragged_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of a type made for lists of uneven length."""
     return _is_tensorflow(value) or _is_torch(value)
 
 
 def padded(name: str, value: Any) -> Any:
     """Pads lists of uneven length with what stands for nothing in that argument."""
-    padding = PADDING[name]
     if _is_tensorflow(value):
         if len(value.shape) != 2:
             raise _nested_error(name, f"{name}.shape={tuple(value.shape)}")
-        if not value.dtype.is_floating:
-            value = ops.cast(value, "float64")
-        return value.to_tensor(padding)
+        return dense(name, value)
     if _is_torch(value):
         if value.dim() != 2:
             raise _nested_error(name, f"{name} with {value.dim()} dimensions")
-        if not value.is_floating_point():
-            value = value.double()
-        return value.to_padded_tensor(padding)
+        return dense(name, value)
     rows = [np.asarray(row) for row in value if _is_flat(row)]
     if len(rows) < len(value):
         deeper = next(i for i, row in enumerate(value) if not _is_flat(row))
         raise _nested_error(name, f"list {deeper} of {name}, which holds lists")
     dtype = np.result_type(np.float32, *(row.dtype for row in rows if row.size))
-    array = np.full((len(rows), max(map(len, rows))), padding, dtype)
+    array = np.full((len(rows), max(map(len, rows))), PADDING[name], dtype)
     for i, row in enumerate(rows):
         array[i, : len(row)] = row
     return array
+
+
+def dense(name: str, tensor: Any) -> Any:
+    """Pads a ragged tensor with any number of dimensions, as `padded` does."""
+    padding = PADDING[name]
+    if _is_torch(tensor):
+        tensor = tensor if tensor.is_floating_point() else tensor.double()
+        return tensor.to_padded_tensor(padding)
+    if padding == 0:
+        # What TensorFlow pads with by itself, which is an empty string among strings.
+        return tensor.to_tensor()
+    if not np.can_cast(np.min_scalar_type(padding), tensor.dtype.as_numpy_dtype):
+        # Not `ops.cast`, which knows ragged tensors on TensorFlow alone. They may come
+        # on any backend, and bring their own library with them.
+        dtype = "float32" if tensor.dtype.size < 4 else "float64"
+        tensor = sys.modules["tensorflow"].cast(tensor, dtype)
+    return tensor.to_tensor(padding)
 
 
 def _nested_error(name: str, received: str) -> ValueError:

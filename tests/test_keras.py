@@ -65,7 +65,7 @@ def test_train_on_batch(data):
 
 @pytest.mark.trains
 def test_weighted_metrics(data, rng):
-    """With a weight per item: `test_utils.py` has those of lists too."""
+    """With a weight per item: `test_model.py` has those of lists too."""
     x, y = data
     weights = rng.choice([0.5, 1.0, 4.0], size=y.shape).astype("float32")
     # A loss that takes such weights.

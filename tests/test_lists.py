@@ -459,6 +459,19 @@ def test_lists_of_uneven_length(form, ragged):
     assert float(metric(*ragged)) == pytest.approx(np.mean(expected))
 
 
+def test_ragged_tensors_on_any_backend():
+    """TensorFlow makes them, whoever computes."""
+    import tensorflow as tf
+
+    expected = [value(*row) for row in zip(*RAGGED, strict=True)]
+    for dtype in ("int32", "uint8", "float32"):
+        labels, scores = (tf.ragged.constant(rows) for rows in RAGGED)
+        values = functional.ndcg(tf.cast(labels, dtype), scores, seed=1)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(values), expected, rtol=1e-6, err_msg=dtype
+        )
+
+
 def test_uneven_masks_and_weights():
     labels, scores = RAGGED
     masked = {"labels": labels, "mask": [[True, False, True], [True, True], [True]]}

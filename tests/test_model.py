@@ -1,0 +1,510 @@
+"""The model that takes masks and lists of uneven length."""
+
+import functools
+
+import keras
+import numpy as np
+import oracle
+import pytest
+from keras import ops
+
+import keras_rank
+from keras_rank.metrics import NDCG, MeanReciprocalRank
+
+LISTS, ITEMS, FEATURES = 12, 5, 3
+
+
+@pytest.fixture
+def data(rng):
+    x = rng.normal(size=(LISTS, ITEMS, FEATURES)).astype("float32")
+    labels = rng.integers(0, 4, size=(LISTS, ITEMS)).astype("float32")
+    mask = rng.random((LISTS, ITEMS)) < 0.7
+    mask[:, 0] = True
+    return x, {"labels": labels, "mask": mask}
+
+
+def masked_loss(y_true, y_pred):
+    is_item = ops.cast(y_true >= 0, "float32")
+    return ops.sum(is_item * (y_true - y_pred) ** 2, axis=1)
+
+
+class Subclassed(keras_rank.RankingModel):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, x):
+        return self.dense(x)[..., 0]
+
+
+def build(kind="functional", **arguments):
+    keras.utils.set_random_seed(3)
+    if kind == "subclassed":
+        model = Subclassed()
+    else:
+        inputs = keras.Input((ITEMS, FEATURES))
+        outputs = keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
+        model = keras_rank.RankingModel(inputs, outputs)
+    arguments = {
+        "optimizer": keras.optimizers.SGD(0.0),
+        "loss": masked_loss,
+        "metrics": [NDCG(k=3, seed=1), MeanReciprocalRank(seed=1)],
+        **arguments,
+    }
+    model.compile(**arguments)
+    return model
+
+
+def expected_logs(model, x, y, weights=None):
+    scores = ops.convert_to_numpy(model.predict(x, verbose=0))
+    labels = np.where(y["mask"], y["labels"], -1.0)
+    weights = np.ones_like(labels) if weights is None else weights
+    weights = np.broadcast_to(weights, labels.shape)
+    lists = [oracle.items_of(*row) for row in zip(labels, scores, weights, strict=True)]
+    logs = {}
+    for name, formula, relevance, k in (
+        ("ndcg@3", oracle.ndcg, oracle.exponential, 3),
+        ("mrr", oracle.reciprocal_rank, oracle.at_least_one, None),
+    ):
+        kept = [items for items in lists if items]
+        values = [oracle.value(formula, items, k=k) for items in kept]
+        weights_of_lists = [oracle.list_weight(items, relevance) for items in kept]
+        logs[name] = oracle.mean(values, weights_of_lists)
+    squares = np.where(y["mask"], (y["labels"] - scores) ** 2, 0.0).sum(axis=1)
+    logs["loss"] = squares.mean()
+    return logs
+
+
+def assert_close(logs, expected):
+    assert {name: float(logs[name]) for name in expected} == pytest.approx(
+        expected, rel=1e-5, abs=2e-6
+    )
+
+
+SOURCES = ("numpy", "PyDataset", "tf.data", "DataLoader")
+
+
+def given_as(source, x, y):
+    """The arguments of `evaluate` for the same data, from all that Keras takes."""
+    if source == "numpy":
+        return {"x": x, "y": y, "batch_size": 5}
+    if source == "tf.data":
+        import tensorflow as tf
+
+        # It takes lists for tensors.
+        rows = (x, keras.tree.lists_to_tuples(y))
+        return {"x": tf.data.Dataset.from_tensor_slices(rows).batch(5)}
+    if source == "DataLoader":
+        import torch
+
+        rows = [(x[i], parts_of(y, i)) for i in range(len(x))]
+        return {"x": torch.utils.data.DataLoader(rows, batch_size=5)}
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            rows = slice(4 * i, 4 * i + 4)
+            return x[rows], parts_of(y, rows)
+
+    return {"x": Batches()}
+
+
+def parts_of(y, rows):
+    return keras.tree.map_structure(lambda part: part[rows], y)
+
+
+def fit(model, data, **arguments):
+    """Returns the logs of one epoch."""
+    history = model.fit(**data, shuffle=False, verbose=0, **arguments).history
+    return {name: values[0] for name, values in history.items()}
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("functional", "numpy"),
+        ("subclassed", "PyDataset"),
+        ("functional", "tf.data"),
+        ("functional", "DataLoader"),
+    ],
+)
+def test_a_mask_reaches_loss_and_metrics(data, kind, source):
+    x, y = data
+    model = build(kind)
+    expected = expected_logs(model, x, y)
+    assert_close(fit(model, given_as(source, x, y)), expected)
+    logs = model.evaluate(**given_as(source, x, y), return_dict=True, verbose=0)
+    assert_close(logs, expected)
+
+
+@pytest.mark.trains
+def test_validation_data_and_train_on_batch(data):
+    x, y = data
+    model = build()
+    history = model.fit(x, y, validation_data=(x, y), verbose=0).history
+    expected = expected_logs(model, x, y)
+    assert_close({name: history[f"val_{name}"][-1] for name in expected}, expected)
+    assert_close(model.train_on_batch(x, y, return_dict=True), expected)
+    assert_close(model.test_on_batch(x, y, return_dict=True), expected)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    "way", [{"run_eagerly": True}, {"jit_compile": False}], ids=str
+)
+def test_other_ways_to_compile(data, way):
+    x, y = data
+    model = build(**way)
+    history = model.fit(x, y, verbose=0).history
+    assert_close({n: v[-1] for n, v in history.items()}, expected_logs(model, x, y))
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("per_item", [False, True])
+def test_weighted_metrics(data, per_item, rng):
+    x, y = data
+    shape = (LISTS, ITEMS) if per_item else (LISTS, 1)
+    weights = rng.choice([0.5, 1.0, 4.0], size=shape).astype("float32")
+
+    def loss(y_true, y_pred):
+        return ops.cast(y_true >= 0, "float32") * (y_true - y_pred) ** 2
+
+    model = build(loss=loss, metrics=[], weighted_metrics=[NDCG(k=3, seed=1)])
+    history = model.fit(x, y, sample_weight=weights, batch_size=5, verbose=0).history
+    expected = expected_logs(model, x, y, weights)["ndcg@3"]
+    assert history["ndcg@3"][0] == pytest.approx(expected, abs=2e-6)
+
+
+def test_plain_labels_stay_what_they_are(data):
+    x, y = data
+    labels = np.where(y["mask"], y["labels"], -1.0)
+    model = build()
+    logs = model.evaluate(x, labels, return_dict=True, verbose=0)
+    assert_close(logs, expected_logs(model, x, y))
+    unmasked = model.evaluate(x, {"labels": labels}, return_dict=True, verbose=0)
+    assert_close(unmasked, expected_logs(model, x, y))
+
+
+def test_unknown_keys_are_an_error(data):
+    x, y = data
+    with pytest.raises(ValueError, match=r"Received: y with the keys \['labels', 'm"):
+        build().evaluate(x, {"labels": y["labels"], "masks": y["mask"]}, verbose=0)
+
+
+def test_it_is_saved(data, tmp_path):
+    x, y = data
+    model = build(loss="mse")
+    expected = model.evaluate(x, y, return_dict=True, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert isinstance(loaded, keras_rank.RankingModel)
+    found = loaded.evaluate(x, y, return_dict=True, verbose=0)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_two_outputs_with_a_mask_each(data):
+    x, y = data
+    inputs = keras.Input((ITEMS, FEATURES))
+    outputs = {
+        name: keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
+        for name in ("buy", "click")
+    }
+    model = keras_rank.RankingModel(inputs, outputs)
+    model.compile(
+        loss={"buy": masked_loss, "click": masked_loss},
+        metrics={"buy": [NDCG(k=3, seed=1)], "click": [NDCG(k=3, seed=1)]},
+    )
+    logs = model.evaluate(x, {"buy": y, "click": y}, return_dict=True, verbose=0)
+    labels = np.where(y["mask"], y["labels"], -1.0)
+    scores = model.predict(x, verbose=0)
+    for name in ("buy", "click"):
+        expected = float(NDCG(k=3, seed=1)(labels, scores[name]))
+        assert logs[f"{name}_ndcg@3"] == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("source", SOURCES)
+def test_several_outputs_as_a_list(data, source):
+    x, y = data
+    unmasked = {"labels": y["labels"]}
+    inputs = keras.Input((ITEMS, FEATURES))
+    outputs = [
+        keras.layers.Reshape((ITEMS,), name=name)(keras.layers.Dense(1)(inputs))
+        for name in ("buy", "click")
+    ]
+    seen = set()
+
+    class Overriding(keras_rank.RankingModel):
+        def compute_loss(self, x, y, *args, **kwargs):
+            seen.add((type(y), *(type(labels) is dict for labels in y)))
+            return super().compute_loss(x, y, *args, **kwargs)
+
+    model = Overriding(inputs, outputs)
+    model.compile(
+        keras.optimizers.SGD(0.0),
+        [masked_loss, masked_loss],
+        metrics=[[NDCG(k=3, seed=1)], [NDCG(k=3, seed=1)]],
+    )
+    all_labels = [np.where(y["mask"], y["labels"], -1.0), y["labels"]]
+    scores = model(x)
+    expected = {
+        f"{name}_ndcg@3": float(NDCG(k=3, seed=1)(*lists))
+        for name, *lists in zip(("buy", "click"), all_labels, scores, strict=True)
+    }
+    assert_close(fit(model, given_as(source, x, [y, unmasked])), expected)
+    assert seen == {(tuple, False, False)}
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_override_gets_labels_whatever_the_source(data, source):
+    x, y = data
+    seen = set()
+
+    class Overriding(Subclassed):
+        # Without `training`, as Keras allows.
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+            seen.add(("loss", keras.backend.standardize_dtype(y.dtype), y.shape[1]))
+            return super().compute_loss(x, y, y_pred, sample_weight)
+
+        def compute_metrics(self, x, y, y_pred, sample_weight=None):
+            seen.add(("metrics", keras.backend.standardize_dtype(y.dtype), y.shape[1]))
+            return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    model = Overriding()
+    model.compile(
+        keras.optimizers.SGD(0.0),
+        masked_loss,
+        metrics=[NDCG(k=3, seed=1), MeanReciprocalRank(seed=1)],
+    )
+    logs = fit(model, given_as(source, x, y))
+    assert_close(logs, expected_logs(model, x, y))
+    assert seen == {("loss", "float32", ITEMS), ("metrics", "float32", ITEMS)}
+
+
+# Lists of uneven length
+
+
+SIZES = (3, 1, 4, 2, 5)
+
+
+@pytest.fixture
+def uneven(rng):
+    """Features and labels of lists of all sizes."""
+    x = [rng.normal(size=(size, FEATURES)).astype("float32") for size in SIZES]
+    return x, [rng.integers(0, 2, size) for size in SIZES]
+
+
+def ragged(rows, dtype=None):
+    import tensorflow as tf
+
+    flat = tf.constant(np.concatenate(rows), dtype=dtype)
+    return tf.RaggedTensor.from_row_lengths(flat, [len(row) for row in rows])
+
+
+def in_batches(*parts, size=3):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(parts).batch(size)
+
+
+def build_uneven(**arguments):
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((None, FEATURES))
+    # Padding taken for an item would add to the loss.
+    scores = keras.layers.Dense(1, bias_initializer="ones")(inputs)
+    outputs = keras.layers.Reshape((-1,))(scores)
+    model = keras_rank.RankingModel(inputs, outputs)
+    arguments = {"loss": masked_loss, "metrics": [NDCG(k=3, seed=1)], **arguments}
+    model.compile(keras.optimizers.SGD(0.0), **arguments)
+    return model
+
+
+def expected_of_uneven(model, x, y, weights=None):
+    """What the lists give one by one, without any padding."""
+    scores = [ops.convert_to_numpy(model(features[None]))[0] for features in x]
+    if weights is None:
+        weights = [np.ones(size) for size in SIZES]
+    lists = [oracle.items_of(*row) for row in zip(y, scores, weights, strict=True)]
+    values = [oracle.value(oracle.ndcg, items, k=3) for items in lists]
+    list_weights = [oracle.list_weight(items, oracle.exponential) for items in lists]
+    squares = [np.sum((a - b) ** 2) for a, b in zip(y, scores, strict=True)]
+    return {"ndcg@3": oracle.mean(values, list_weights), "loss": np.mean(squares)}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])
+def test_evaluate_takes_ragged_labels_of_any_dtype(uneven, dtype):
+    x, y = uneven
+    model = build_uneven()
+    data = in_batches(ragged(x), ragged([labels.astype(dtype) for labels in y]))
+    logs = model.evaluate(data, return_dict=True, verbose=0)
+    assert_close(logs, expected_of_uneven(model, x, y))
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("source", ["tf.data", "tensors"])
+def test_fit_takes_ragged_lists(uneven, source):
+    x, y = uneven
+    model = build_uneven()
+    expected = expected_of_uneven(model, x, y)
+    parts = ragged(x), ragged(y)
+    if source == "tf.data":
+        data = {"x": in_batches(*parts), "validation_data": in_batches(*parts)}
+    else:
+        data = {"x": parts[0], "y": parts[1], "validation_data": parts}
+        assert_close(model.train_on_batch(*parts, return_dict=True), expected)
+    logs = fit(model, data)
+    assert_close(logs, expected)
+    assert_close(logs, {f"val_{name}": value for name, value in expected.items()})
+
+
+@pytest.mark.trains
+def test_arguments_by_position(uneven):
+    """`validation_data` is the eighth argument of `fit`."""
+    x, y = (ragged(part) for part in uneven)
+    model = build_uneven()
+    history = model.fit(x, y, 3, 1, 0, None, 0.0, (x, y)).history
+    expected = expected_of_uneven(model, *uneven)
+    assert_close({name: history[f"val_{name}"][0] for name in expected}, expected)
+
+
+def test_ragged_masks_and_weights(uneven, rng):
+    """In structures too, and with labels that are padded already."""
+    x, y = uneven
+
+    def loss(y_true, y_pred):
+        return ops.cast(y_true >= 0, "float32") * (y_true - y_pred) ** 2
+
+    weights = [rng.choice([0.5, 2.0], size).astype("float32") for size in SIZES]
+    model = build_uneven(loss=loss, metrics=[], weighted_metrics=[NDCG(k=3, seed=1)])
+    expected = expected_of_uneven(model, x, y, weights)["ndcg@3"]
+    mask = ragged([np.ones(size, bool) for size in SIZES])
+    for labels in (ragged(y), ragged(y).to_tensor()):
+        masked = {"labels": labels, "mask": mask}
+        for data in (
+            {
+                "x": in_batches(
+                    ragged(x), {"labels": ragged(y), "mask": mask}, ragged(weights)
+                )
+            },
+            {"x": ragged(x), "y": masked, "sample_weight": ragged(weights)},
+        ):
+            logs = model.evaluate(**data, return_dict=True, verbose=0)
+            assert logs["ndcg@3"] == pytest.approx(expected, abs=2e-6)
+
+
+def test_predict_takes_ragged_features(uneven):
+    x, _ = uneven
+    model = build_uneven()
+    expected = model.predict(ragged(x).to_tensor().numpy(), verbose=0)
+    for data in (ragged(x), in_batches(ragged(x), size=5)):
+        np.testing.assert_allclose(model.predict(data, verbose=0), expected)
+    on_batch = ops.convert_to_numpy(model.predict_on_batch(ragged(x)))
+    np.testing.assert_allclose(on_batch, expected)
+
+
+def test_a_plain_model_takes_padded_batches(uneven):
+    """The line that `docs/masks.md` gives for it."""
+    import tensorflow as tf
+
+    x, y = uneven
+    first, *others = (
+        tf.data.Dataset.from_tensors((features, labels.astype("float32")))
+        for features, labels in zip(x, y, strict=True)
+    )
+    lists = functools.reduce(tf.data.Dataset.concatenate, others, first)
+    ranking_model = build_uneven()
+    model = keras.Model(ranking_model.input, ranking_model.output)
+    model.compile(loss=masked_loss, metrics=[NDCG(k=3, seed=1)])
+    padded = lists.padded_batch(3, padding_values=(0.0, -1.0))
+    logs = model.evaluate(padded, return_dict=True, verbose=0)
+    assert_close(logs, expected_of_uneven(model, x, y))
+
+
+def test_a_dataset_of_even_lists_is_left_alone(data):
+    x, y = data
+    dataset = in_batches(x, y)
+    dataset.map = None
+    model = build()
+    assert_close(
+        model.evaluate(dataset, return_dict=True, verbose=0), expected_logs(model, x, y)
+    )
+
+
+# Subclasses
+
+
+def kinds_of_models():
+    """Every way to make a model, in classes of which none has made one yet."""
+
+    def tensors():
+        inputs = keras.Input((ITEMS, FEATURES))
+        return inputs, keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
+
+    @keras.saving.register_keras_serializable("tests")
+    class OfTensorsInside(keras_rank.RankingModel):
+        def __init__(self, name=None):
+            super().__init__(*tensors(), name=name)
+
+        def get_config(self):
+            return {"name": self.name}
+
+    @keras.saving.register_keras_serializable("tests")
+    class OfTensors(keras_rank.RankingModel):
+        pass
+
+    @keras.saving.register_keras_serializable("tests")
+    class WithCall(keras_rank.RankingModel):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)[..., 0]
+
+    class Base(keras_rank.RankingModel):
+        """What a team's models share."""
+
+    @keras.saving.register_keras_serializable("tests")
+    class OfTensorsOnBase(Base, OfTensorsInside):
+        pass
+
+    @keras.saving.register_keras_serializable("tests")
+    class WithCallOnBase(Base, WithCall):
+        pass
+
+    return {
+        "RankingModel": lambda: keras_rank.RankingModel(*tensors()),
+        "OfTensorsInside": OfTensorsInside,
+        "OfTensors": lambda: OfTensors(*tensors()),
+        "WithCall": WithCall,
+        "OfTensorsOnBase": OfTensorsOnBase,
+        "WithCallOnBase": WithCallOnBase,
+    }
+
+
+KINDS = tuple(kinds_of_models())
+
+
+@pytest.mark.parametrize("first", KINDS)
+def test_kinds_of_models_beside_each_other(data, first, tmp_path):
+    """Making one changes none of the others, made before or after it."""
+    x, y = data
+    make = kinds_of_models()
+    models = {kind: make[kind]() for kind in (first, *KINDS)}
+    scores = {kind: ops.convert_to_numpy(model(x)) for kind, model in models.items()}
+    for kind, model in models.items():
+        model.save(tmp_path / f"{kind}.keras")
+    # Classes of the same names that have made no models yet, as in another process.
+    kinds_of_models()
+    expected = np.mean(np.where(y["mask"], y["labels"], -1.0))
+    for kind in (first, *KINDS):
+        model = keras.saving.load_model(tmp_path / f"{kind}.keras")
+        assert type(model).__name__ == type(models[kind]).__name__
+        np.testing.assert_allclose(ops.convert_to_numpy(model(x)), scores[kind])
+        model.compile(loss=lambda y_true, _: y_true, run_eagerly=True)
+        logs = model.evaluate(x, y, return_dict=True, verbose=0)
+        assert logs["loss"] == pytest.approx(expected)
