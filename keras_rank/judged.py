@@ -48,7 +48,7 @@ class Judgement:
         return self.function, *map(key_of, self.arguments)
 
 
-class Values:
+class Values(Shared):
     """Values of items, for formulas that need those of some.
 
     Attributes:

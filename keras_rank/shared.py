@@ -30,17 +30,14 @@ class Shared:
         Arguments are told apart by `key_of`.
         """
         key = (function, *map(key_of, arguments))
-        if key in self._results:
-            return self._results[key][1]
+        results = vars(self).setdefault("_results", {})
+        if key in results:
+            return results[key][1]
         result = function(self, *arguments)
         if _lasts(result, self):
             # The arguments are kept too, so that no other tensor takes an id.
-            self._results[key] = arguments, result
+            results[key] = arguments, result
         return result
-
-    @cached_property
-    def _results(self) -> dict[tuple[Any, ...], tuple[Any, Any]]:
-        return {}
 
 
 def _lasts(result: Any, owner: Any) -> bool:
@@ -55,7 +52,7 @@ def _lasts(result: Any, owner: Any) -> bool:
 def _has_traced(x: Any) -> bool:
     if isinstance(x, (tuple, list)):
         return any(map(_has_traced, x))
-    if type(x).__module__.startswith("keras_rank."):
+    if isinstance(x, Shared):
         return any(_has_traced(part) for part in list(vars(x).values()))
     return ops.is_tensor(x) and is_traced(x)
 

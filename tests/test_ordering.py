@@ -23,7 +23,7 @@ if keras.backend.backend() == "jax":
 def ranked(scores, k, ties, seed=3, labels=None):
     labels = np.zeros_like(scores) if labels is None else labels
     lists = standardize(labels, scores)
-    return rank_by_scores(lists, k, ties, seed)
+    return rank_by_scores(lists, k, ties, shuffle.key_of(seed))
 
 
 def expected_order(row, k, preference):
@@ -96,7 +96,7 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
     lists = standardize(np.zeros((2, 4)), np.zeros((2, 4)))
     keys = ops.convert_to_numpy(
         shuffle.shuffle_keys(
-            shuffle.list_keys(7, lists.has_items, 5),
+            shuffle.list_keys(shuffle.key_of(7), lists.has_items, 5),
             ops.arange(1, 5, dtype="int32")[None],
         )
     )

@@ -23,6 +23,7 @@ from keras_rank.judged import JudgedLists, Judgement, judge
 from keras_rank.lists import Lists, SparseLists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.shuffle import key_of
 from keras_rank.shared import Shared
 
 # The smallest label above 0: some backends take denormal numbers for 0.
@@ -101,7 +102,7 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     prepare = standardize_sparse if is_sparse else standardize
     lists = prepare(y_true, y_pred, sample_weight, check_dtype(dtype))
-    return RankedLists(lists, rank_by_scores(lists, k, ties, seed), k)
+    return RankedLists(lists, rank_by_scores(lists, k, ties, key_of(seed)), k)
 
 
 def in_order(

@@ -27,6 +27,7 @@ from keras_rank.judged import JudgedLists, Judgement, judge
 from keras_rank.lists import Lists
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.shuffle import key_of
 from keras_rank.weighting import list_weights
 
 # The argument that says how to order ties.
@@ -214,9 +215,19 @@ class RankingMetric(keras.metrics.Metric):
         return from_threshold(self.relevance_threshold)
 
     @property
+    def seed(self) -> int:
+        """The seed of the shuffle."""
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        # Here, as torch.compile can't trace how the key is made.
+        self._seed, self._key = seed, key_of(seed)
+
+    @property
     def _order(self) -> tuple[Ties, int]:
         """How ties are ordered: metrics of which it is equal may share an order."""
-        return self._ties, 0 if self._ties != "shuffle" else self.seed
+        return self._ties, self._key if self._ties == "shuffle" else 0
 
     def _default_name(self) -> str:
         class_name = type(self).__name__

@@ -230,14 +230,14 @@ def _as_values(values: Tensor | Values) -> Values:
 
 
 def rank_lists(
-    lists: DenseLists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
+    lists: DenseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
     # Not first in a branch, where it would not be kept.
     _ = lists.has_items
 
     def preference() -> Preference:
-        return preference_of(lists, ties, seed, first_list)
+        return preference_of(lists, ties, key, first_list)
 
     list_size = lists.list_size
     if k is None or is_whole(k, list_size):
@@ -269,7 +269,7 @@ def rank_lists(
 
 
 def preference_of(
-    lists: Lists, ties: Ties, seed: int, first_list: Tensor | int
+    lists: Lists, ties: Ties, key: int, first_list: Tensor | int
 ) -> Preference:
     """Returns a function from positions of items, or `None` for all, to int32 keys.
 
@@ -277,7 +277,7 @@ def preference_of(
     """
     if ties == "stable":
         return lambda positions: -lists.item_numbers(positions)
-    of_lists = list_keys(seed, lists.has_items, first_list)
+    of_lists = list_keys(key, lists.has_items, first_list)
     return lambda positions: shuffle_keys(of_lists, lists.item_numbers(positions))
 
 

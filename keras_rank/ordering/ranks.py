@@ -12,7 +12,7 @@ def rank_by_scores(
     lists: Lists,
     k: int | None,
     ties: Ties,
-    seed: int = 0,
+    key: int = 0,
     first_list: Tensor | int = 0,
 ) -> Ranking:
     """Orders the items of each list by their scores, the highest first.
@@ -22,9 +22,9 @@ def rank_by_scores(
         k: the number of ranks, or `None` for all.
         ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
             `"average"` (not at all: see `Ranking.take`).
-        seed: the seed of the shuffle.
+        key: the key of the seed of the shuffle (`shuffle.key_of`).
         first_list: the number of lists seen before, which keys the shuffle too.
     """
     if isinstance(lists, SparseLists):
-        return rank_targets(lists, k, ties, seed, first_list)
-    return rank_lists(cast(DenseLists, lists), k, ties, seed, first_list)
+        return rank_targets(lists, k, ties, key, first_list)
+    return rank_lists(cast(DenseLists, lists), k, ties, key, first_list)

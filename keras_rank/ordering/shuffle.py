@@ -29,11 +29,11 @@ def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
     return at_least(keys, INT32_MIN + 1)
 
 
-def list_keys(seed: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
+def list_keys(key: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
     """Random int32 numbers, a function of the seed and the list.
 
     Args:
-        seed: the seed.
+        key: the key of the seed, from `key_of`.
         has_items: boolean tensor of shape `(batch,)`. The lists that count.
         first_list: the number of lists before this batch.
 
@@ -41,7 +41,7 @@ def list_keys(seed: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
         An int32 tensor of shape `(batch,)`.
     """
     list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
-    return _mix(_mix(list_numbers) ^ constant(_fold(seed), list_numbers))
+    return _mix(_mix(list_numbers) ^ constant(key, list_numbers))
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
     return ops.right_shift(x, bits) & ((1 << (32 - bits)) - 1)
 
 
-def _fold(seed: int) -> int:
+def key_of(seed: int) -> int:
     """Folds a seed of any size into an int32."""
     digest = hashlib.blake2s(str(seed).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -80,7 +80,7 @@ class SpanRanking(Ranking):
 
 
 def rank_targets(
-    lists: SparseLists, k: int | None, ties: Ties, seed: int, first_list: Tensor | int
+    lists: SparseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above them."""
     raw, dtype = lists.all_scores, lists.dtype
@@ -114,7 +114,7 @@ def rank_targets(
                 scores,
                 target_scores,
                 lists.ids,
-                preference_of(lists, ties, seed, first_list),
+                preference_of(lists, ties, key, first_list),
                 dtype,
             ),
         )
