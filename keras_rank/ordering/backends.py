@@ -122,31 +122,24 @@ def _is_torch_compiling() -> bool:
 
 def _branch(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
     if keras.backend.backend() == "jax":
-        import jax
-
-        if jax.sharding.get_abstract_mesh().manual_axes:
-            short, whole = _alike_over_shards(short, whole)
+        short, whole = _over_shards(holds, short), _over_shards(holds, whole)
     return ops.cond(holds, short, whole)
 
 
-def _alike_over_shards(*branches: Callable[[], Any]) -> list[Callable[[], Any]]:
-    """Makes branches vary over the same axes of a mesh, as `jax.shard_map` asks for."""
-    import jax
+def _over_shards(holds: Tensor, branch: Callable[[], Any]) -> Callable[[], Any]:
+    """Makes what a branch returns depend on the condition, but not its values.
 
-    kinds = [jax.tree.leaves(jax.eval_shape(branch)) for branch in branches]
-    axes = [
-        frozenset().union(*(x.vma for x in alike)) for alike in zip(*kinds, strict=True)
-    ]
+    `jax.shard_map` asks that both branches return what varies over the same shards,
+    and a constant varies over none.
+    """
+    nothing = ops.logical_and(holds, False)
 
-    def varying(branch: Callable[[], Any]) -> Any:
-        leaves, structure = jax.tree.flatten(branch())
-        leaves = [
-            jax.lax.pcast(x, tuple(names - jax.typeof(x).vma), to="varying")
-            for x, names in zip(leaves, axes, strict=True)
-        ]
-        return jax.tree.unflatten(structure, leaves)
+    def varying(x: Tensor) -> Tensor:
+        if x.dtype == "bool":
+            return ops.logical_or(x, nothing)
+        return x + ops.cast(nothing, x.dtype)
 
-    return [functools.partial(varying, branch) for branch in branches]
+    return lambda: keras.tree.map_structure(varying, branch())
 
 
 def constant(value: float, like: Tensor) -> Tensor:
