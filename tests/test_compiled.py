@@ -1,5 +1,7 @@
 """Compiled everywhere: the values of eager code, and no more traces than shapes."""
 
+import functools
+
 import compiled
 import keras
 import numpy as np
@@ -232,3 +234,54 @@ def test_scan_over_batches(rng):
         metric.update_state(*batch)
     for name, expected in metric.result().items():
         assert float(found[name]) == pytest.approx(float(expected), abs=2e-6)
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, "average"], ids=str)
+@pytest.mark.parametrize("sparse_labels", [False, True])
+def test_an_order_lasts_longer_than_what_uses_it_first(
+    sparse_labels, shuffle_ties, rng
+):
+    """Nothing that a compiled function computes of it is kept for the next one."""
+    labels, scores, _ = batch_of(rng, (BATCH, LIST_SIZE))
+    labels = labels[:, :2].astype("int32") if sparse_labels else labels
+    order = functional.rank(
+        labels, scores, shuffle_ties=shuffle_ties, seed=1, sparse_labels=sparse_labels
+    )
+    for way in filter(compiled.is_here, compiled.WAYS):
+        for k in (3, 5):
+            in_graph = compiled.function(
+                way, lambda x, k=k: x + functional.ndcg(order, k=k)
+            )
+            found = in_graph(ops.zeros((BATCH,)))
+            expected = ops.convert_to_numpy(functional.ndcg(order, k=k))
+            np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=2e-6)
+
+
+@pytest.mark.trains
+# Of the scores, which torch's compiler looks at between two of its graphs.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_fit_compiled_by_torch_breaks_no_graph_of_ours(rng, backend, monkeypatch):
+    """The short last batch compiles once more, and then there is nothing new."""
+    if backend != "torch":
+        pytest.skip("about torch.compile")
+    import torch
+    from torch._dynamo.utils import counters
+
+    # What is compiled is counted, for which it need not be compiled well.
+    quick = functools.partial(torch.compile, backend="eager")
+    monkeypatch.setattr(torch, "compile", quick)
+    inputs = keras.Input((7,))
+    model = keras.Model(inputs, keras.layers.Dense(7)(inputs))
+    model.compile("sgd", "mse", metrics=[NDCG(k=5)], jit_compile=True)
+    x = rng.normal(size=(20, 7)).astype("float32")
+    y = rng.integers(0, 3, size=(20, 7)).astype("float32")
+    torch.compiler.reset()
+    counters.clear()
+    graphs = []
+    for _ in range(3):
+        model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+        graphs.append(counters["stats"]["unique_graphs"])
+    reasons = [str(reason) for reason in counters["graph_break"]]
+    assert not any("keras_rank" in reason for reason in reasons), reasons
+    assert 0 < graphs[0] <= 12
+    assert graphs[2] == graphs[1]

@@ -13,8 +13,6 @@ import pytest
 from keras_rank.metrics import NDCG
 from keras_rank.utils import merge_state
 
-SCRIPT = pathlib.Path(__file__).with_name("replicas.py")
-
 PLACES = {
     "jax": ["4 devices"],
     "tensorflow": ["2 devices"],
@@ -25,11 +23,11 @@ PLACES = {
 
 
 @functools.cache
-def replicas():
-    """What the script printed: results by name, by place."""
+def printed_by(script):
+    """What a script prints where there are several devices."""
     host_devices = "--xla_force_host_platform_device_count=4"
     done = subprocess.run(
-        [sys.executable, str(SCRIPT)],
+        [sys.executable, str(pathlib.Path(__file__).with_name(script))],
         capture_output=True,
         text=True,
         env={**os.environ, "XLA_FLAGS": host_devices, "OMP_NUM_THREADS": "1"},
@@ -37,6 +35,11 @@ def replicas():
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def replicas():
+    """Results by name, by place."""
+    return printed_by("replicas.py")
 
 
 @pytest.mark.trains
@@ -66,6 +69,14 @@ def test_ties_on_several_devices(backend):
             assert several["shuffled"] != one["shuffled"]
         # Four deviations of a mean of 5,000 values between 0 and 1, at most.
         assert several["shuffled"] == pytest.approx(one["average"], abs=0.0283)
+
+
+def test_shard_map(backend):
+    """With its check of what varies over shards, in each tie mode."""
+    if backend != "jax":
+        pytest.skip("a transformation of JAX")
+    for name, (found, expected) in printed_by("shards.py").items():
+        np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("seeds", [(1, 1), (1, 2)])

@@ -1,0 +1,82 @@
+"""Functions and an update under `jax.shard_map`: what `test_devices.py` runs.
+
+    XLA_FLAGS=--xla_force_host_platform_device_count=2 python tests/shards.py
+
+Prints, as JSON, by the names of the tie modes and cutoffs: the values on two shards and
+those of the two halves alone, and the results of metrics whose sums were added up.
+"""
+
+import json
+import sys
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from keras_rank import functional
+from keras_rank.metrics import (
+    NDCG,
+    ExpectedReciprocalRank,
+    HitRate,
+    MeanAveragePrecision,
+    PairwiseAccuracy,
+    RankingMetrics,
+)
+
+MESH = Mesh(np.array(jax.devices()[:2]), ("shard",))
+SPLIT, WHOLE = PartitionSpec("shard"), PartitionSpec()
+
+
+def batch():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(-1, 4, size=(8, 12)).astype("float32")
+    return labels, rng.integers(0, 5, size=(8, 12)).astype("float32")
+
+
+def over_shards(function, inputs, outputs):
+    return jax.jit(
+        jax.shard_map(function, mesh=MESH, in_specs=inputs, out_specs=outputs)
+    )
+
+
+def values():
+    labels, scores = batch()
+    for shuffle_ties in (True, False, "average"):
+        for k in (3, None):
+
+            def ndcg(labels, scores, k=k, shuffle_ties=shuffle_ties):
+                return functional.ndcg(
+                    labels, scores, k=k, shuffle_ties=shuffle_ties, seed=1
+                )
+
+            found = over_shards(ndcg, (SPLIT, SPLIT), SPLIT)(labels, scores)
+            halves = [ndcg(labels[:4], scores[:4]), ndcg(labels[4:], scores[4:])]
+            yield f"{shuffle_ties}, {k}", np.asarray(found), np.concatenate(halves)
+
+
+def results():
+    metrics = RankingMetrics(
+        [
+            NDCG(k=3, shuffle_ties=False),
+            MeanAveragePrecision(shuffle_ties=False),
+            HitRate(k=2, shuffle_ties="average"),
+            ExpectedReciprocalRank(k=3, shuffle_ties="average"),
+            PairwiseAccuracy(shuffle_ties=False),
+        ]
+    )
+    variables = [variable.value for variable in metrics.variables]
+
+    def update(labels, scores):
+        new = metrics.stateless_update_state(variables, labels, scores)
+        return jax.lax.psum(new, "shard")
+
+    summed = over_shards(update, (SPLIT, SPLIT), WHOLE)(*batch())
+    metrics.update_state(*batch())
+    expected = metrics.result()
+    for name, found in metrics.stateless_result(summed).items():
+        yield name, np.asarray(found), np.asarray(expected[name])
+
+
+if __name__ == "__main__":
+    found = {name: [a.tolist(), b.tolist()] for name, a, b in [*values(), *results()]}
+    json.dump(found, sys.stdout)
