@@ -85,7 +85,7 @@ class Ranking(Shared):
     def _cut(self, k: int) -> dict[str, Any]:
         """What else changes if there are only k ranks."""
         return {
-            "order": self.order[:, :k],
+            "order": None if self.order is None else self.order[:, :k],
             "occupied": self.occupied[:, :k],
             "ranks": self.ranks[:k],
             "ties": None if self.ties is None else self.ties.cut(k),
