@@ -119,7 +119,7 @@ class Gains(Values):
     def sum(self) -> Tensor:
         if not self._judgement.is_binary:
             return super().sum()
-        return self._lists.count(self._is_worth)
+        return self._lists.count(self._is_worth, self.only_relevant)
 
     def _is_worth(self, labels: Tensor) -> Tensor:
         """Whether an item of these labels is worth anything."""

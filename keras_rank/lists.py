@@ -12,10 +12,10 @@ from keras import ops
 from keras_rank.arithmetic import Tensor, at_most, highest, where
 from keras_rank.ordering.backends import (
     may_have_nan,
-    none_below_zero,
     shortcut,
     sum_by_row,
     take,
+    top_k,
 )
 from keras_rank.ordering.selection import (
     candidates,
@@ -56,8 +56,15 @@ class Lists(Shared):
     highest_labels: Tensor
     dtype: Any
 
-    def count(self, is_counted: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns the number of items whose labels are counted, of shape `(batch,)`."""
+    def count(
+        self, is_counted: Callable[[Tensor], Tensor], only_relevant: bool
+    ) -> Tensor:
+        """Returns the number of items whose labels are counted, of shape `(batch,)`.
+
+        Args:
+            is_counted: function of labels.
+            only_relevant: whether labels of 0 and below are not counted.
+        """
         is_item_counted = ops.logical_and(self.mask, is_counted(self.labels))
         return ops.sum(ops.cast(is_item_counted, self.dtype), axis=1)
 
@@ -123,8 +130,13 @@ class DenseLists(Lists):
 
     @kept
     def sizes(self) -> Tensor:
-        ones = ops.cast(self.mask, self.dtype)
-        return ops.sum(ones, axis=1)
+        def items() -> Tensor:
+            return ops.sum(ops.cast(self.mask, self.dtype), axis=1)
+
+        if not is_long(self.given_labels):
+            return items()
+        nothing = ops.zeros_like(self.given_labels[:, 0])
+        return shortcut(self._is_full, lambda: nothing + self.list_size, items)
 
     @kept
     def has_items(self) -> Tensor:
@@ -139,12 +151,13 @@ class DenseLists(Lists):
         """The highest label of each list, below 0 where there is no item."""
         return self._read_labels(lambda labels: highest(labels, keepdims=True))
 
-    def count(self, is_counted: Callable[[Tensor], Tensor]) -> Tensor:
-        return self._read_labels(
-            lambda labels: sum_by_row(
-                lambda row: ops.cast(is_counted(row), self.dtype), labels
-            )
-        )
+    def count(
+        self, is_counted: Callable[[Tensor], Tensor], only_relevant: bool
+    ) -> Tensor:
+        # A label below 0, or NaN, is not relevant.
+        needs_no_mask = only_relevant and self._is_by_label
+        labels = self.given_labels if needs_no_mask else self._labels_or_none
+        return sum_by_row(lambda row: ops.cast(is_counted(row), self.dtype), labels)
 
     def labels_at(self, positions: Tensor) -> Tensor:
         return without_denormal(take(self.given_labels, positions))
@@ -154,8 +167,12 @@ class DenseLists(Lists):
 
     def highest_scores(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
         """Returns the highest scores of each list, and their positions."""
-        scores, order = self._read_scores(lambda scores: largest(scores, count))
-        return as_ranked(scores), order
+        if not is_long(self.given_scores, _enough(count)):
+            scores, positions = largest(self.scores, count)
+            return as_ranked(scores), positions
+        candidates = self.once(DenseLists._candidates, _enough(count))
+        scores, places = top_k(candidates[0], count)
+        return scores, take(candidates[1], places)
 
     def of_high_scores(
         self,
@@ -167,7 +184,7 @@ class DenseLists(Lists):
 
         Args:
             lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
-            count: about the number of scores that matter in each list.
+            count: the number of scores that `highest_scores` was asked for.
             function: function of two tensors of shape `(batch, some)`; the positions
                 are `None` where these are all scores.
         """
@@ -175,39 +192,45 @@ class DenseLists(Lists):
         def of_all() -> Tensor:
             return function(as_ranked(self.scores), None)
 
-        enough = 2 * count + 8
-        if not is_long(self.given_scores, enough):
+        if not is_long(self.given_scores, _enough(count)):
             return of_all()
-        scores, positions, highest_other = self.once(DenseLists._candidates, enough)
+        scores, positions, highest_other = self.once(
+            DenseLists._candidates, _enough(count)
+        )
+        # Are all that matter among the candidates?
         suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
         return shortcut(ops.all(suffice), lambda: function(scores, positions), of_all)
 
     def _candidates(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """High scores, their positions, and the highest of all others."""
+
         def found(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            them = candidates(scores, count)
-            return them.entries, them.positions, them.highest_other
+            high = candidates(scores, count)
+            return high.entries, high.positions, high.maxima
 
-        scores, positions, highest_other = self._read_scores(found)
-        return as_ranked(scores), positions, as_ranked(highest_other)
+        def of_masked() -> tuple[Tensor, Tensor, Tensor]:
+            return found(self.scores)
 
-    def _read_labels(self, function: Callable[[Tensor], Any]) -> Any:
-        """Returns a function of the labels, `-inf` where there is no item."""
-        return self._read(function, self.given_labels, lambda: self._labels_or_none)
+        if self._is_by_label:
+            # Not in a branch of a graph, where XLA on CPU computes on one core.
+            plain = found(self.given_scores)
+            has_nan = may_have_nan(self.given_scores, plain[2])
+            is_plain = ops.logical_and(self._is_full, ops.logical_not(has_nan))
+            high = shortcut(is_plain, lambda: plain, of_masked)
+        else:
+            high = of_masked()
+        scores, positions, maxima = high
+        return as_ranked(scores), positions, as_ranked(maxima[:, -1:])
 
-    def _read_scores(self, function: Callable[[Tensor], Any]) -> Any:
-        """Returns a function of the scores."""
-        return self._read(function, self.given_scores, lambda: self.scores)
-
-    def _read(
-        self,
-        function: Callable[[Tensor], Any],
-        given: Tensor,
-        masked: Callable[[], Tensor],
-    ) -> Any:
-        if not is_long(given):
-            return function(masked())
+    def _read_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Returns a function of the labels: they are below 0 where there is no item."""
+        if not self._is_by_label or not is_long(self.given_labels):
+            return function(self._labels_or_none)
+        of_given = function(self.given_labels)
         return shortcut(
-            self._is_plain, lambda: function(given), lambda: function(masked())
+            ops.logical_not(self._has_nan_labels),
+            lambda: of_given,
+            lambda: function(self._labels_or_none),
         )
 
     @kept
@@ -215,16 +238,27 @@ class DenseLists(Lists):
         """The labels, `-inf` where there is no item."""
         return where(self.mask, self.given_labels, -math.inf)
 
+    @property
+    def _is_by_label(self) -> bool:
+        """Whether the labels alone tell where there are items."""
+        return self.given_mask is None and self.given_weights is None
+
     @kept
-    def _is_plain(self) -> Tensor | bool:
-        """Whether there is an item at every position, and no NaN."""
-        if self.given_mask is not None or self.given_weights is not None:
+    def _is_full(self) -> Tensor | bool:
+        """Whether it is seen that there is an item at every position."""
+        if not self._is_by_label:
             return False
-        scores = self.given_scores
-        has_nan = may_have_nan(scores, highest(scores, keepdims=True))
         return ops.logical_and(
-            none_below_zero(self.given_labels), ops.logical_not(has_nan)
+            self._lowest_label >= 0.0, ops.logical_not(self._has_nan_labels)
         )
+
+    @kept
+    def _has_nan_labels(self) -> Tensor:
+        return may_have_nan(self.given_labels, self._lowest_label)
+
+    @kept
+    def _lowest_label(self) -> Tensor:
+        return ops.amin(self.given_labels)
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         def counted_items() -> Tensor:
@@ -237,7 +271,7 @@ class DenseLists(Lists):
             return counted_items()
         shape = ops.shape(self.given_labels)
         return shortcut(
-            self._is_plain, lambda: _numbers(positions, shape), counted_items
+            self._is_full, lambda: _numbers(positions, shape), counted_items
         )
 
     @property
@@ -304,6 +338,11 @@ class SparseLists(Lists):
     def sizes(self) -> Tensor:
         size = ops.cast(ops.shape(self.scores)[1], self.dtype)
         return size * ops.ones_like(self.labels[:, 0])
+
+
+def _enough(count: Tensor | int) -> Tensor | int:
+    """So many candidates hold the highest scores, and most often those tied too."""
+    return 2 * count + 8
 
 
 def _numbers(positions: Tensor | None, shape: tuple[Tensor | int, ...]) -> Tensor:

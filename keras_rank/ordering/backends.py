@@ -186,13 +186,6 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     return ops.any(ops.isnan(extremes))
 
 
-def none_below_zero(x: Tensor) -> Tensor:
-    """Whether all entries are 0 or more, which NaN is not."""
-    # In passes that only read, where a comparison writes a copy.
-    lowest = ops.amin(x)
-    return ops.logical_and(lowest >= 0.0, ops.logical_not(may_have_nan(x, lowest)))
-
-
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 

@@ -333,7 +333,7 @@ def _tie_broken(
             found = take(positions, found)
         return where(keys > -math.inf, ops.cast(found, "int32"), -1)
 
-    competing = lists.of_high_scores(last, depth, preferred)
+    competing = lists.of_high_scores(last, depth + 1, preferred)
     both = [
         where(by_rank > last, by_rank, -math.inf),
         where(competing >= 0, last, -math.inf),
@@ -392,7 +392,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     def of_high_scores(
         function: Callable[[Tensor, Tensor | None], Tensor],
     ) -> Tensor:
-        return lists.of_high_scores(last, depth, function)
+        return lists.of_high_scores(last, depth + 1, function)
 
     def cut_size(scores: Tensor, positions: Tensor | None) -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 from keras import ops
 
 from keras_rank.arithmetic import Tensor, at_most, through_batch
@@ -16,8 +17,10 @@ from keras_rank.ordering.backends import (
     top_k,
 )
 
-# Rows of this many entries or more are cut into blocks on a CPU.
+# Rows of this many entries or more are cut into blocks on a CPU; fewer on NumPy, where
+# selecting from whole rows takes longer.
 _LONG_ROW = 4096
+_LONG_ROW_OF_ARRAY = 512
 
 
 def is_whole(k: int | None, size: Tensor | int) -> bool:
@@ -35,7 +38,8 @@ def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
     rows, row_size = x.shape
     if row_size is None or rows == 0 or backends.on_accelerator():
         return False
-    return bool(row_size >= max(_LONG_ROW, 16 * count))
+    long_row = _LONG_ROW_OF_ARRAY if isinstance(x, np.ndarray) else _LONG_ROW
+    return bool(row_size >= max(long_row, 16 * count))
 
 
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
