@@ -241,9 +241,10 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     if keras.backend.backend() == "torch":
         return values, positions
     # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless there
-    # is an operation between the two.
+    # is an operation between the two, and one that it does not see to be of no effect.
     lowest, first = constant(-math.inf, values), constant(0, positions)
-    return ops.maximum(values, lowest), ops.maximum(positions, first)
+    values = ops.where(values > lowest, values, lowest)
+    return values, ops.maximum(positions, first)
 
 
 def _top_k_of_arrays(
