@@ -20,6 +20,7 @@ from keras_rank.ordering.backends import (
 from keras_rank.ordering.selection import (
     candidates,
     is_long,
+    is_worth_a_look,
     largest,
     largest_values,
 )
@@ -192,11 +193,13 @@ class DenseLists(Lists):
         def of_all() -> Tensor:
             return function(as_ranked(self.scores), None)
 
-        if not is_long(self.given_scores, _enough(count)):
+        if is_long(self.given_scores, _enough(count)):
+            high = self.once(DenseLists._candidates, _enough(count))
+        elif is_worth_a_look(self.scores, _enough(count)):
+            high = self.once(DenseLists._highest_of_short, _enough(count))
+        else:
             return of_all()
-        scores, positions, highest_other = self.once(
-            DenseLists._candidates, _enough(count)
-        )
+        scores, positions, highest_other = high
         # Are all that matter among the candidates?
         suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
         return shortcut(ops.all(suffice), lambda: function(scores, positions), of_all)
@@ -221,6 +224,12 @@ class DenseLists(Lists):
             high = of_masked()
         scores, positions, maxima = high
         return as_ranked(scores), positions, as_ranked(maxima[:, -1:])
+
+    def _highest_of_short(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of lists that are not cut into blocks."""
+        scores, positions = top_k(self.scores, count + 1)
+        scores = as_ranked(scores)
+        return scores[:, :-1], positions[:, :-1], scores[:, -1:]
 
     def _read_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Returns a function of the labels: they are below 0 where there is no item."""

@@ -42,6 +42,11 @@ def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
     return bool(row_size >= max(long_row, 16 * count))
 
 
+def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
+    """Whether to ask for a few entries before all: not where both would be compiled."""
+    return not backends.is_traced(x) and bool(x.shape[1] >= 8 * count)
+
+
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the `count` largest entries of each row and their positions.
 
