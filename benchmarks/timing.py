@@ -62,11 +62,22 @@ def wait():
             torch.cuda.synchronize()
 
 
+# The members of a group that many runs have.
+NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
+NINE += ["precision@10", "hit_rate@10"]
+
+
 def batch_of(lists, items, seed=0):
     """Returns labels from 0 to 4 and normal scores, as NumPy arrays."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 5, size=(lists, items)).astype("float32")
     return labels, rng.normal(size=(lists, items)).astype("float32")
+
+
+def sparse_batch_of(lists, items, seed=0):
+    """Returns the id of one relevant item of each list, and normal scores."""
+    ids = np.random.default_rng(seed).integers(0, items, lists).astype("int32")
+    return ids, batch_of(lists, items, seed)[1]
 
 
 def tensors(*arrays):
