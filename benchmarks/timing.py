@@ -54,12 +54,34 @@ def seconds_of(call):
 
 
 def wait():
-    """Waits for what torch has started on a GPU."""
+    """Waits for what a GPU still has to do: JAX's calls have waited for it already."""
     if keras.backend.backend() == "torch":
         import torch
 
         if torch.cuda.is_available():
             torch.cuda.synchronize()
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.test.experimental.sync_devices()
+
+
+def has_gpu():
+    """Whether the backend computes on a GPU."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() == "gpu"
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.config.list_logical_devices("GPU"))
+    if backend == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return False
 
 
 # The members of a group that many runs have.
