@@ -3,17 +3,21 @@
     KERAS_BACKEND=jax python benchmarks/measure.py [--output FILE] [--device gpu]
 
 Times are those of one update, compiled as a user would: jax.jit, tf.function, eager
-torch and NumPy. What counts are the ratios.
+torch and NumPy. What counts are the ratios. `ops` and `waits` are the operations of one
+update and how often the host may wait for a value, as `counts.py` has them.
 """
 
 import argparse
+import contextlib
 import datetime
 import importlib.metadata
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
+import unittest.mock
 import warnings
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
@@ -22,11 +26,23 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import peers
+from counts import counts_of
 from keras import ops
-from timing import batch_of, compiled, milliseconds, seconds_of, tensors, update_of
+from timing import (
+    NINE,
+    batch_of,
+    compiled,
+    has_gpu,
+    milliseconds,
+    seconds_of,
+    sparse_batch_of,
+    tensors,
+    update_of,
+)
 
 import keras_rank
 from keras_rank.metrics import NDCG, HitRate, RankingMetrics
+from keras_rank.ordering import backends
 
 BACKEND = keras.backend.backend()
 SHAPES = [
@@ -36,12 +52,16 @@ SHAPES = [
     (64, 100_000, 10),
     (64, 100_000, 100),
 ]
-NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
-NINE += ["precision@10", "hit_rate@10"]
 
 
 def ndcg(labels, scores, k, **arguments):
     return milliseconds(update_of(NDCG(k=k, **arguments), *tensors(labels, scores)))
+
+
+def counted(metric, *arrays):
+    """The cells of its operations and waits."""
+    counts = counts_of(metric, *tensors(*arrays))
+    return ["-", "-"] if counts is None else [str(n) for n in counts[:2]]
 
 
 def summing(*arrays):
@@ -52,11 +72,11 @@ def summing(*arrays):
 
 
 def head(title, columns):
-    print(f"\n{title}\n{'':>20}" + "".join(f"{name:>15}" for name in columns))
+    print(f"\n{title}\n{'':>20}" + "".join(f"{name:>19}" for name in columns))
 
 
 def row(name, cells):
-    print(f"{name:>20}" + "".join(f"{cell:>15}" for cell in cells), flush=True)
+    print(f"{name:>20}" + "".join(f"{cell:>19}" for cell in cells), flush=True)
 
 
 def named(lists, items, k):
@@ -67,7 +87,10 @@ def against_keras_rs():
     """NDCG beside keras-rs, and our own time on inputs that ask for more."""
     head(
         "NDCG: times of keras-rs over ours, and ours over that of plain inputs",
-        ["ms", "keras-rs", "to the sum", "tied", "average", "average, tied", "padded"],
+        [
+            *("ms", "ops", "waits", "keras-rs", "to the sum"),
+            *("tied", "average", "average, tied", "padded"),
+        ],
     )
     keras_rs = next(iter(peers.peers().values()))
     ratios = {}
@@ -86,7 +109,8 @@ def against_keras_rs():
         ]
         row(
             named(lists, items, k),
-            [f"{plain:.2f}", f"{theirs:.1f}x", f"{plain / summing(labels, scores):.1f}"]
+            [f"{plain:.2f}", *counted(NDCG(k=k), labels, scores)]
+            + [f"{theirs:.1f}x", f"{plain / summing(labels, scores):.1f}"]
             + [f"{other / plain:.1f}" for other in others],
         )
     return ratios
@@ -121,20 +145,6 @@ def against_peers():
     return times
 
 
-def few_relevant():
-    """Whole lists with few relevant items are not sorted; with one more they are."""
-    rng = np.random.default_rng(0)
-    labels, scores = np.zeros((256, 1000), "float32"), batch_of(256, 1000)[1]
-    most = 8
-    for row_of_labels in labels:
-        row_of_labels[rng.choice(1000, rng.integers(1, most + 1), replace=False)] = 1.0
-    more = labels.copy()
-    more[0] = 1.0
-    few, full = ndcg(labels, scores, None), ndcg(more, scores, None)
-    head("NDCG of whole lists, up to 8 of 1,000 relevant", ["ms", "to a full sort"])
-    row("256 x 1000, all", [f"{few:.2f}", f"{few / full:.2f}"])
-
-
 def growth():
     """The time per item and per list, which should not grow with their numbers."""
     head("NDCG@10: nanoseconds per item, of 4 million items", ["ns"])
@@ -149,9 +159,13 @@ def growth():
 
 def groups():
     """Nine metrics as one group, beside one of them and beside nine by themselves."""
-    head("Nine metrics: times of one NDCG@20", ["ms of one", "group", "nine alone"])
+    head(
+        "Nine metrics: times of one NDCG@20",
+        ["ms of one", "group", "ops", "waits", "nine alone"],
+    )
     for lists, items in ((256, 1000), (64, 100_000)):
-        batch = tensors(*batch_of(lists, items))
+        arrays = batch_of(lists, items)
+        batch = tensors(*arrays)
         one = milliseconds(update_of(NDCG(k=20), *batch))
         group = milliseconds(update_of(RankingMetrics(NINE), *batch))
         alone = sum(
@@ -160,18 +174,133 @@ def groups():
         )
         row(
             f"{lists} x {items}",
-            [f"{one:.2f}", f"{group / one:.2f}", f"{alone / one:.2f}"],
+            [
+                f"{one:.2f}",
+                f"{group / one:.2f}",
+                *counted(RankingMetrics(NINE), *arrays),
+                f"{alone / one:.2f}",
+            ],
         )
 
 
 def sparse():
     """One target in a whole catalogue, beside reading its scores."""
-    rng = np.random.default_rng(0)
-    ids, scores = rng.integers(0, 100_000, 256), batch_of(256, 100_000)[1]
-    batch = tensors(ids.astype("int32"), scores)
-    time = milliseconds(update_of(HitRate(k=10, sparse_labels=True), *batch))
-    head("HitRate@10 of sparse targets", ["ms", "to the sum"])
-    row("256 x 100000", [f"{time:.2f}", f"{time / summing(scores):.1f}"])
+    ids, scores = sparse_batch_of(256, 100_000)
+    metric = HitRate(k=10, sparse_labels=True)
+    counts = counted(metric, ids, scores)
+    time = milliseconds(update_of(metric, *tensors(ids, scores)))
+    head("HitRate@10 of sparse targets", ["ms", "to the sum", "ops", "waits"])
+    row("256 x 100000", [f"{time:.2f}", f"{time / summing(scores):.1f}", *counts])
+
+
+def launches():
+    """What an update asks of an accelerator, which need not be here."""
+    if BACKEND == "numpy":
+        return
+    import keras_rs
+
+    labels, scores = batch_of(256, 1000)
+    plain, tied = (labels, scores), (labels, np.round(scores, 1))
+    average = {"shuffle_ties": "average"}
+    peer = keras_rs.metrics
+    head("One update as on an accelerator", ["ops", "waits"])
+    with unittest.mock.patch.object(backends, "on_accelerator", return_value=True):
+        for name, metric, batch in (
+            ("NDCG@10", NDCG(k=10), plain),
+            ("tied", NDCG(k=10), tied),
+            ("average", NDCG(k=10, **average), plain),
+            ("average, tied", NDCG(k=10, **average), tied),
+            ("keras-rs", peer.NDCG(k=10), plain),
+            ("NDCG", NDCG(), plain),
+            ("nine as a group", RankingMetrics(NINE), plain),
+            (
+                "sparse HitRate@10",
+                HitRate(k=10, sparse_labels=True),
+                sparse_batch_of(256, 100_000),
+            ),
+        ):
+            row(name, counted(metric, *batch))
+    # All of the nine but the hit rate, which keras-rs does not have.
+    eight = [peer.NDCG(k=k) for k in (1, 5, 10, 20)]
+    eight += [peer.MeanReciprocalRank(k=20), peer.MeanAveragePrecision(k=10)]
+    eight += [peer.RecallAtK(k=10), peer.PrecisionAtK(k=10)]
+    counts = [counts_of(metric, *tensors(*plain))[:2] for metric in eight]
+    row("keras-rs, eight", np.sum(counts, axis=0))
+
+
+def busy_core():
+    """Eager torch beside a process that computes, as loaders of data do."""
+    if BACKEND != "torch":
+        return
+    keras_rs = next(iter(peers.peers().values()))
+    batch = batch_of(64, 100_000)
+    head("One core is busy: ms, and times of it idle", ["ms", "slower", "keras-rs"])
+
+    def times():
+        return np.array([ndcg(*batch, 10), milliseconds(keras_rs(*batch, 10))])
+
+    idle = times()
+    with working():
+        busy = times()
+    row(
+        "64 x 100000, 10",
+        [f"{busy[0]:.2f}", f"{(busy / idle)[0]:.1f}x", f"{(busy / idle)[1]:.1f}x"],
+    )
+
+
+@contextlib.contextmanager
+def working():
+    """A process that keeps one core busy."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def first_epoch():
+    """What metrics add to the first epoch of `fit`: tracing, compiling, four steps."""
+    if BACKEND == "numpy":
+        return
+    import keras_rs
+
+    labels, x = batch_of(4 * 256, 100)
+
+    def four(library):
+        return [
+            library.NDCG(k=5, name="ndcg@5"),
+            library.NDCG(k=10, name="ndcg@10"),
+            library.MeanAveragePrecision(name="map"),
+            library.MeanReciprocalRank(name="mrr"),
+        ]
+
+    makers = {
+        "without": lambda: [],
+        "NDCG@10": lambda: [NDCG(k=10)],
+        "keras-rs": lambda: [keras_rs.metrics.NDCG(k=10)],
+        "four": lambda: four(keras_rank.metrics),
+        "group of four": lambda: [RankingMetrics(four(keras_rank.metrics))],
+        "keras-rs, four": lambda: four(keras_rs.metrics),
+    }
+
+    def epoch(make):
+        inputs = keras.Input((100, 1))
+        outputs = keras.layers.Reshape((100,))(keras.layers.Dense(1)(inputs))
+        model = keras.Model(inputs, outputs)
+        model.compile("adam", "mse", metrics=make())
+        return seconds_of(
+            lambda: model.fit(x[..., None], labels, batch_size=256, verbose=0)
+        )
+
+    # In turns, each time with a new model, as one that is compiled stays so.
+    rounds = [{name: epoch(make) for name, make in makers.items()} for _ in range(3)]
+    names = list(makers)[1:]
+    added = [
+        statistics.median(e[name] - e["without"] for e in rounds) for name in names
+    ]
+    head("What metrics add to the first epoch of fit", names)
+    row("seconds", [f"{time:.2f}" for time in added])
 
 
 def fitting():
@@ -221,32 +350,24 @@ def memory():
 
 def on_gpu():
     """Absolute times, and the bytes of the inputs against the bandwidth of a copy."""
-    head("NDCG on the GPU", ["ms", "GB/s", "copy, GB/s", "tied, ms", "keras-rs"])
-    keras_rs = next(iter(peers.peers().values()))
+    libraries = peers.peers()
+    head(
+        "NDCG on the GPU, and times of others over ours",
+        ["ms", "ops", "waits", "GB/s", "copy, GB/s", "tied, ms", *libraries],
+    )
     for lists, items, k in [*SHAPES, (1024, 100_000, 10)]:
         labels, scores = batch_of(lists, items)
         time = ndcg(labels, scores, k)
+        tied = ndcg(labels, np.round(scores, 1), k)
         copy = milliseconds(compiled(lambda x: x + 1.0, *tensors(scores)))
         read, copied = labels.nbytes + scores.nbytes, 2 * scores.nbytes
-        theirs = milliseconds(keras_rs(labels, scores, k)) / time
-        tied = ndcg(labels, np.round(scores, 1), k)
-        bandwidths = (f"{read / time / 1e6:.0f}", f"{copied / copy / 1e6:.0f}")
-        row(
-            named(lists, items, k),
-            [f"{time:.3f}", *bandwidths, f"{tied:.3f}", f"{theirs:.1f}x"],
-        )
-
-
-def has_gpu():
-    if BACKEND == "jax":
-        import jax
-
-        return jax.default_backend() == "gpu"
-    if BACKEND == "torch":
-        import torch
-
-        return torch.cuda.is_available()
-    return False
+        cells = [f"{time:.3f}", *counted(NDCG(k=k), labels, scores)]
+        cells += [f"{read / time / 1e6:.0f}", f"{copied / copy / 1e6:.0f}"]
+        cells += [f"{tied:.3f}"]
+        for maker in libraries.values():
+            call = maker(labels, scores, k)
+            cells += ["-" if call is None else f"{milliseconds(call) / time:.1f}x"]
+        row(named(lists, items, k), cells)
 
 
 def main():
@@ -254,6 +375,9 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, help="where to write the times")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     arguments = parser.parse_args()
+    device = "gpu" if has_gpu() else "cpu"
+    if arguments.device != device:
+        parser.error(f"--device {arguments.device}: {BACKEND} computes on a {device}.")
     warnings.simplefilter("ignore")
     versions = {name: importlib.metadata.version(name) for name in ("keras", "numpy")}
     if BACKEND != "numpy":
@@ -262,8 +386,6 @@ def main():
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     print(f"\n== {BACKEND}: keras_rank {keras_rank.__version__}, {told}; {machine}")
     if arguments.device == "gpu":
-        if not has_gpu():
-            sys.exit(f"There is no GPU here that {BACKEND} knows.")
         on_gpu()
         return
     results = {
@@ -272,7 +394,16 @@ def main():
         "keras_rs": against_keras_rs(),
         "per_list": against_peers(),
     }
-    for section in (few_relevant, groups, sparse, growth, fitting, memory):
+    for section in (
+        groups,
+        sparse,
+        growth,
+        launches,
+        busy_core,
+        first_epoch,
+        fitting,
+        memory,
+    ):
         section()
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)

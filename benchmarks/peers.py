@@ -36,8 +36,8 @@ def _ignite(labels, scores, k):
         return None
     from ignite.metrics.rec_sys import NDCG
 
-    metric = NDCG(top_k=[k])
     batch = tensors(scores, labels)
+    metric = NDCG(top_k=[k], device=batch[0].device)
     return lambda: metric.update(batch)
 
 

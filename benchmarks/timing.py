@@ -54,12 +54,39 @@ def seconds_of(call):
 
 
 def wait():
-    """Waits for what torch has started on a GPU."""
+    """Waits for what a GPU still has to do: JAX's calls have waited for it already."""
     if keras.backend.backend() == "torch":
         import torch
 
         if torch.cuda.is_available():
             torch.cuda.synchronize()
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.test.experimental.sync_devices()
+
+
+def has_gpu():
+    """Whether the backend computes on a GPU."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() == "gpu"
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.config.list_logical_devices("GPU"))
+    if backend == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return False
+
+
+# The members of a group that many runs have.
+NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
+NINE += ["precision@10", "hit_rate@10"]
 
 
 def batch_of(lists, items, seed=0):
@@ -67,6 +94,12 @@ def batch_of(lists, items, seed=0):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 5, size=(lists, items)).astype("float32")
     return labels, rng.normal(size=(lists, items)).astype("float32")
+
+
+def sparse_batch_of(lists, items, seed=0):
+    """Returns the id of one relevant item of each list, and normal scores."""
+    ids = np.random.default_rng(seed).integers(0, items, lists).astype("int32")
+    return ids, batch_of(lists, items, seed)[1]
 
 
 def tensors(*arrays):

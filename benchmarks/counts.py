@@ -1,0 +1,91 @@
+"""Counts of what one update asks of a device: exact, and the same on every machine."""
+
+from typing import NamedTuple
+
+import keras
+
+
+class Counts(NamedTuple):
+    """What one update is made of.
+
+    Attributes:
+        operations: those that torch dispatches; the equations of JAX, and the nodes of
+            TensorFlow's graph, those of branches and loops included.
+        waits: how often the host may wait for a value: reads on torch, conditionals in
+            a graph.
+        constants: tensors that torch makes of numbers of the host's, and copies of what
+            no operation of the update has computed.
+    """
+
+    operations: int
+    waits: int
+    constants: int = 0
+
+
+def counts_of(metric, *batch):
+    """Returns the counts of one update after the first, or `None` on NumPy."""
+    count = _BY_BACKEND.get(keras.backend.backend())
+    return None if count is None else count(metric, batch)
+
+
+def _on_torch(metric, batch):
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.weak import WeakIdKeyDictionary
+
+    class Counting(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.operations = self.reads = self.constants = 0
+            # Not kept alive, as torch makes a further view of a constant that is.
+            self.computed = WeakIdKeyDictionary()
+
+        def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+            result = operation(*arguments, **(keywords or {}))
+            name = operation.overloadpacket.__name__
+            self.operations += 1
+            self.reads += name == "_local_scalar_dense"
+            if name in ("lift_fresh", "_to_copy"):
+                self.constants += arguments[0] not in self.computed
+            for output in result if isinstance(result, (tuple, list)) else [result]:
+                if isinstance(output, torch.Tensor):
+                    self.computed[output] = True
+            return result
+
+    # The first update makes what is kept for all others.
+    metric.update_state(*batch)
+    with Counting() as counting:
+        metric.update_state(*batch)
+    return Counts(counting.operations, counting.reads, counting.constants)
+
+
+def _on_jax(metric, batch):
+    import jax
+
+    def primitives(jaxpr):
+        for equation in jaxpr.eqns:
+            yield equation.primitive.name
+            for parameter in jax.tree.leaves(
+                equation.params, is_leaf=lambda x: hasattr(x, "eqns")
+            ):
+                inner = getattr(parameter, "jaxpr", parameter)
+                if hasattr(inner, "eqns"):
+                    yield from primitives(inner)
+
+    variables = [variable.value for variable in metric.variables]
+    traced = jax.make_jaxpr(metric.stateless_update_state)(variables, *batch)
+    names = list(primitives(traced.jaxpr))
+    return Counts(len(names), names.count("cond"))
+
+
+def _on_tensorflow(metric, batch):
+    import tensorflow as tf
+
+    traced = tf.function(lambda *batch: metric.update_state(*batch), autograph=False)
+    graph = traced.get_concrete_function(*batch).graph.as_graph_def()
+    nodes = [graph.node, *(function.node_def for function in graph.library.function)]
+    types = [node.op for some in nodes for node in some]
+    return Counts(len(types), sum(name.endswith(("If", "Case")) for name in types))
+
+
+_BY_BACKEND = {"torch": _on_torch, "jax": _on_jax, "tensorflow": _on_tensorflow}

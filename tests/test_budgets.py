@@ -1,0 +1,128 @@
+"""What one update may ask of a device: counts, which need no GPU and never vary."""
+
+import time
+
+import keras
+import numpy as np
+import pytest
+from counts import counts_of
+from timing import NINE, batch_of, sparse_batch_of, tensors
+
+from keras_rank.metrics import NDCG, HitRate, RankingMetrics
+
+BACKEND = keras.backend.backend()
+
+pytestmark = pytest.mark.skipif(
+    BACKEND == "numpy", reason="NumPy dispatches nothing, and nobody waits for it"
+)
+
+
+def tied(lists, items):
+    labels, scores = batch_of(lists, items)
+    return labels, np.round(scores, 1)
+
+
+CASES = {
+    "NDCG@10, 1024 x 100": lambda: (NDCG(k=10), batch_of(1024, 100)),
+    "NDCG@10, 256 x 1000": lambda: (NDCG(k=10), batch_of(256, 1000)),
+    "NDCG@10 tied, 1024 x 100": lambda: (NDCG(k=10), tied(1024, 100)),
+    "NDCG@10 tied, 256 x 1000": lambda: (NDCG(k=10), tied(256, 1000)),
+    "nine metrics, 256 x 1000": lambda: (
+        RankingMetrics(NINE),
+        batch_of(256, 1000),
+    ),
+    "HitRate@10 sparse, 256 x 100000": lambda: (
+        HitRate(k=10, sparse_labels=True),
+        sparse_batch_of(256, 100_000),
+    ),
+}
+# Operations and waits. TensorFlow's are those of the graph before it is optimized.
+BUDGETS = {
+    "torch": {
+        "NDCG@10, 1024 x 100": (100, 1),
+        "NDCG@10, 256 x 1000": (100, 1),
+        "NDCG@10 tied, 1024 x 100": (240, 2),
+        "NDCG@10 tied, 256 x 1000": (240, 2),
+        "nine metrics, 256 x 1000": (350, 1),
+        "HitRate@10 sparse, 256 x 100000": (100, 1),
+    },
+    "jax": {
+        "NDCG@10, 256 x 1000": (350, 1),
+        "nine metrics, 256 x 1000": (700, 1),
+    },
+    "tensorflow": {
+        "NDCG@10, 256 x 1000": (500, 1),
+        "nine metrics, 256 x 1000": (1200, 1),
+    },
+}.get(BACKEND, {})
+
+
+@pytest.fixture(scope="module")
+def table(request):
+    """Lines that are shown when all are written, whether or not a test fails."""
+    lines = []
+    yield lines
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        print("", *lines, sep="\n")
+
+
+def line_of(case, *cells):
+    return f"{case:>32}" + "".join(f"{cell:>20}" for cell in cells)
+
+
+@pytest.mark.parametrize("case", BUDGETS)
+def test_counts_are_within_budget(case, table):
+    metric, batch = CASES[case]()
+    found = counts_of(metric, *tensors(*batch))
+    operations, waits = BUDGETS[case]
+    if not table:
+        table.append(line_of("", "operations", "waits of the host"))
+    table.append(
+        line_of(
+            case, f"{found.operations} of {operations}", f"{found.waits} of {waits}"
+        )
+    )
+    assert found.operations <= operations
+    assert found.waits <= waits
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="eager torch makes them at each update")
+def test_no_constant_is_made_at_an_update():
+    found = counts_of(NDCG(k=10), *tensors(*batch_of(256, 1000)))
+    assert found.constants == 0
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="a test of how torch is counted")
+def test_constants_are_counted():
+    """One made of a number, one copied from a tensor that no operation made."""
+    import torch
+
+    class Metric:
+        kept = torch.ones(3, dtype=torch.float64)
+
+        def update_state(self, x):
+            shifted = x + torch.tensor([1.0, 2.0, 3.0])
+            return shifted.double() + self.kept.float() + float(x[0])
+
+    assert counts_of(Metric(), torch.ones(3)) == (8, 1, 2)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="the compiler that takes longest")
+def test_compiling_takes_half_as_long_again_as_that_of_keras_rs_at_most(table):
+    """Time of the processor, the best of three, in turns."""
+    import jax
+
+    peer = pytest.importorskip("keras_rs").metrics.NDCG
+    batch = tensors(*batch_of(256, 1000))
+
+    def seconds(metric):
+        variables = [variable.value for variable in metric.variables]
+        start = time.process_time()
+        jax.jit(metric.stateless_update_state).lower(variables, *batch).compile()
+        return time.process_time() - start
+
+    times = [[seconds(make(k=10)) for make in (NDCG, peer)] for _ in range(3)]
+    ours, theirs = np.min(times, axis=0)
+    table.append(line_of("compiling", f"{ours:.2f} s", f"keras-rs {theirs:.2f} s"))
+    assert ours <= 1.5 * theirs
