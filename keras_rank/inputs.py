@@ -16,7 +16,7 @@ from keras_rank.lists import (
     SparseLists,
     smallest_normal,
 )
-from keras_rank.ordering.backends import constant
+from keras_rank.ordering.backends import constant, is_known_true
 
 
 def standardize(
@@ -240,6 +240,8 @@ def are_items(ids: Tensor, scores: Tensor) -> Tensor:
 
 def check_items(argument: str, ids: Tensor, scores: Tensor) -> None:
     """Raises for ids that are not those of items, where values can be seen."""
+    if is_known_true(ops.all(are_items(ids, scores))):
+        return
     require(
         ops.all(ids < ops.cast(ops.shape(scores)[1], ids.dtype)),
         f"`{argument}` should hold ids below the number of items, {scores.shape[1]}. "

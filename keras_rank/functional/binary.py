@@ -736,6 +736,8 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
     Returns:
         A tensor of shape `(batch, depth)`.
     """
+    if not ranking.averages:
+        return ops.cumsum(relevant, axis=1) - relevant
     above_group = _hits_above_group(ranking, relevant)
     others = ops.round(relevant * ranking.group_sizes) - 1.0
     share = ratio(others, ranking.group_sizes - 1.0)
@@ -850,12 +852,13 @@ def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
 
     If the j - 1 items before it in its group of m tied items are irrelevant, all c
     relevant ones are among the m - j + 1 items left: so it is one with the chance
-    c / (m - j + 1). Where ties are broken, all chances are 0 or 1.
+    c / (m - j + 1). Where ties are broken, it is where the number of hits becomes 1.
     """
-    chance = ranking.take(lists.gains)
-    if ranking.averages:
-        left = ranking.group_sizes - ranking.places + 1.0
-        chance = at_most(ops.round(chance * ranking.group_sizes) / left, 1.0)
+    relevant = ranking.take(lists.gains)
+    if not ranking.averages:
+        return where(ops.cumsum(relevant, axis=1) == 1.0, relevant, 0.0)
+    left = ranking.group_sizes - ranking.places + 1.0
+    chance = at_most(ops.round(relevant * ranking.group_sizes) / left, 1.0)
     return first_event(chance)
 
 

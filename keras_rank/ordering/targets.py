@@ -13,7 +13,6 @@ from keras_rank.judged import Values
 from keras_rank.lists import SparseLists, as_ranked
 from keras_rank.ordering.backends import (
     may_have_nan,
-    none_of,
     shortcut,
     stable_argsort,
     take,
@@ -101,24 +100,21 @@ def rank_targets(
 
         Or the number of these, if ties are averaged.
         """
-        lists.check_ids()
         scores = lists.ranked_scores
         above = counted_in(scores, operator.gt)
         equal = counted_in(scores, operator.eq)
+
+        def place() -> Tensor:
+            lists.check_ids()
+            preference = preference_of(lists, ties, key, first_list)
+            return place_among_tied(scores, target_scores, lists.ids, preference, dtype)
+
         if ties == "average":
+            lists.check_ids()
             return above, equal
-        place = shortcut(
-            none_of(ops.logical_and(in_reach(above), equal > 1.0)),
-            lambda: equal,
-            lambda: place_among_tied(
-                scores,
-                target_scores,
-                lists.ids,
-                preference_of(lists, ties, key, first_list),
-                dtype,
-            ),
-        )
-        return above, place
+        ties_matter = ops.any(ops.logical_and(in_reach(above), equal > 1.0))
+        is_plain = ops.logical_and(lists.are_ids, ops.logical_not(ties_matter))
+        return above, shortcut(is_plain, lambda: equal, place)
 
     if k is None or not is_long(raw, k + 1):
         above, tied = among_all()
