@@ -44,7 +44,9 @@ def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
 
 def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
     """Whether to ask for a few entries before all: not where both would be compiled."""
-    return not backends.is_traced(x) and bool(x.shape[1] >= 8 * count)
+    if backends.is_traced(x) or backends.on_accelerator():
+        return False
+    return bool(x.shape[1] >= 8 * count)
 
 
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
