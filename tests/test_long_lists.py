@@ -127,6 +127,7 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
     order = functional.rank(y_true, scores, **make)
     found = [getattr(functional, name)(order, k=10) for name in FORMULAS]
     monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
+    monkeypatch.setattr(selection, "_LONG_ROW_OF_ARRAY", 10**9)
     order = functional.rank(y_true, scores, **make)
     expected = [getattr(functional, name)(order, k=10) for name in FORMULAS]
     for value, expected_value in zip(found, expected, strict=True):
