@@ -279,7 +279,7 @@ def _new_states(
             judged = judged_lists[judgement]
         else:
             judged = judge(lists, metric.relevance(lists))
-        ranking = rankings[metric._order].cut(metric.k)
+        ranking = rankings[metric]
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
@@ -316,15 +316,20 @@ def _parted(tensor: Tensor, number: int) -> list[Tensor]:
 
 def _rankings(
     metrics: Sequence[RankingMetric], lists: Lists
-) -> dict[tuple[Ties, int], Ranking]:
+) -> dict[RankingMetric, Ranking]:
     """Orders the lists once for each way to order ties, up to the largest cutoff."""
-    rankings = {}
-    for order in dict.fromkeys(metric._order for metric in metrics):
-        members = [metric for metric in metrics if metric._order == order]
-        cutoffs = [metric.k for metric in members if metric.k is not None]
-        k = max(cutoffs) if len(cutoffs) == len(members) else None
+    alike: dict[tuple[Ties, int], list[RankingMetric]] = {}
+    for metric in metrics:
+        alike.setdefault(metric._order, []).append(metric)
+    rankings: dict[RankingMetric, Ranking] = {}
+    for order, members in alike.items():
+        largest_k = max((m.k for m in members if m.k is not None), default=None)
+        k = None if any(m.k is None for m in members) else largest_k
         first_list = members[0].lists_seen.value
-        rankings[order] = rank_by_scores(lists, k, *order, first_list)
+        ranking = rank_by_scores(lists, k, *order, first_list)
+        # In two steps, so that the ideal order of the top k is that of the largest k.
+        top = ranking.cut(largest_k)
+        rankings |= {m: ranking if m.k is None else top.cut(m.k) for m in members}
     return rankings
 
 

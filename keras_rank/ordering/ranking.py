@@ -64,6 +64,7 @@ class Ranking(Shared):
             the ideal order, 1, 2, 3, ... up to the cutoff.
         ties: `None`, or the groups of tied items if ties are averaged.
         whole: `None`, or the ranking that these are the first ranks of.
+        is_sorted: whether these are all ranks of lists that were sorted.
     """
 
     order: Tensor | None
@@ -73,6 +74,7 @@ class Ranking(Shared):
     first_ranks: Tensor
     ties: "TieGroups | None" = None
     whole: "Ranking | None" = None
+    is_sorted: bool = False
 
     def cut(self, k: int | None) -> "Ranking":
         """Returns the first k ranks, for which nothing is taken anew."""
@@ -203,8 +205,9 @@ class TieGroups:
 def _cut(ranking: Ranking, k: int) -> Ranking:
     is_static = isinstance(ranking.cutoff, int)
     cutoff = k if is_static else ops.minimum(k, ranking.cutoff)
-    cut = {"cutoff": cutoff, "first_ranks": ranking.first_ranks[:k], "whole": ranking}
-    return dataclasses.replace(ranking, **cut, **ranking._cut(k))
+    first_ranks = ranking.first_ranks[:k]
+    cut = {"cutoff": cutoff, "first_ranks": first_ranks, "whole": ranking}
+    return dataclasses.replace(ranking, is_sorted=False, **cut, **ranking._cut(k))
 
 
 def _at_each_rank(
@@ -220,9 +223,10 @@ def _taken(ranking: Ranking, values: Tensor | Values) -> Tensor:
 
 
 def _best(ranking: Ranking, values: Tensor | Values) -> Tensor:
-    if ranking.whole is not None:
-        return ranking.whole.best(values)[:, : ranking.cutoff]
-    return _as_values(values).largest(ranking.cutoff)
+    # That the scores are sorted is no reason to sort the values too.
+    if ranking.whole is None or ranking.whole.is_sorted:
+        return _as_values(values).largest(ranking.cutoff)
+    return ranking.whole.best(values)[:, : ranking.cutoff]
 
 
 def _as_values(values: Tensor | Values) -> Values:
@@ -265,6 +269,7 @@ def rank_lists(
         cutoff=depth,
         first_ranks=ranks,
         ties=_tie_groups(lists, by_rank, tied) if ties == "average" else None,
+        is_sorted=is_whole(k, list_size),
     )
 
 
