@@ -271,7 +271,7 @@ def _new_states(
     rankings = _rankings(metrics, lists)
     judged_lists: dict[Judgement, JudgedLists] = {}
     columns: list[Tensor] = []
-    for metric in metrics:
+    for metric, ranking in zip(metrics, rankings, strict=True):
         if type(metric).relevance is RankingMetric.relevance:
             judgement = metric._judgement
             if judgement not in judged_lists:
@@ -279,7 +279,6 @@ def _new_states(
             judged = judged_lists[judgement]
         else:
             judged = judge(lists, metric.relevance(lists))
-        ranking = rankings[metric]
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
@@ -314,23 +313,22 @@ def _parted(tensor: Tensor, number: int) -> list[Tensor]:
     return [tensor] if number == 1 else [tensor[i] for i in range(number)]
 
 
-def _rankings(
-    metrics: Sequence[RankingMetric], lists: Lists
-) -> dict[RankingMetric, Ranking]:
+def _rankings(metrics: Sequence[RankingMetric], lists: Lists) -> list[Ranking]:
     """Orders the lists once for each way to order ties, up to the largest cutoff."""
-    alike: dict[tuple[Ties, int], list[RankingMetric]] = {}
-    for metric in metrics:
-        alike.setdefault(metric._order, []).append(metric)
-    rankings: dict[RankingMetric, Ranking] = {}
-    for order, members in alike.items():
-        largest_k = max((m.k for m in members if m.k is not None), default=None)
-        k = None if any(m.k is None for m in members) else largest_k
+    rankings: dict[tuple[Ties, int], tuple[Ranking, Ranking]] = {}
+    for order in dict.fromkeys(metric._order for metric in metrics):
+        members = [metric for metric in metrics if metric._order == order]
+        cutoffs = [metric.k for metric in members if metric.k is not None]
+        largest_k = max(cutoffs, default=None)
+        k = largest_k if len(cutoffs) == len(members) else None
         first_list = members[0].lists_seen.value
         ranking = rank_by_scores(lists, k, *order, first_list)
         # In two steps, so that the ideal order of the top k is that of the largest k.
-        top = ranking.cut(largest_k)
-        rankings |= {m: ranking if m.k is None else top.cut(m.k) for m in members}
-    return rankings
+        rankings[order] = ranking, ranking.cut(largest_k)
+    return [
+        rankings[metric._order][metric.k is not None].cut(metric.k)
+        for metric in metrics
+    ]
 
 
 def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
