@@ -18,7 +18,7 @@ SHAPE = (2, 4)
 def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Tensor]:
     """Adds, and keeps what is lost by rounding, and what is lost by keeping that.
 
-    The rounding errors are found by Knuth's TwoSum, and both parts are renormalized:
+    The rounding errors are found by Knuth's TwoSum, and all parts are renormalized:
     without that, once the high part is too large to grow, everything would go into
     the low one. Without the remainders, the same error at each of 33 million updates
     with alike lists would add up to a hundred-millionth of the sum.
@@ -36,10 +36,10 @@ def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Te
         rounded = ops.cast(addends, "float32")
         lost = addends - ops.cast(rounded, addends.dtype)
         addends, remainders = rounded, remainders + ops.cast(lost, "float32")
-    high, error = _sum_and_error(high, addends)
-    low, error = _sum_and_error(low, error)
-    high, low = _renormalized(high, low)
-    return ops.stack([high, low], axis=-2), remainders + error
+    low, error = _sum_and_error(low, addends)
+    high, low = _sum_and_error(high, low)
+    low, remainders = _renormalized(low, remainders + error)
+    return ops.stack([high, low], axis=-2), remainders
 
 
 def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

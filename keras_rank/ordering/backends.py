@@ -95,6 +95,8 @@ def _is_seen(condition: Tensor | bool) -> bool:
     """Whether Python can see what a condition is."""
     if isinstance(condition, bool):
         return True
+    if isinstance(condition, keras.KerasTensor):
+        return False
     if keras.backend.backend() == "torch":
         return not _is_torch_compiling() and condition.device.type != "meta"
     return not is_traced(condition)
