@@ -59,7 +59,14 @@ def _on_torch(metric, batch):
     return Counts(counting.operations, counting.reads, counting.constants)
 
 
-def _on_jax(metric, batch):
+def kinds_in_graph(metric, *batch):
+    """Returns what each operation of a compiled update is, on JAX and TensorFlow."""
+    if keras.backend.backend() == "jax":
+        return _equations(metric, batch)
+    return _nodes(metric, batch)
+
+
+def _equations(metric, batch):
     import jax
 
     def primitives(jaxpr):
@@ -74,18 +81,31 @@ def _on_jax(metric, batch):
 
     variables = [variable.value for variable in metric.variables]
     traced = jax.make_jaxpr(metric.stateless_update_state)(variables, *batch)
-    names = list(primitives(traced.jaxpr))
-    return Counts(len(names), names.count("cond"))
+    return list(primitives(traced.jaxpr))
 
 
-def _on_tensorflow(metric, batch):
+def _nodes(metric, batch):
     import tensorflow as tf
 
     traced = tf.function(lambda *batch: metric.update_state(*batch), autograph=False)
     graph = traced.get_concrete_function(*batch).graph.as_graph_def()
     nodes = [graph.node, *(function.node_def for function in graph.library.function)]
-    types = [node.op for some in nodes for node in some]
-    return Counts(len(types), sum(name.endswith(("If", "Case")) for name in types))
+    return [node.op for some in nodes for node in some]
 
 
-_BY_BACKEND = {"torch": _on_torch, "jax": _on_jax, "tensorflow": _on_tensorflow}
+def _in_graph(metric, batch):
+    kinds = kinds_in_graph(metric, *batch)
+    return Counts(len(kinds), sum(map(is_branch, kinds)))
+
+
+def is_branch(kind):
+    """Whether an operation is a conditional."""
+    return kind == "cond" or kind.endswith(("If", "Case"))
+
+
+def is_loop(kind):
+    """Whether an operation is a loop."""
+    return kind in ("while", "scan") or kind.endswith("While")
+
+
+_BY_BACKEND = {"torch": _on_torch, "jax": _in_graph, "tensorflow": _in_graph}

@@ -1,6 +1,7 @@
 """Compiled for an accelerator there is one way, without a branch: tried on a CPU."""
 
 import compiled
+import counts
 import keras
 import numpy as np
 import pytest
@@ -115,48 +116,15 @@ def all_updates():
             yield CASES[0], sparse
 
 
-def branches_and_loops_on_jax(metric, batch):
-    import jax
-
-    def primitives(jaxpr):
-        for equation in jaxpr.eqns:
-            yield equation.primitive.name
-            for parameter in jax.tree.leaves(
-                equation.params, is_leaf=lambda x: hasattr(x, "eqns")
-            ):
-                inner = getattr(parameter, "jaxpr", parameter)
-                if hasattr(inner, "eqns"):
-                    yield from primitives(inner)
-
-    variables = [variable.value for variable in metric.variables]
-    traced = jax.make_jaxpr(metric.stateless_update_state)(variables, *batch)
-    names = set(primitives(traced.jaxpr))
-    return names & {"cond"}, names & {"while", "scan"}
-
-
-def branches_and_loops_on_tensorflow(metric, batch):
-    import tensorflow as tf
-
-    graph = tf.function(metric.update_state, autograph=False)
-    graph = graph.get_concrete_function(*batch).graph
-    types = {node.type for node in graph.get_operations()}
-    return (
-        {name for name in types if name.endswith(("If", "Case"))},
-        {name for name in types if name.endswith("While")},
-    )
-
-
 @pytest.mark.skipif(BACKEND == "torch", reason="its compiler is asked for one graph")
 @pytest.mark.usefixtures("_on_accelerator")
 def test_no_metric_has_a_branch():
-    look = {
-        "jax": branches_and_loops_on_jax,
-        "tensorflow": branches_and_loops_on_tensorflow,
-    }[BACKEND]
     for case, arguments in all_updates():
-        branches, loops = look(*update_of(case, **arguments))
-        assert not branches, (case.name, arguments)
-        assert not loops or case.metric in LOOP, (case.name, arguments, loops)
+        metric, batch = update_of(case, **arguments)
+        kinds = counts.kinds_in_graph(metric, *batch)
+        assert not any(map(counts.is_branch, kinds)), (case.name, arguments)
+        if case.metric not in LOOP:
+            assert not any(map(counts.is_loop, kinds)), (case.name, arguments)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
