@@ -122,6 +122,10 @@ def _is_torch_compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
+def _is_eager_on_torch() -> bool:
+    return keras.backend.backend() == "torch" and not _is_torch_compiling()
+
+
 def _branch(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
     if keras.backend.backend() == "jax":
         short, whole = _over_shards(holds, short), _over_shards(holds, whole)
@@ -151,7 +155,7 @@ def constant(value: float, like: Tensor) -> Tensor:
     floats of whole numbers on JAX. On torch it would copy the number to the device at
     each use.
     """
-    if keras.backend.backend() == "torch" and not _is_torch_compiling():
+    if _is_eager_on_torch() and not isinstance(like, keras.KerasTensor):
         return _torch_constant(value, like.dtype, like.device)
     return ops.convert_to_tensor(value, like.dtype)
 
@@ -165,7 +169,7 @@ def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
 
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
     """Returns `function(*numbers)`, on torch made once for the device of a tensor."""
-    if keras.backend.backend() == "torch" and not _is_torch_compiling():
+    if _is_eager_on_torch():
         return _made_once_on_torch(function, *numbers, device=like.device)
     return function(*numbers)
 
