@@ -25,7 +25,7 @@ def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
         An int32 tensor of shape `(batch, list_size)`.
     """
     keys = _mix(_mix(item_numbers) ^ list_keys[:, None])
-    # The lowest number is kept for what does not compete, and has no negative.
+    # The lowest number has no negative, which keys are sorted by.
     return at_least(keys, INT32_MIN + 1)
 
 
