@@ -42,7 +42,7 @@ from timing import (
 
 import keras_rank
 from keras_rank.metrics import NDCG, HitRate, RankingMetrics
-from keras_rank.ordering import backends
+from keras_rank.arrays import backends
 
 BACKEND = keras.backend.backend()
 SHAPES = [

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_rank import discounts, gains
-from keras_rank.arithmetic import Tensor
+from keras_rank.arrays.arithmetic import Tensor
 from keras_rank.ordering.ranking import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]

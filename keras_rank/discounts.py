@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.ordering.backends import Tensor, made_once
+from keras_rank.arrays.backends import Tensor, made_once
 
 __all__ = ["clipped_log2", "geometric", "log", "log2", "reciprocal"]
 

@@ -8,7 +8,7 @@ replicas may be added.
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, ratio, where
+from keras_rank.arrays.arithmetic import Tensor, ratio, where
 
 # The columns of the totals: the weighted values and the weights of lists that have
 # relevant items, the number of these, and the number of lists that have none.

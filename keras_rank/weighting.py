@@ -1,7 +1,7 @@
 """The weight of a list, from the weights of its items."""
 
-from keras_rank.arithmetic import Tensor, ratio, total
-from keras_rank.judged import JudgedLists
+from keras_rank.arrays.arithmetic import Tensor, ratio, total
+from keras_rank.lists.judged import JudgedLists
 
 
 def list_weights(lists: JudgedLists) -> Tensor:

@@ -15,7 +15,7 @@ from keras_rank.metrics import (
     PairwiseAccuracy,
     RankingMetrics,
 )
-from keras_rank.ordering import backends
+from keras_rank.arrays import backends
 
 BACKEND = keras.backend.backend()
 WAYS = [way for way in compiled.WAYS if compiled.is_here(way)]

@@ -7,7 +7,7 @@ import scipy.sparse
 from keras import ops
 
 from keras_rank import functional, metrics
-from keras_rank.inputs import standardize
+from keras_rank.lists.inputs import standardize
 
 
 def value(*inputs, **arguments):

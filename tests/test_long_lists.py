@@ -7,10 +7,10 @@ from keras import ops
 from registry import IS_SLOW
 
 from keras_rank import functional
-from keras_rank.inputs import standardize
+from keras_rank.lists.inputs import standardize
 from keras_rank.ordering import selection
 from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.ordering.shuffle import key_of, list_keys, shuffle_keys
+from keras_rank.arrays.hashing import key_of, list_keys, shuffle_keys
 
 LISTS, ITEMS = 3, 1500
 

@@ -8,9 +8,9 @@ import oracle
 import pytest
 from keras import ops
 
-from keras_rank.inputs import standardize
+from keras_rank.lists.inputs import standardize
 from keras_rank.ordering import ranking, selection, shuffle
-from keras_rank.ordering.backends import take
+from keras_rank.arrays.backends import take
 from keras_rank.ordering.ranks import rank_by_scores
 
 SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]

@@ -17,33 +17,14 @@ from keras_rank.arguments import (
     check_ties,
     names_arguments,
 )
-from keras_rank.arithmetic import Tensor
-from keras_rank.inputs import standardize, standardize_sparse
-from keras_rank.judged import JudgedLists, Judgement, judge
-from keras_rank.lists import Lists, SparseLists
+from keras_rank.arrays.arithmetic import Tensor
+from keras_rank.lists.inputs import standardize, standardize_sparse
+from keras_rank.lists.judged import JudgedLists, Judgement, judge
+from keras_rank.lists.items import Lists, SparseLists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.ordering.shuffle import key_of
-from keras_rank.shared import Shared
-
-# The smallest label above 0: some backends take denormal numbers for 0.
-SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class RankedLists(Shared):
-    """Lists and their order, for the functions that share it.
-
-    Attributes:
-        lists: the lists.
-        ranking: their order, up to the cutoff.
-        k: the cutoff, or `None`.
-    """
-
-    lists: Lists
-    ranking: Ranking
-    k: int | None
-
+from keras_rank.arrays.hashing import key_of
+from keras_rank.arrays.shared import Shared
 
 @names_arguments
 def rank(
@@ -153,25 +134,3 @@ def _judged(
     if not isinstance(judgement, Judgement):
         judgement = judgement(ranked.lists)
     return judge(ranked.lists, judgement)
-
-
-def from_threshold(threshold: float | None) -> Judgement:
-    """Relevance is 1 from the threshold on, or above 0 without one."""
-    above_zero = threshold is None or excludes_zero(threshold)
-    return Judgement(
-        is_relevant,
-        (threshold,),
-        grows=True,
-        only_relevant=above_zero,
-        is_binary=True,
-    )
-
-
-def excludes_zero(threshold: float | None) -> bool:
-    """Whether there is a threshold, and a label of 0 does not reach it."""
-    return threshold is not None and threshold >= SMALLEST_LABEL
-
-
-def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
-    """Whether items of these labels are relevant."""
-    return labels >= (SMALLEST_LABEL if threshold is None else threshold)

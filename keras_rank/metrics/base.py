@@ -20,14 +20,14 @@ from keras_rank.arguments import (
     check_ties,
     names_arguments,
 )
-from keras_rank.arithmetic import Tensor, where
+from keras_rank.arrays.arithmetic import Tensor, where
 from keras_rank.functional.per_list import RankedLists, from_threshold
-from keras_rank.inputs import sizes_agree, standardize, standardize_sparse
-from keras_rank.judged import JudgedLists, Judgement, judge
-from keras_rank.lists import Lists
+from keras_rank.lists.inputs import sizes_agree, standardize, standardize_sparse
+from keras_rank.lists.judged import JudgedLists, Judgement, judge
+from keras_rank.lists.items import Lists
 from keras_rank.ordering.ranking import Ranking, Ties
 from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.ordering.shuffle import key_of
+from keras_rank.arrays.hashing import key_of
 from keras_rank.weighting import list_weights
 
 # The argument that says how to order ties.

@@ -13,7 +13,7 @@ from keras_rank.arguments import (
     check_fraction,
     names_arguments,
 )
-from keras_rank.arithmetic import Tensor
+from keras_rank.arrays.arithmetic import Tensor
 from keras_rank.functional.binary import (
     any_hit,
     discounted_hits,
@@ -24,7 +24,7 @@ from keras_rank.functional.binary import (
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.judged import JudgedLists
+from keras_rank.lists.judged import JudgedLists
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
 

@@ -16,7 +16,7 @@ from keras_rank.arguments import (
     resolve,
     serialize,
 )
-from keras_rank.arithmetic import Tensor
+from keras_rank.arrays.arithmetic import Tensor
 from keras_rank.functional.graded import (
     discounted_gain,
     expected_reciprocal_of_stop,
@@ -24,7 +24,7 @@ from keras_rank.functional.graded import (
     of_gain,
     of_gain_ratio,
 )
-from keras_rank.judged import JudgedLists, Judgement
+from keras_rank.lists.judged import JudgedLists, Judgement
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
 

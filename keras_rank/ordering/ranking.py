@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_rank.arithmetic import (
+from keras_rank.arrays.arithmetic import (
     Tensor,
     at_least,
     at_most,
@@ -18,10 +18,10 @@ from keras_rank.arithmetic import (
     total,
     where,
 )
-from keras_rank.judged import Values
-from keras_rank.lists import DenseLists, Lists, as_ranked
-from keras_rank.ordering import backends
-from keras_rank.ordering.backends import (
+from keras_rank.lists.judged import Values
+from keras_rank.lists.items import DenseLists, Lists, as_ranked
+from keras_rank.arrays import backends
+from keras_rank.arrays.backends import (
     descending,
     none_of,
     shortcut,
@@ -30,20 +30,10 @@ from keras_rank.ordering.backends import (
     take,
     total_by_group,
 )
-from keras_rank.ordering.selection import at_most_size, is_whole, largest
-from keras_rank.ordering.shuffle import list_keys, shuffle_keys
-from keras_rank.ordering.sorting import in_order_of, with_entries
-from keras_rank.shared import Shared
-
-Ties = Literal["shuffle", "stable", "average"]
-Preference = Callable[[Tensor | None], Tensor]
-
-# Up to so many tied items of a list are sorted apart from the others.
-_FEW_TIED = 32
-
-# So many int32 numbers beyond the k-th may be equal to it as float32.
-_SPARE = 8
-
+from keras_rank.arrays.selection import at_most_size, is_whole, largest
+from keras_rank.arrays.hashing import list_keys, shuffle_keys
+from keras_rank.arrays.sorting import in_order_of, with_entries
+from keras_rank.arrays.shared import Shared
 
 @dataclasses.dataclass(frozen=True)
 class Ranking(Shared):
@@ -231,192 +221,3 @@ def _best(ranking: Ranking, values: Tensor | Values) -> Tensor:
 
 def _as_values(values: Tensor | Values) -> Values:
     return values if isinstance(values, Values) else Values(values)
-
-
-def rank_lists(
-    lists: DenseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
-) -> Ranking:
-    """Orders the items of lists whose labels are given for every item."""
-    # Not first in a branch, where it would not be kept.
-    _ = lists.has_items
-
-    def preference() -> Preference:
-        return preference_of(lists, ties, key, first_list)
-
-    list_size = lists.list_size
-    if k is None or is_whole(k, list_size):
-        by_rank, order = sort(lists, ties, preference)
-        occupied, tied = _occupied_and_tied(by_rank, list_size)
-    else:
-        # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
-        scores, top = lists.highest_scores(at_most_size(k + 1, list_size))
-        depth = at_most_size(k, list_size)
-        occupied, tied = _occupied_and_tied(scores, depth)
-        by_rank, order = scores[:, :depth], top[:, :depth]
-        if ties != "average":
-            in_any_order = order
-            order = shortcut(
-                none_of(tied),
-                lambda: in_any_order,
-                lambda: _tie_broken(lists, by_rank, in_any_order, preference()),
-            )
-    depth = ops.shape(by_rank)[1]
-    ranks = counted(1, depth, lists.dtype, like=by_rank)
-    return Ranking(
-        order=order,
-        occupied=occupied,
-        ranks=ranks,
-        cutoff=depth,
-        first_ranks=ranks,
-        ties=_tie_groups(lists, by_rank, tied) if ties == "average" else None,
-        is_sorted=is_whole(k, list_size),
-    )
-
-
-def preference_of(
-    lists: Lists, ties: Ties, key: int, first_list: Tensor | int
-) -> Preference:
-    """Returns a function from positions of items, or `None` for all, to int32 keys.
-
-    Among tied items the one with the larger key goes first.
-    """
-    if ties == "stable":
-        return lambda positions: -lists.item_numbers(positions)
-    of_lists = list_keys(key, lists.has_items, first_list)
-    return lambda positions: shuffle_keys(of_lists, lists.item_numbers(positions))
-
-
-def sort(
-    lists: DenseLists, ties: Ties, preference: Callable[[], Preference]
-) -> tuple[Tensor, Tensor]:
-    """Returns the scores in their full order, and this order."""
-    scores = as_ranked(lists.scores)
-    if ties != "shuffle":
-        return stably_descending(scores)
-    if backends.on_accelerator():
-        order = sort_by(-scores, -preference()(None))
-        return take(scores, order), order
-    by_rank, order = descending(scores)
-    return by_rank, _shuffled(by_rank, order, preference)
-
-
-def _occupied_and_tied(by_rank: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Whether there is an item at a rank, and whether it ties with the next one.
-
-    Args:
-        by_rank: tensor of shape `(batch, depth)`, or with one more score.
-        depth: the number of ranks.
-    """
-    if by_rank.shape[1] is None or by_rank.shape[1] == depth:
-        by_rank = ops.concatenate([by_rank, columns(-math.inf, 1, by_rank)], axis=1)
-    here, following = by_rank[:, :depth], by_rank[:, 1 : depth + 1]
-    occupied = here > -math.inf
-    return occupied, ops.logical_and(occupied, here == following)
-
-
-def _tie_broken(
-    lists: DenseLists,
-    by_rank: Tensor,
-    order: Tensor,
-    preference: Preference,
-) -> Tensor:
-    """Puts the preferred of the tied items into the top, and these in order.
-
-    Items above the last score of the top are in for certain; those that equal it
-    compete for the ranks that are left.
-    """
-    last, depth = by_rank[:, -1:], ops.shape(order)[1]
-
-    def preferred(scores: Tensor, positions: Tensor | None) -> Tensor:
-        keys = preference(positions)
-        # As float32, of which XLA on CPU selects the largest ten times as fast as of
-        # int32. A few to spare, as the last ones may be equal in that precision only.
-        keys = where(scores == last, ops.cast(keys, "float32"), -math.inf)
-        size = ops.shape(keys)[1]
-        keys, found = largest(keys, at_most_size(depth + _SPARE, size))
-        if positions is not None:
-            found = take(positions, found)
-        return where(keys > -math.inf, ops.cast(found, "int32"), -1)
-
-    competing = lists.of_high_scores(last, depth + 1, preferred)
-    both = [
-        where(by_rank > last, by_rank, -math.inf),
-        where(competing >= 0, last, -math.inf),
-    ]
-    scores = ops.concatenate(both, axis=1)
-    chosen = ops.concatenate([ops.cast(order, "int32"), at_least(competing, 0)], axis=1)
-    chosen = in_order_of(chosen, -preference(chosen), scores)[:, :depth]
-    return ops.cast(chosen, order.dtype)
-
-
-def _shuffled(
-    by_rank: Tensor, order: Tensor, preference: Callable[[], Preference]
-) -> Tensor:
-    """Puts tied items in the order of preference, in a full order.
-
-    Few items tie by chance among many scores: these few are sorted apart.
-    """
-
-    def all_sorted() -> Tensor:
-        return in_order_of(order, -preference()(order), by_rank)
-
-    list_size = order.shape[1]
-    _, tied = _occupied_and_tied(by_rank, ops.shape(by_rank)[1])
-    if list_size is None or list_size < 4 * _FEW_TIED:
-        return shortcut(none_of(tied), lambda: order, all_sorted)
-    # The last rank has no next one to tie with, and comes first here.
-    ties = ops.logical_or(tied, ops.roll(tied, 1, axis=1))
-    number = ops.sum(ops.cast(ties, "int32"), axis=1, keepdims=True)
-
-    def few_sorted() -> Tensor:
-        first_highest = ops.arange(list_size, 0, -1, dtype="float32")
-        ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW_TIED)[0]
-        ranks = at_most(ops.cast(ranks, "int32"), list_size - 1)
-        few, scores = (take(x, ranks) for x in (order, by_rank))
-        # Beyond the last tie, what comes first is written once more.
-        is_used = counted(0, _FEW_TIED - 1, "int32", like=number) < number
-        scores = where(is_used, scores, -math.inf)
-        few = in_order_of(few, -preference()(few), scores)
-        ranks, few = (where(is_used, x, x[:, :1]) for x in (ranks, few))
-        return with_entries(order, ranks, few)
-
-    return shortcut(ops.all(number <= _FEW_TIED), few_sorted, all_sorted)
-
-
-def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
-    dtype, depth = lists.dtype, ops.shape(by_rank)[1]
-    none = none_of(tied)
-    starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
-    number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
-    group = ops.reshape(through_batch(number, depth), (-1,))
-    last = by_rank[:, -1:]
-    cut_score = where(tied[:, -1:], last, math.nan)
-    at_cut = by_rank == cut_score
-    ones = ops.cast(ops.ones_like(by_rank), dtype)
-
-    def of_high_scores(
-        function: Callable[[Tensor, Tensor | None], Tensor],
-    ) -> Tensor:
-        return lists.of_high_scores(last, depth + 1, function)
-
-    def cut_size(scores: Tensor, positions: Tensor | None) -> Tensor:
-        equal = ops.cast(scores == cut_score, dtype)
-        return ops.sum(equal, axis=1, keepdims=True)
-
-    def sizes_and_places() -> tuple[Tensor, Tensor]:
-        sizes = total_by_group(ones, group)
-        position = counted(0, depth - 1, dtype, like=by_rank)
-        start = total_by_group(where(starts, position, 0.0), group)
-        sizes = where(at_cut, of_high_scores(cut_size), sizes)
-        return sizes, position - start + 1.0
-
-    sizes, places = shortcut(none, lambda: (ones, ones), sizes_and_places)
-    return TieGroups(
-        none=none,
-        group=group,
-        sizes=sizes,
-        places=places,
-        of_high_scores=of_high_scores,
-        cut_score=cut_score,
-        at_cut=at_cut,
-    )

@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from keras_rank.arithmetic import Tensor
-from keras_rank.lists import DenseLists, Lists, SparseLists
+from keras_rank.arrays.arithmetic import Tensor
+from keras_rank.lists.items import DenseLists, Lists, SparseLists
 from keras_rank.ordering.ranking import Ranking, Ties, rank_lists
 from keras_rank.ordering.targets import rank_targets
 

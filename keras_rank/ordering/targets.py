@@ -8,18 +8,18 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, counted, highest, where
-from keras_rank.judged import Values
-from keras_rank.lists import SparseLists, as_ranked
-from keras_rank.ordering.backends import (
+from keras_rank.arrays.arithmetic import Tensor, counted, highest, where
+from keras_rank.lists.judged import Values
+from keras_rank.lists.items import SparseLists, as_ranked
+from keras_rank.arrays.backends import (
     may_have_nan,
     shortcut,
     stable_argsort,
     take,
 )
-from keras_rank.ordering.counting import count, place_among_tied
+from keras_rank.arrays.counting import count, place_among_tied
 from keras_rank.ordering.ranking import Ranking, Ties, preference_of
-from keras_rank.ordering.selection import at_most_size, candidates, is_long
+from keras_rank.arrays.selection import at_most_size, candidates, is_long
 
 
 @dataclasses.dataclass(frozen=True)

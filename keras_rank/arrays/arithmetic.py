@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_rank.ordering.backends import Tensor as Tensor
-from keras_rank.ordering.backends import constant, made_once
+from keras_rank.arrays.backends import Tensor as Tensor
+from keras_rank.arrays.backends import constant, made_once
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:

@@ -6,9 +6,9 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_most, through_batch
-from keras_rank.ordering import backends
-from keras_rank.ordering.backends import (
+from keras_rank.arrays.arithmetic import Tensor, at_most, through_batch
+from keras_rank.arrays import backends
+from keras_rank.arrays.backends import (
     constant,
     neighbours_are_slow,
     sorted_rows,

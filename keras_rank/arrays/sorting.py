@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor, at_least, through_batch, total
-from keras_rank.ordering.backends import sort_by, stable_argsort, take
+from keras_rank.arrays.arithmetic import Tensor, at_least, through_batch, total
+from keras_rank.arrays.backends import sort_by, stable_argsort, take
 
 
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_rank.arithmetic import Tensor
-from keras_rank.ordering.backends import take
+from keras_rank.arrays.arithmetic import Tensor
+from keras_rank.arrays.backends import take
 
 
 def count(

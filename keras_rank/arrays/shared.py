@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.ordering.backends import is_in_branch, is_traced
+from keras_rank.arrays.backends import is_in_branch, is_traced
 
 
 class kept(cached_property[Any]):  # noqa: N801, it reads as the property that it is

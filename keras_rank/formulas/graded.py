@@ -1,0 +1,96 @@
+"""Formulas of graded relevance: items are worth more or less, and less further down."""
+
+
+def discounted_gain(
+    lists: JudgedLists, ranking: Ranking, rank_discount_fn: Function
+) -> Tensor:
+    """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
+    gains_by_rank = ranking.take(lists.weighted_gains)
+    discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
+    return ratio(total(gains_by_rank * discounts_by_rank), lists.once(list_weights))
+
+
+def normalized_discounted_gain(
+    lists: JudgedLists, ranking: Ranking, rank_discount_fn: Function
+) -> Tensor:
+    """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
+    weighted_gains = lists.weighted_gains
+    gains_by_rank = ranking.take(weighted_gains)
+    ideal_gains = ranking.best(weighted_gains)
+    discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
+    ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.first_ranks)
+    gain, ideal_gain = totals(
+        gains_by_rank * discounts_by_rank, ideal_gains * ideal_discounts
+    )
+    # The mean over tied items may exceed the ideal by a rounding error.
+    return at_most(ratio(gain, ideal_gain), 1.0)
+
+
+def expected_reciprocal_of_stop(
+    lists: JudgedLists, ranking: Ranking, max_grade: float
+) -> Tensor:
+    """The formula of ERR. `sum(chance to stop first at r / r)`."""
+    require(
+        ops.all(lists.labels <= max_grade),
+        f"`y_true` should have labels up to `max_grade`, {max_grade}. "
+        "Received: a larger label",
+    )
+    grades = at_most(lists.labels, max_grade) * lists.relevance
+    stops = (ops.power(2.0, grades) - 1.0) / 2.0**max_grade
+
+    def over_ranks() -> Tensor:
+        stops_by_rank = ranking.take(Values(stops, only_relevant=True))
+        return total(first_event(stops_by_rank) / ranking.ranks)
+
+    if ranking.ties is None:
+        return over_ranks()
+    return shortcut(
+        ranking.ties.none, over_ranks, lambda: _over_tie_groups(lists, ranking, stops)
+    )
+
+
+def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Tensor:
+    """ERR in the mean over the orders of tied items.
+
+    The reader who reaches a group of m tied items passes its first j with the chance
+    `passed[j]`: the mean, over all subsets of j of them, of the product of their
+    `1 - stop`. So the chance to stop at place j is `passed[j - 1] - passed[j]`. With
+    one more item, the n-th, a subset of j holds it with the chance j / n:
+    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
+
+    It goes through the whole lists, as the group at the cutoff may reach their end.
+    """
+    whole = rank_by_scores(lists.lists, None, "average")
+    stops_by_rank = take(stops, whole.order)
+    stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
+    sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
+    last_rank = ops.cast(depth, stops.dtype)
+    subset_size = ops.cast(ops.arange(depth + 1, dtype="int32"), stops.dtype)[None, :]
+    # The chance to pass no items is 1; with no items, there are no larger subsets.
+    no_items = ops.cast(subset_size == 0.0, stops.dtype) + 0.0 * stops[:, :1]
+
+    def with_next_item(
+        i: Tensor, state: tuple[Tensor, Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        value, reached, reached_next, passed = state
+        item, size = ops.take(places, i, axis=1)[:, None], ops.take(sizes, i, axis=1)
+        go_on = 1.0 - ops.take(stops_by_rank, i, axis=1)[:, None]
+        passed = where(item == 1.0, no_items, passed)
+        one_less = shifted(passed, 1, 0.0)
+        with_item = at_most(subset_size / item, 1.0)
+        passed = passed * (1.0 - with_item) + one_less * go_on * with_item
+        reached_next = reached_next * go_on
+
+        ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)
+        counts = ops.logical_and(subset_size >= 1.0, subset_size <= item)
+        counts = ops.logical_and(counts, ranks <= last_rank)
+        stop_first = shifted(passed, 1, 0.0) - passed
+        stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
+        at_end = item[:, 0] == size
+        value = value + where(at_end, reached[:, 0] * total(stop_first), 0.0)
+        reached = where(at_end[:, None], reached_next, reached)
+        return value, reached, reached_next, passed
+
+    ones = ops.ones_like(stops[:, :1])
+    start = (0.0 * stops[:, 0], ones, ones, no_items)
+    return ops.fori_loop(0, ops.shape(stops)[1], with_next_item, start)[0]

@@ -1,0 +1,92 @@
+"""What finding an item is worth, by its label."""
+
+
+# The smallest label above 0: some backends take denormal numbers for 0.
+SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
+
+
+def from_threshold(threshold: float | None) -> Judgement:
+    """Relevance is 1 from the threshold on, or above 0 without one."""
+    above_zero = threshold is None or excludes_zero(threshold)
+    return Judgement(
+        is_relevant,
+        (threshold,),
+        grows=True,
+        only_relevant=above_zero,
+        is_binary=True,
+    )
+
+
+def excludes_zero(threshold: float | None) -> bool:
+    """Whether there is a threshold, and a label of 0 does not reach it."""
+    return threshold is not None and threshold >= SMALLEST_LABEL
+
+
+def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
+    """Whether items of these labels are relevant."""
+    return labels >= (SMALLEST_LABEL if threshold is None else threshold)
+
+
+def of_gain(gain_fn: Function, threshold: float | None) -> Judgement:
+    """Relevance is the gain of the label, 0 below the threshold."""
+    # What is known of the gain functions that are ours.
+    grows_from_zero = gain_fn in (gains.exponential, gains.linear)
+    return Judgement(
+        absolute_gains,
+        (gain_fn, threshold),
+        grows=grows_from_zero,
+        only_relevant=grows_from_zero or excludes_zero(threshold),
+    )
+
+
+def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
+    """Relevance is the gain of the label, up to a factor for each list."""
+    if gain_fn is not gains.exponential:
+        return of_gain(gain_fn, threshold)
+    return Judgement(
+        relative_gains,
+        (threshold,),
+        grows=True,
+        only_relevant=True,
+        scale_of=shift_and_floor,
+    )
+
+
+def absolute_gains(
+    labels: Tensor, scale: None, gain_fn: Function, threshold: float | None
+) -> Tensor:
+    """The gains of labels, from 0 to `LARGEST_GAIN`."""
+    return _from(threshold, labels, gain_fn(labels))
+
+
+def relative_gains(
+    labels: Tensor, scale: tuple[Tensor, Tensor], threshold: float | None
+) -> Tensor:
+    """The exponential gains of labels up to a factor for each list.
+
+    They overflow float32 at a label of 128. Only their ratios matter here, so a list
+    with such labels has all its gains divided by a power of two:
+    `2**(label + shift) - 2**shift`, with a shift below 0.
+    """
+    shift, floor = scale
+    gains_of_labels = ops.power(constant(2.0, labels), labels + shift) - floor
+    return _from(threshold, labels, gains_of_labels)
+
+
+def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The power of two by which gains are multiplied, and what it makes of 1."""
+    shift = at_most(math.log2(LARGEST_GAIN) - highest_labels, 0.0)
+    return shift, ops.power(constant(2.0, shift), shift)
+
+
+def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+    gains_of_labels = within(gains_of_labels, 0.0, LARGEST_GAIN)
+    if threshold is None:
+        return gains_of_labels
+    return where(labels >= threshold, gains_of_labels, 0.0)
+
+
+def of_label_above_zero(threshold: float | None) -> Judgement:
+    """Relevance is 1 from the threshold on, but not for 0, which weighs nothing."""
+    is_above = threshold is None or threshold > 0.0
+    return from_threshold(threshold if is_above else None)

@@ -1,0 +1,112 @@
+"""Lists as formulas see them, and the rules of what is an item."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank.arrays.arithmetic import Tensor, at_most, highest, where
+from keras_rank.arrays.backends import (
+    may_have_nan,
+    shortcut,
+    sum_by_row,
+    take,
+    top_k,
+)
+from keras_rank.arrays.selection import (
+    candidates,
+    is_long,
+    is_worth_a_look,
+    largest,
+    largest_values,
+)
+from keras_rank.arrays.shared import Shared, kept
+
+# Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
+# stay within float32.
+LARGEST_WEIGHT = 2.0**50
+LARGEST_GAIN = 2.0**64
+
+
+class Lists(Shared):
+    """A batch of lists of items, as every formula sees it.
+
+    Attributes:
+        labels: tensor of shape `(batch, list_size)`. 0 where there is no item.
+        scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
+            item, or one that was not retrieved.
+        mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
+        weights: tensor of shape `(batch, list_size)`, 0 where there is no item,
+            or `None` where every item weighs 1.
+        sizes: tensor of shape `(batch,)`. The number of items of each list.
+        has_items: boolean tensor of shape `(batch,)`. Whether a list has items.
+        highest_labels: tensor of shape `(batch, 1)`. The highest label of each list.
+        dtype: the dtype of labels, weights and values.
+    """
+
+    labels: Tensor
+    scores: Tensor
+    mask: Tensor
+    weights: Tensor | None
+    sizes: Tensor
+    has_items: Tensor
+    highest_labels: Tensor
+    dtype: Any
+
+    def count(
+        self, is_counted: Callable[[Tensor], Tensor], only_relevant: bool
+    ) -> Tensor:
+        """Returns the number of items whose labels are counted, of shape `(batch,)`.
+
+        Args:
+            is_counted: function of labels.
+            only_relevant: whether labels of 0 and below are not counted.
+        """
+        is_item_counted = ops.logical_and(self.mask, is_counted(self.labels))
+        return ops.sum(ops.cast(is_item_counted, self.dtype), axis=1)
+
+    def labels_at(self, positions: Tensor) -> Tensor:
+        """Returns the labels at the positions, whatever where there is no item."""
+        return take(self.labels, positions)
+
+    def highest_first(self, count: Tensor | int) -> Tensor:
+        """Returns the highest labels of each list, below 0 where there is no item."""
+        raise NotImplementedError
+
+    def item_numbers(self, positions: Tensor | None) -> Tensor:
+        """Returns the numbers of the items at the positions: 1, 2, ... in each list.
+
+        Those of all items where positions are `None`.
+        """
+        raise NotImplementedError
+
+
+def as_ranked(scores: Tensor) -> Tensor:
+    """Scores as they are compared: 0 for what is nearly 0.
+
+    XLA tells -0.0 from 0.0, and some backends take denormal numbers for 0.
+    """
+    return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
+
+
+def within_limits(labels: Tensor) -> Tensor:
+    """Cuts infinite labels, and takes 0 for denormal ones, and for no item."""
+    return at_most(without_denormal(labels), float(_limits(labels).max))
+
+
+def without_denormal(labels: Tensor) -> Tensor:
+    """Labels with 0 for denormal ones, as some backends take them, and for no item."""
+    return where(labels >= smallest_normal(labels), labels, 0.0)
+
+
+def _limits(x: Tensor) -> "np.finfo[Any]":
+    return np.finfo(keras.backend.standardize_dtype(x.dtype))
+
+
+def smallest_normal(x: Tensor) -> float:
+    """The smallest number above 0 of the dtype that all backends tell from 0."""
+    return float(_limits(x).smallest_normal)

@@ -1,0 +1,57 @@
+"""Lists over one catalogue, of which only the relevant items are told."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SparseLists(Lists):
+    """A batch of lists over one catalogue, of which only the relevant items are told.
+
+    `labels`, `mask` and `weights` are those of the targets, of shape
+    `(batch, targets)`; `scores` are those of all items, as given.
+
+    Attributes:
+        targets: tensor of shape `(batch, targets)`. 1 where there is a target.
+        all_scores: tensor of shape `(batch, items)`.
+        is_target: boolean tensor of shape `(batch, targets)`.
+        target_weights: tensor of shape `(batch, targets)`, or `None`.
+        ids: int tensor of shape `(batch, targets)`. The position of each target.
+        can_be_found: boolean tensor of the same shape. Whether there is a target, and
+            such an item.
+        counts: boolean tensor of shape `(batch,)`. Whether the list counts at all.
+        are_ids: boolean scalar tensor. Whether there is such an item for all ids.
+        check_ids: raises if not, where values can be seen.
+    """
+
+    targets: Tensor
+    all_scores: Tensor
+    is_target: Tensor
+    target_weights: Tensor | None
+    ids: Tensor
+    can_be_found: Tensor
+    counts: Tensor
+    are_ids: Tensor
+    check_ids: Callable[[], None]
+
+    labels = property(lambda self: self.targets)
+    scores = property(lambda self: self.all_scores)
+    mask = property(lambda self: self.is_target)
+    weights = property(lambda self: self.target_weights)
+    has_items = property(lambda self: self.counts)
+    highest_labels = kept(lambda self: highest(self.targets, keepdims=True))
+    dtype = property(lambda self: keras.backend.standardize_dtype(self.targets.dtype))
+
+    def highest_first(self, count: Tensor | int) -> Tensor:
+        return largest_values(self.targets, count)
+
+    def item_numbers(self, positions: Tensor | None) -> Tensor:
+        return _numbers(positions, ops.shape(self.all_scores))
+
+    @kept
+    def ranked_scores(self) -> Tensor:
+        """The scores as they are compared, `-inf` for NaN."""
+        scores = self.all_scores
+        return as_ranked(where(scores > -math.inf, scores, -math.inf))
+
+    @kept
+    def sizes(self) -> Tensor:
+        size = ops.cast(ops.shape(self.scores)[1], self.dtype)
+        return size * ops.ones_like(self.labels[:, 0])

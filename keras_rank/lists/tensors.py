@@ -1,0 +1,145 @@
+"""Anything that users pass as numbers, as a tensor that keeps their values."""
+
+
+def to_tensor(argument: str, value: Any) -> Tensor:
+    """Converts to a tensor of numbers, or says which argument is none."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(
+            f"`{argument}` should be an array without a mask of its own: give it in "
+            '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
+        )
+    value = ragged.unboxed(value)
+    if ragged.is_ragged(value):
+        raise _uneven_error(argument, value)
+    if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
+        # Of a variable, its value: `convert_to_tensor` gives it back on TensorFlow.
+        value = ops.stop_gradient(value)
+    if not ops.is_tensor(value):
+        value = _array(argument, value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and not _is_number(dtype):
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of "
+            f"dtype {dtype}"
+        )
+    if isinstance(value, np.ndarray):
+        value = _within_backend(value)
+    # On NumPy the conversion would bring float64 down to float32.
+    return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+
+
+def require(condition: Tensor, message: str) -> None:
+    """Raises where values can be seen. In compiled code nothing can be raised."""
+    try:
+        holds = bool(condition)
+    except Exception:
+        return
+    if not holds:
+        raise ValueError(message)
+
+
+def _array(argument: str, value: Any) -> Any:
+    """Converts what NumPy knows to an array, with the precision that it has."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        # A list of symbolic tensors, for one: the backend can stack those.
+        try:
+            return ops.convert_to_tensor(value)
+        except Exception as error:
+            raise _uneven_error(argument, value) from error
+    if array.ndim == 0 and array.dtype == object:
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of type "
+            f"{type(value).__name__}{_remedy(argument, value)}"
+        )
+    # An empty Python list has no dtype of its own.
+    return array.astype("float32") if array.size == 0 else array
+
+
+def _remedy(argument: str, value: Any) -> str:
+    if isinstance(value, Iterator):
+        return f": pass `list({argument})`"
+    return f": pass `{argument}.toarray()`" if hasattr(value, "toarray") else ""
+
+
+def _uneven_error(argument: str, value: Any) -> ValueError:
+    return ValueError(
+        f"`{argument}` should hold numbers, in rows of the same length. "
+        f"Received: {argument}={reprlib.repr(value)}"
+    )
+
+
+def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Casts to a dtype that the backend has, which would wrap round large numbers."""
+    array = in_native_order(array)
+    if array.dtype in ("uint32", "uint64"):
+        array = array.astype("int64" if _fits(array, "int64") else "float64")
+    if ops.is_tensor(array):
+        return array
+    if array.dtype == "int64" and _widest("int64") != "int64":
+        array = array.astype("int32" if _fits(array, "int32") else "float64")
+    if array.dtype == "float64" and _widest("float64") != "float64":
+        array = _cast(array, "float32")
+    return array
+
+
+def in_native_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns an array with the bytes of numbers in the order of this machine."""
+    if array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(np.all((array >= limits.min) & (array <= limits.max)))
+
+
+def _widest(dtype: str) -> str:
+    """What a dtype of 64 bits becomes: JAX has none of these unless asked for."""
+    tensor = ops.convert_to_tensor(np.zeros((), dtype))
+    name: str = keras.backend.standardize_dtype(tensor.dtype)
+    return name
+
+
+def _cast(x: Tensor, dtype: str) -> Tensor:
+    """Casts, and keeps finite what is: NumPy would warn that it becomes infinite."""
+    if keras.backend.standardize_dtype(x.dtype) == dtype:
+        # On NumPy Keras would copy it.
+        return x
+    if isinstance(x, np.ndarray) and x.dtype == "float64" and dtype == "float32":
+        limit = np.finfo(dtype).max
+        x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
+    return ops.cast(x, dtype)
+
+
+def _is_number(dtype: Any) -> bool:
+    try:
+        name = keras.backend.standardize_dtype(dtype)
+    except ValueError:
+        return False
+    return bool(name.startswith(("float", "bfloat", "int", "uint", "bool")))
+
+
+def _shape(x: Tensor) -> tuple[int | None, ...]:
+    return tuple(x.shape)
+
+
+def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
+    """Whether two shapes may be the same: a size unknown in a graph may be any."""
+    return len(sizes) == len(others) and all(
+        a is None or b is None or a == b for a, b in zip(sizes, others, strict=True)
+    )
+
+
+def ranked_as(scores: Tensor) -> Tensor:
+    """Casts scores up to float32 or float64, so that no tie is made by rounding."""
+    dtype = keras.backend.standardize_dtype(scores.dtype)
+    if dtype in ("float32", "float64"):
+        return scores
+    if dtype not in ("int32", "uint32", "int64", "uint64"):
+        return ops.cast(scores, "float32")
+    if isinstance(scores, np.ndarray):
+        return scores.astype("float64")
+    return ops.cast(scores, _widest("float64"))

@@ -1,0 +1,56 @@
+"""Which of tied items goes first: the earlier one, or one drawn by a hash."""
+
+
+Ties = Literal["shuffle", "stable", "average"]
+
+
+Preference = Callable[[Tensor | None], Tensor]
+
+
+def preference_of(
+    lists: Lists, ties: Ties, key: int, first_list: Tensor | int
+) -> Preference:
+    """Returns a function from positions of items, or `None` for all, to int32 keys.
+
+    Among tied items the one with the larger key goes first.
+    """
+    if ties == "stable":
+        return lambda positions: -lists.item_numbers(positions)
+    of_lists = list_keys(key, lists.has_items, first_list)
+    return lambda positions: shuffle_keys(of_lists, lists.item_numbers(positions))
+
+
+def list_keys(key: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
+    """Random int32 numbers, a function of the seed and the list.
+
+    Args:
+        key: the key of the seed, from `key_of`.
+        has_items: boolean tensor of shape `(batch,)`. The lists that count.
+        first_list: the number of lists before this batch.
+
+    Returns:
+        An int32 tensor of shape `(batch,)`.
+    """
+    list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
+    return _mix(_mix(list_numbers) ^ constant(key, list_numbers))
+
+
+def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
+    """Random int32 numbers, a function of the seed, the list and the item alone.
+
+    Lists and items are counted without padding, so that padding changes nothing.
+    Counters are hashed instead of numbers drawn: Keras's generators give another
+    stream on each backend, stand still inside a metric on JAX, and can't be drawn
+    from inside `ops.cond`.
+
+    Args:
+        list_keys: int32 tensor of shape `(batch,)`, of `list_keys`.
+        item_numbers: int32 tensor of shape `(batch, list_size)` or `(1, list_size)`:
+            1, 2, 3, ... for the items of a list.
+
+    Returns:
+        An int32 tensor of shape `(batch, list_size)`.
+    """
+    keys = _mix(_mix(item_numbers) ^ list_keys[:, None])
+    # The lowest number has no negative, which keys are sorted by.
+    return at_least(keys, INT32_MIN + 1)

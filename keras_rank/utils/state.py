@@ -1,0 +1,139 @@
+"""What users do with the state of a metric: export it, and merge it."""
+
+
+def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns what a metric has counted, as plain NumPy: a few numbers to send or save.
+
+    `merge_state` adds it to another metric, in another process, on another machine or
+    another backend. The names are those of the results: `"ndcg@10/totals"` and
+    `"ndcg@10/remainders"` hold the sums, and `"ndcg@10/lists_seen"` the number of
+    lists. A group exports those of all its members.
+
+    Args:
+        metric: a ranking metric, or a group of such.
+
+    Returns:
+        A dict from names to NumPy arrays, which don't change with the metric.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.NDCG(k=10)
+    >>> metric.update_state([[1, 0]], [[0.9, 0.1]])
+    >>> state = keras_rank.utils.export_state(metric)
+    >>> list(state)
+    ['ndcg@10/totals', 'ndcg@10/remainders', 'ndcg@10/lists_seen']
+    """
+    return {
+        name: np.array(ops.convert_to_numpy(variable))
+        for name, variable in _named_variables(metric).items()
+    }
+
+
+def _named_variables(metric: Any) -> dict[str, keras.Variable]:
+    """Names that are the same wherever the metric is made, as the paths are not."""
+    prefix = getattr(metric, "prefix", "")
+    return {
+        f"{prefix}{member.name}/{variable.name}": variable
+        for member in getattr(metric, "members", [metric])
+        for variable in member.variables
+    }
+
+
+def merge_state(
+    metric: keras.metrics.Metric,
+    others: Iterable[keras.metrics.Metric | Mapping[str, np.ndarray[Any, Any]]],
+) -> keras.metrics.Metric:
+    """Adds the lists that other metrics have seen to those of a metric.
+
+    The result is that of one metric which has seen all lists: what workers on other
+    machines computed is joined exactly.
+
+    Args:
+        metric: a ranking metric, or a group of such, which is updated.
+        others: metrics of the same class and configuration, but for names and seeds;
+            or states that `export_state` made of such metrics. A state is known by the
+            names of its results alone: that it comes of the same configuration is
+            up to you.
+
+    Returns:
+        The metric.
+
+    Raises:
+        ValueError: if another metric is of another class or configuration, a state
+            has other names, or they are not in a list.
+
+    Example:
+
+    >>> first, second = keras_rank.metrics.NDCG(seed=1), keras_rank.metrics.NDCG(seed=1)
+    >>> first.update_state([[1, 0]], [[0.9, 0.1]])
+    >>> second.update_state([[1, 0], [0, 0]], [[0.9, 0.1], [0.9, 0.1]])
+    >>> metric = keras_rank.utils.merge_state(first, [second])
+    >>> f"{float(metric.result()):.4f}"
+    '0.6667'
+    >>> state = keras_rank.utils.export_state(metric)
+    >>> restored = keras_rank.utils.merge_state(keras_rank.metrics.NDCG(), [state])
+    >>> f"{float(restored.result()):.4f}"
+    '0.6667'
+    """
+    if isinstance(others, Mapping | keras.metrics.Metric):
+        raise ValueError(
+            "`others` should be a list of metrics or states. Received: one "
+            f"{type(others).__name__}"
+        )
+    # All are checked, and copied, before any is added.
+    states = [_values(metric, other) for other in others]
+    variables = _named_variables(metric).values()
+    for values in states:
+        new_values = [
+            _sum_of(variable, ops.convert_to_tensor(value, variable.dtype))
+            for variable, value in zip(variables, values, strict=True)
+        ]
+        for variable, new_value in zip(variables, new_values, strict=True):
+            variable.assign(new_value)
+    return metric
+
+
+def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
+    is_totals = tuple(variable.shape) == totals.SHAPE
+    return totals.merge(variable, value) if is_totals else variable + value
+
+
+def _values(metric: Any, other: Any) -> list[Any]:
+    """Returns the values to add to the variables of a metric, in their order."""
+    if isinstance(other, Mapping):
+        expected = {
+            name: tuple(variable.shape)
+            for name, variable in _named_variables(metric).items()
+        }
+        received = {name: np.shape(value) for name, value in other.items()}
+        if received != expected:
+            raise ValueError(
+                "`others` should be metrics, or states with the names and shapes that "
+                f"`metric` has: {expected}. Received: {received}"
+            )
+        return [other[name] for name in expected]
+    _require_alike(metric, other)
+    return list(export_state(other).values())
+
+
+def _require_alike(metric: Any, other: Any) -> None:
+    """Checks that two metrics count the same; their names and seeds may differ."""
+    configs = [_without_names_and_seeds(each.get_config()) for each in (metric, other)]
+    if type(metric) is not type(other) or configs[0] != configs[1]:
+        raise ValueError(
+            "`others` should be metrics of the same class and configuration as "
+            f"`metric`, {type(metric).__name__} with {configs[0]}. "
+            f"Received: {type(other).__name__} with {configs[1]}"
+        )
+
+
+def _without_names_and_seeds(config: Any) -> Any:
+    if isinstance(config, list):
+        return [_without_names_and_seeds(part) for part in config]
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: _without_names_and_seeds(value)
+        for key, value in config.items()
+        if key not in ("name", "seed")
+    }
