@@ -41,8 +41,8 @@ from timing import (
 )
 
 import keras_rank
-from keras_rank.metrics import NDCG, HitRate, RankingMetrics
 from keras_rank.arrays import backends
+from keras_rank.metrics import NDCG, HitRate, RankingMetrics
 
 BACKEND = keras.backend.backend()
 SHAPES = [

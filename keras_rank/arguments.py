@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from keras_rank import discounts, gains
-from keras_rank.arrays.arithmetic import Tensor
-from keras_rank.ordering.ranking import Ties
+from keras_rank.arrays.backends import Tensor
+from keras_rank.ordering.preference import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]

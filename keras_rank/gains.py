@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor
+from keras_rank.arrays.backends import Tensor
 
 __all__ = ["exponential", "linear"]
 

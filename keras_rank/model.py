@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.lists.items import ragged
+from keras_rank.lists import ragged
 from keras_rank.utils import mask_labels
 
 

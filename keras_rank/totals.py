@@ -8,7 +8,8 @@ replicas may be added.
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, ratio, where
+from keras_rank.arrays.arithmetic import ratio, where
+from keras_rank.arrays.backends import Tensor
 
 # The columns of the totals: the weighted values and the weights of lists that have
 # relevant items, the number of these, and the number of lists that have none.

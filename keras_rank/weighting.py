@@ -1,6 +1,7 @@
 """The weight of a list, from the weights of its items."""
 
-from keras_rank.arrays.arithmetic import Tensor, ratio, total
+from keras_rank.arrays.arithmetic import ratio, total
+from keras_rank.arrays.backends import Tensor
 from keras_rank.lists.judged import JudgedLists
 
 

@@ -9,13 +9,13 @@ from keras import ops
 from registry import CASES
 
 from keras_rank import functional
+from keras_rank.arrays import backends
 from keras_rank.metrics import (
     NDCG,
     ExpectedReciprocalRank,
     PairwiseAccuracy,
     RankingMetrics,
 )
-from keras_rank.arrays import backends
 
 BACKEND = keras.backend.backend()
 WAYS = [way for way in compiled.WAYS if compiled.is_here(way)]

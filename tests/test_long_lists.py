@@ -7,10 +7,11 @@ from keras import ops
 from registry import IS_SLOW
 
 from keras_rank import functional
+from keras_rank.arrays import selection
+from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.lists.inputs import standardize
-from keras_rank.ordering import selection
+from keras_rank.ordering.preference import list_keys, shuffle_keys
 from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.arrays.hashing import key_of, list_keys, shuffle_keys
 
 LISTS, ITEMS = 3, 1500
 
@@ -141,10 +142,10 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
 
 def has_order_by_score_then_by_hash(scores):
     lists = standardize(np.ones_like(scores), scores)
-    ranking = rank_by_scores(lists, None, "shuffle", key_of(7), 5)
+    ranking = rank_by_scores(lists, None, "shuffle", key_of_seed(7), 5)
     numbers = np.arange(1, scores.shape[1] + 1, dtype="int32")[None]
     keys = shuffle_keys(
-        list_keys(key_of(7), lists.has_items, 5), ops.convert_to_tensor(numbers)
+        list_keys(key_of_seed(7), lists.has_items, 5), ops.convert_to_tensor(numbers)
     )
     keys = ops.convert_to_numpy(keys).astype("int64")
     expected = np.lexsort((-keys, -scores), axis=1)

@@ -8,9 +8,11 @@ import oracle
 import pytest
 from keras import ops
 
-from keras_rank.lists.inputs import standardize
-from keras_rank.ordering import ranking, selection, shuffle
+from keras_rank.arrays import selection
 from keras_rank.arrays.backends import take
+from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.lists.inputs import standardize
+from keras_rank.ordering import preference
 from keras_rank.ordering.ranks import rank_by_scores
 
 SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]
@@ -23,7 +25,7 @@ if keras.backend.backend() == "jax":
 def ranked(scores, k, ties, seed=3, labels=None):
     labels = np.zeros_like(scores) if labels is None else labels
     lists = standardize(labels, scores)
-    return rank_by_scores(lists, k, ties, shuffle.key_of(seed))
+    return rank_by_scores(lists, k, ties, key_of_seed(seed))
 
 
 def expected_order(row, k, preference):
@@ -95,8 +97,8 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
     lists = standardize(np.zeros((2, 4)), np.zeros((2, 4)))
     keys = ops.convert_to_numpy(
-        shuffle.shuffle_keys(
-            shuffle.list_keys(shuffle.key_of(7), lists.has_items, 5),
+        preference.shuffle_keys(
+            preference.list_keys(key_of_seed(7), lists.has_items, 5),
             ops.arange(1, 5, dtype="int32")[None],
         )
     )
@@ -133,7 +135,7 @@ def test_preferences_that_float32_does_not_tell_apart(start, rng, monkeypatch):
     keys = start + 16 * np.stack([rng.permutation(60) for _ in range(4)])
     keys = keys.astype("int32")
     monkeypatch.setattr(
-        ranking,
+        preference,
         "shuffle_keys",
         lambda list_keys, numbers: take(ops.convert_to_tensor(keys), numbers - 1),
     )

@@ -1,11 +1,24 @@
-"""The shuffle of tied items: a hash, the same on every backend."""
+"""Random int32 numbers that are a function of others, the same on every backend."""
 
 import hashlib
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, at_least
-from keras_rank.arrays.backends import INT32_MIN, constant
+from keras_rank.arrays.backends import Tensor
+
+
+def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
+    """Random int32 numbers, a function of a number and a key.
+
+    Counters are hashed instead of numbers drawn: Keras's generators give another
+    stream on each backend, stand still inside a metric on JAX, and can't be drawn
+    from inside `ops.cond`.
+
+    Args:
+        numbers: int32 tensor.
+        keys: int32 tensor of a shape that broadcasts with it.
+    """
+    return _mix(_mix(numbers) ^ keys)
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -24,7 +37,7 @@ def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
     return ops.right_shift(x, bits) & ((1 << (32 - bits)) - 1)
 
 
-def key_of(seed: int) -> int:
+def key_of_seed(seed: int) -> int:
     """Folds a seed of any size into an int32."""
     digest = hashlib.blake2s(str(seed).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little", signed=True)

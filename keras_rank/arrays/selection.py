@@ -6,9 +6,10 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, at_most, through_batch
 from keras_rank.arrays import backends
+from keras_rank.arrays.arithmetic import at_most, through_batch
 from keras_rank.arrays.backends import (
+    Tensor,
     constant,
     neighbours_are_slow,
     sorted_rows,
@@ -24,12 +25,12 @@ _LONG_ROW_OF_ARRAY = 512
 
 
 def is_whole(k: int | None, size: Tensor | int) -> bool:
-    """Whether all ranks count, as far as is known."""
+    """Whether the largest k are all, as far as is known."""
     return k is None or (isinstance(size, int) and k >= size)
 
 
 def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
-    """Returns k, or the size of the lists if that is less."""
+    """Returns k, or the size of the rows if that is less."""
     return min(k, size) if isinstance(size, int) else ops.minimum(k, size)
 
 

@@ -2,32 +2,32 @@
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, at_least, through_batch, total
-from keras_rank.arrays.backends import sort_by, stable_argsort, take
+from keras_rank.arrays.arithmetic import at_least, through_batch, total
+from keras_rank.arrays.backends import Tensor, sort_by, stable_argsort, take
 
 
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
-    """Returns the values of each list in the order of the keys.
+    """Returns the values of each row in the order of the keys.
 
     Args:
-        values: tensor of shape `(batch, list_size)`.
+        values: tensor of shape `(batch, size)`.
         *keys: tensors of the same shape. A key to sort by, the smallest first, and
-            optionally scores, the largest first, which come before the key.
+            optionally another, the largest first, which comes before it.
     """
-    key, *scores = keys
-    return take(values, sort_by(*(-score for score in scores), key))
+    key, *before = keys
+    return take(values, sort_by(*(-other for other in before), key))
 
 
 def inversions(values: Tensor, dtype: str) -> Tensor:
-    """Counts the pairs of each list whose first value is larger than the second.
+    """Counts the pairs of each row whose first value is larger than the second.
 
     By sorting with the binary digits of the places that values have when sorted,
     the highest digit first: at each digit, an entry with a 0 moves ahead of the
     entries with a 1 that it is inverted with, and no other. So the memory is that of
-    the list, not of its pairs.
+    the row, not of its pairs.
 
     Args:
-        values: tensor of shape `(batch, list_size)`.
+        values: tensor of shape `(batch, size)`.
         dtype: the dtype of the counts.
 
     Returns:

@@ -1,5 +1,22 @@
 """Formulas of binary relevance: an item is relevant or not."""
 
+import math
+
+from keras import ops
+
+from keras_rank.arrays.arithmetic import (
+    at_most,
+    first_event,
+    ratio,
+    shifted,
+    total,
+    where,
+)
+from keras_rank.arrays.backends import Tensor
+from keras_rank.discounts import at_ranks, geometric
+from keras_rank.lists.judged import JudgedLists
+from keras_rank.ordering.ranking import Ranking
+
 
 def precisions_at_relevant_ranks(
     lists: JudgedLists, ranking: Ranking, normalizer: str

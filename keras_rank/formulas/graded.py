@@ -1,8 +1,27 @@
 """Formulas of graded relevance: items are worth more or less, and less further down."""
 
+from keras import ops
+
+from keras_rank import discounts
+from keras_rank.arrays.arithmetic import (
+    at_most,
+    first_event,
+    ratio,
+    shifted,
+    total,
+    totals,
+    where,
+)
+from keras_rank.arrays.backends import Tensor, shortcut, take
+from keras_rank.lists.judged import JudgedLists, Values
+from keras_rank.lists.tensors import require
+from keras_rank.ordering.ranking import Ranking
+from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.weighting import list_weights
+
 
 def discounted_gain(
-    lists: JudgedLists, ranking: Ranking, rank_discount_fn: Function
+    lists: JudgedLists, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
     """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
     gains_by_rank = ranking.take(lists.weighted_gains)
@@ -11,7 +30,7 @@ def discounted_gain(
 
 
 def normalized_discounted_gain(
-    lists: JudgedLists, ranking: Ranking, rank_discount_fn: Function
+    lists: JudgedLists, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
     """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
     weighted_gains = lists.weighted_gains

@@ -1,5 +1,16 @@
 """Formulas of relations: where items stand, and which stands above which."""
 
+import math
+
+from keras import ops
+
+from keras_rank.arrays.arithmetic import at_most, highest, ratio, total, where
+from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.sorting import in_order_of, inversions
+from keras_rank.lists.base import LARGEST_GAIN, Lists
+from keras_rank.lists.judged import JudgedLists, Values
+from keras_rank.ordering.ranking import Ranking
+
 
 def preferred(lists: Lists, threshold: float | None) -> Tensor:
     """Whether an item has a higher label than some other item of its list."""

@@ -1,5 +1,15 @@
 """What finding an item is worth, by its label."""
 
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_rank import gains
+from keras_rank.arrays.arithmetic import at_most, where, within
+from keras_rank.arrays.backends import Tensor, constant
+from keras_rank.lists.base import LARGEST_GAIN
+from keras_rank.lists.judged import Judgement
 
 # The smallest label above 0: some backends take denormal numbers for 0.
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
@@ -27,7 +37,7 @@ def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
     return labels >= (SMALLEST_LABEL if threshold is None else threshold)
 
 
-def of_gain(gain_fn: Function, threshold: float | None) -> Judgement:
+def of_gain(gain_fn: gains.GainFn, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, 0 below the threshold."""
     # What is known of the gain functions that are ours.
     grows_from_zero = gain_fn in (gains.exponential, gains.linear)
@@ -39,7 +49,7 @@ def of_gain(gain_fn: Function, threshold: float | None) -> Judgement:
     )
 
 
-def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
+def of_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, up to a factor for each list."""
     if gain_fn is not gains.exponential:
         return of_gain(gain_fn, threshold)
@@ -53,7 +63,7 @@ def of_gain_ratio(gain_fn: Function, threshold: float | None) -> Judgement:
 
 
 def absolute_gains(
-    labels: Tensor, scale: None, gain_fn: Function, threshold: float | None
+    labels: Tensor, scale: None, gain_fn: gains.GainFn, threshold: float | None
 ) -> Tensor:
     """The gains of labels, from 0 to `LARGEST_GAIN`."""
     return _from(threshold, labels, gain_fn(labels))

@@ -1,9 +1,6 @@
 """Metrics of binary relevance: an item is relevant or not."""
 
-import math
 from typing import Any
-
-from keras import ops
 
 from keras_rank.arguments import (
     DENOMINATORS,
@@ -16,19 +13,19 @@ from keras_rank.arguments import (
     check_number,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import (
-    Tensor,
-    at_most,
-    first_event,
-    ratio,
-    shifted,
-    total,
-    where,
+from keras_rank.arrays.backends import Tensor
+from keras_rank.formulas.binary import (
+    any_hit,
+    discounted_hits,
+    hits_at_relevant_count,
+    hits_over_relevant,
+    hits_over_slots,
+    precisions_at_relevant_ranks,
+    reciprocal_of_first_relevant,
+    twice_hits_over_slots_and_relevant,
 )
-from keras_rank.discounts import at_ranks, geometric
-from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.lists.judged import JudgedLists
-from keras_rank.ordering.ranking import Ranking
+from keras_rank.formulas.relevance import from_threshold
+from keras_rank.functional.per_list import in_order
 
 
 @names_arguments

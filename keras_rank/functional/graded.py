@@ -1,9 +1,6 @@
 """Metrics of graded relevance: items are worth more or less, and less further down."""
 
-import math
 from typing import Any
-
-from keras import ops
 
 from keras_rank import discounts, gains
 from keras_rank.arguments import (
@@ -17,25 +14,14 @@ from keras_rank.arguments import (
     names_arguments,
     resolve,
 )
-from keras_rank.arrays.arithmetic import (
-    Tensor,
-    at_most,
-    first_event,
-    ratio,
-    shifted,
-    total,
-    totals,
-    where,
-    within,
+from keras_rank.arrays.backends import Tensor
+from keras_rank.formulas.graded import (
+    discounted_gain,
+    expected_reciprocal_of_stop,
+    normalized_discounted_gain,
 )
-from keras_rank.functional.per_list import excludes_zero, from_threshold, in_order
-from keras_rank.lists.inputs import require
-from keras_rank.lists.judged import JudgedLists, Judgement, Values
-from keras_rank.lists.items import LARGEST_GAIN
-from keras_rank.arrays.backends import constant, shortcut, take
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.weighting import list_weights
+from keras_rank.formulas.relevance import from_threshold, of_gain, of_gain_ratio
+from keras_rank.functional.per_list import in_order
 
 
 @names_arguments

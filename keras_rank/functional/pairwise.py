@@ -1,17 +1,16 @@
 """Metrics of relations: where items stand, and which stands above which."""
 
-import math
 from typing import Any
 
-from keras import ops
-
 from keras_rank.arguments import Seed, ShuffleTies, check_number, names_arguments
-from keras_rank.arrays.arithmetic import Tensor, at_most, highest, ratio, total, where
-from keras_rank.functional.per_list import from_threshold, in_order
-from keras_rank.lists.judged import JudgedLists, Judgement, Values
-from keras_rank.lists.items import LARGEST_GAIN, Lists
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.arrays.sorting import in_order_of, inversions
+from keras_rank.arrays.backends import Tensor
+from keras_rank.formulas.pairwise import (
+    mean_relevant_rank,
+    ordered_pairs_over_pairs,
+    preferred,
+)
+from keras_rank.formulas.relevance import of_label_above_zero
+from keras_rank.functional.per_list import in_order
 
 
 @names_arguments

@@ -1,10 +1,7 @@
 """What every function starts with: the lists, judged, and their order."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from keras_rank.arguments import (
     Seed,
@@ -17,14 +14,15 @@ from keras_rank.arguments import (
     check_ties,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import Tensor
+from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import standardize, standardize_sparse
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
-from keras_rank.lists.items import Lists, SparseLists
+from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.arrays.hashing import key_of
-from keras_rank.arrays.shared import Shared
+from keras_rank.ordering.ranks import RankedLists, rank_by_scores
+
 
 @names_arguments
 def rank(
@@ -83,7 +81,7 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     prepare = standardize_sparse if is_sparse else standardize
     lists = prepare(y_true, y_pred, sample_weight, check_dtype(dtype))
-    return RankedLists(lists, rank_by_scores(lists, k, ties, key_of(seed)), k)
+    return RankedLists(lists, rank_by_scores(lists, k, ties, key_of_seed(seed)), k)
 
 
 def in_order(

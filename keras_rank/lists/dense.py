@@ -1,5 +1,25 @@
 """Lists with a label and a score for every item: which positions hold an item."""
 
+import dataclasses
+import math
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_rank.arrays.arithmetic import at_most, highest, where
+from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, sum_by_row, take
+from keras_rank.arrays.selection import is_long, largest_values
+from keras_rank.arrays.shared import kept
+from keras_rank.lists.base import (
+    LARGEST_WEIGHT,
+    Lists,
+    numbers_in_full,
+    smallest_normal,
+    within_limits,
+    without_denormal,
+)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DenseLists(Lists):
@@ -53,7 +73,7 @@ class DenseLists(Lists):
         if not is_long(self.given_labels):
             return items()
         nothing = ops.zeros_like(self.given_labels[:, 0])
-        return shortcut(self._is_full, lambda: nothing + self.list_size, items)
+        return shortcut(self.is_full, lambda: nothing + self.list_size, items)
 
     @kept
     def has_items(self) -> Tensor:
@@ -72,7 +92,7 @@ class DenseLists(Lists):
         self, is_counted: Callable[[Tensor], Tensor], only_relevant: bool
     ) -> Tensor:
         # A label below 0, or NaN, is not relevant.
-        needs_no_mask = only_relevant and self._is_by_label
+        needs_no_mask = only_relevant and self.is_by_label
         labels = self.given_labels if needs_no_mask else self._labels_or_none
         return sum_by_row(lambda row: ops.cast(is_counted(row), self.dtype), labels)
 
@@ -82,74 +102,9 @@ class DenseLists(Lists):
     def highest_first(self, count: Tensor | int) -> Tensor:
         return self._read_labels(lambda labels: largest_values(labels, count))
 
-    def highest_scores(self, count: Tensor | int) -> tuple[Tensor, Tensor]:
-        """Returns the highest scores of each list, and their positions."""
-        if not is_long(self.given_scores, _enough(count)):
-            scores, positions = largest(self.scores, count)
-            return as_ranked(scores), positions
-        candidates = self.once(DenseLists._candidates, _enough(count))
-        scores, places = top_k(candidates[0], count)
-        return scores, take(candidates[1], places)
-
-    def of_high_scores(
-        self,
-        lowest: Tensor,
-        count: int,
-        function: Callable[[Tensor, Tensor | None], Tensor],
-    ) -> Tensor:
-        """Returns a function of scores and their positions that asks for high ones.
-
-        Args:
-            lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
-            count: the number of scores that `highest_scores` was asked for.
-            function: function of two tensors of shape `(batch, some)`; the positions
-                are `None` where these are all scores.
-        """
-
-        def of_all() -> Tensor:
-            return function(as_ranked(self.scores), None)
-
-        if is_long(self.given_scores, _enough(count)):
-            high = self.once(DenseLists._candidates, _enough(count))
-        elif is_worth_a_look(self.scores, _enough(count)):
-            high = self.once(DenseLists._highest_of_short, _enough(count))
-        else:
-            return of_all()
-        scores, positions, highest_other = high
-        # Are all that matter among the candidates?
-        suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
-        return shortcut(ops.all(suffice), lambda: function(scores, positions), of_all)
-
-    def _candidates(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """High scores, their positions, and the highest of all others."""
-
-        def found(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            high = candidates(scores, count)
-            return high.entries, high.positions, high.maxima
-
-        def of_masked() -> tuple[Tensor, Tensor, Tensor]:
-            return found(self.scores)
-
-        if self._is_by_label:
-            # Not in a branch of a graph, where XLA on CPU computes on one core.
-            plain = found(self.given_scores)
-            has_nan = may_have_nan(self.given_scores, plain[2])
-            is_plain = ops.logical_and(self._is_full, ops.logical_not(has_nan))
-            high = shortcut(is_plain, lambda: plain, of_masked)
-        else:
-            high = of_masked()
-        scores, positions, maxima = high
-        return as_ranked(scores), positions, as_ranked(maxima[:, -1:])
-
-    def _highest_of_short(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The same of lists that are not cut into blocks."""
-        scores, positions = top_k(self.scores, count + 1)
-        scores = as_ranked(scores)
-        return scores[:, :-1], positions[:, :-1], scores[:, -1:]
-
     def _read_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Returns a function of the labels: they are below 0 where there is no item."""
-        if not self._is_by_label or not is_long(self.given_labels):
+        if not self.is_by_label or not is_long(self.given_labels):
             return function(self._labels_or_none)
         of_given = function(self.given_labels)
         return shortcut(
@@ -164,14 +119,14 @@ class DenseLists(Lists):
         return where(self.mask, self.given_labels, -math.inf)
 
     @property
-    def _is_by_label(self) -> bool:
+    def is_by_label(self) -> bool:
         """Whether the labels alone tell where there are items."""
         return self.given_mask is None and self.given_weights is None
 
     @kept
-    def _is_full(self) -> Tensor | bool:
+    def is_full(self) -> Tensor | bool:
         """Whether it is seen that there is an item at every position."""
-        if not self._is_by_label:
+        if not self.is_by_label:
             return False
         return ops.logical_and(
             self._lowest_label >= 0.0, ops.logical_not(self._has_nan_labels)
@@ -196,7 +151,7 @@ class DenseLists(Lists):
             return counted_items()
         shape = ops.shape(self.given_labels)
         return shortcut(
-            self._is_full, lambda: _numbers(positions, shape), counted_items
+            self.is_full, lambda: numbers_in_full(positions, shape), counted_items
         )
 
     @property
@@ -207,11 +162,3 @@ class DenseLists(Lists):
     @kept
     def dtype(self) -> str:
         return str(keras.backend.standardize_dtype(self.given_labels.dtype))
-
-
-def _numbers(positions: Tensor | None, shape: tuple[Tensor | int, ...]) -> Tensor:
-    """The numbers of items at the positions, where there is one at every position."""
-    if positions is not None:
-        return ops.cast(positions, "int32") + 1
-    numbers = ops.arange(1, shape[1] + 1, dtype="int32")
-    return ops.broadcast_to(numbers, shape)

@@ -1,22 +1,26 @@
 """What users pass: checked, cast, and made lists of one size."""
 
-import reprlib
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.lists.items import ragged
-from keras_rank.arrays.arithmetic import Tensor, at_most, where
-from keras_rank.lists.items import (
-    LARGEST_WEIGHT,
-    DenseLists,
-    SparseLists,
-    smallest_normal,
+from keras_rank.arrays.arithmetic import at_most, where
+from keras_rank.arrays.backends import Tensor, constant, is_known_true
+from keras_rank.lists import ragged
+from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
+from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.sparse import SparseLists
+from keras_rank.lists.tensors import (
+    _cast,
+    _shape,
+    _widest,
+    ranked_as,
+    require,
+    sizes_agree,
+    to_tensor,
 )
-from keras_rank.arrays.backends import constant, is_known_true
 
 
 def standardize(

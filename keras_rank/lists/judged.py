@@ -6,11 +6,11 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, highest, total, where
-from keras_rank.lists.items import Lists, without_denormal
-from keras_rank.arrays.backends import take
+from keras_rank.arrays.arithmetic import highest, total, where
+from keras_rank.arrays.backends import Tensor, take
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.shared import Shared, kept, key_of
+from keras_rank.lists.base import Lists, without_denormal
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,5 +1,18 @@
 """Lists over one catalogue, of which only the relevant items are told."""
 
+import dataclasses
+import math
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from keras_rank.arrays.arithmetic import highest, where
+from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.selection import largest_values
+from keras_rank.arrays.shared import kept
+from keras_rank.lists.base import Lists, as_ranked, numbers_in_full
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseLists(Lists):
@@ -43,7 +56,7 @@ class SparseLists(Lists):
         return largest_values(self.targets, count)
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
-        return _numbers(positions, ops.shape(self.all_scores))
+        return numbers_in_full(positions, ops.shape(self.all_scores))
 
     @kept
     def ranked_scores(self) -> Tensor:

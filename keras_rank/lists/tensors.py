@@ -1,5 +1,16 @@
 """Anything that users pass as numbers, as a tensor that keeps their values."""
 
+import reprlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank.arrays.backends import Tensor
+from keras_rank.lists import ragged
+
 
 def to_tensor(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of numbers, or says which argument is none."""

@@ -20,14 +20,17 @@ from keras_rank.arguments import (
     check_ties,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import Tensor, where
-from keras_rank.functional.per_list import RankedLists, from_threshold
-from keras_rank.lists.inputs import sizes_agree, standardize, standardize_sparse
+from keras_rank.arrays.arithmetic import where
+from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.formulas.relevance import from_threshold
+from keras_rank.lists.base import Lists
+from keras_rank.lists.inputs import standardize, standardize_sparse
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
-from keras_rank.lists.items import Lists
-from keras_rank.ordering.ranking import Ranking, Ties
-from keras_rank.ordering.ranks import rank_by_scores
-from keras_rank.arrays.hashing import key_of
+from keras_rank.lists.tensors import sizes_agree
+from keras_rank.ordering.preference import Ties
+from keras_rank.ordering.ranking import Ranking
+from keras_rank.ordering.ranks import RankedLists, rank_by_scores
 from keras_rank.weighting import list_weights
 
 # The argument that says how to order ties.
@@ -222,7 +225,7 @@ class RankingMetric(keras.metrics.Metric):
     @seed.setter
     def seed(self, seed: int) -> None:
         # Here, as torch.compile can't trace how the key is made.
-        self._seed, self._key = seed, key_of(seed)
+        self._seed, self._key = seed, key_of_seed(seed)
 
     @property
     def _order(self) -> tuple[Ties, int]:

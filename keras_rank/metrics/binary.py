@@ -13,8 +13,8 @@ from keras_rank.arguments import (
     check_fraction,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import Tensor
-from keras_rank.functional.binary import (
+from keras_rank.arrays.backends import Tensor
+from keras_rank.formulas.binary import (
     any_hit,
     discounted_hits,
     hits_at_relevant_count,

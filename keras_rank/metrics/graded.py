@@ -16,14 +16,13 @@ from keras_rank.arguments import (
     resolve,
     serialize,
 )
-from keras_rank.arrays.arithmetic import Tensor
-from keras_rank.functional.graded import (
+from keras_rank.arrays.backends import Tensor
+from keras_rank.formulas.graded import (
     discounted_gain,
     expected_reciprocal_of_stop,
     normalized_discounted_gain,
-    of_gain,
-    of_gain_ratio,
 )
+from keras_rank.formulas.relevance import of_gain, of_gain_ratio
 from keras_rank.lists.judged import JudgedLists, Judgement
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_rank.arguments import names_arguments
-from keras_rank.arrays.arithmetic import Tensor
+from keras_rank.arrays.backends import Tensor
 from keras_rank.metrics.base import RankingMetric, update_together
 from keras_rank.metrics.binary import (
     F1AtK,

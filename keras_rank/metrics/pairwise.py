@@ -5,15 +5,15 @@ from typing import Any
 import keras
 
 from keras_rank.arguments import Seed, ShuffleTies, names_arguments
-from keras_rank.arrays.arithmetic import Tensor
-from keras_rank.functional.pairwise import (
+from keras_rank.arrays.backends import Tensor
+from keras_rank.formulas.pairwise import (
     mean_relevant_rank,
-    of_label_above_zero,
     ordered_pairs_over_pairs,
     preferred,
 )
+from keras_rank.formulas.relevance import of_label_above_zero
+from keras_rank.lists.base import Lists
 from keras_rank.lists.judged import JudgedLists, Judgement
-from keras_rank.lists.items import Lists
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.ranking import Ranking
 

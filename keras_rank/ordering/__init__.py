@@ -1,1 +1,1 @@
-"""The order of lists: the only place that decides ties, or names a backend."""
+"""The order of each list by its scores, and what ties mean."""

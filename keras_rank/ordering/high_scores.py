@@ -1,4 +1,84 @@
-"""The highest scores of lists, found without a look at all others."""
+"""The highest scores of lists, found without a closer look at all others."""
+
+import math
+from collections.abc import Callable
+
+from keras import ops
+
+from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take, top_k
+from keras_rank.arrays.selection import candidates, is_long, is_worth_a_look, largest
+from keras_rank.lists.base import as_ranked
+from keras_rank.lists.dense import DenseLists
+
+
+def highest_scores(lists: DenseLists, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Returns the highest scores of each list, and their positions."""
+    if not is_long(lists.given_scores, _enough(count)):
+        scores, positions = largest(lists.scores, count)
+        return as_ranked(scores), positions
+    high, positions, _ = lists.once(_candidates, _enough(count))
+    scores, places = top_k(high, count)
+    return scores, take(positions, places)
+
+
+def of_high_scores(
+    lists: DenseLists,
+    lowest: Tensor,
+    count: int,
+    function: Callable[[Tensor, Tensor | None], Tensor],
+) -> Tensor:
+    """Returns a function of scores and their positions that asks for high ones.
+
+    Args:
+        lists: the lists.
+        lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
+        count: the number of scores that `highest_scores` was asked for.
+        function: function of two tensors of shape `(batch, some)`; the positions
+            are `None` where these are all scores.
+    """
+
+    def of_all() -> Tensor:
+        return function(as_ranked(lists.scores), None)
+
+    if is_long(lists.given_scores, _enough(count)):
+        high = lists.once(_candidates, _enough(count))
+    elif is_worth_a_look(lists.scores, _enough(count)):
+        high = lists.once(_highest_of_short, _enough(count))
+    else:
+        return of_all()
+    scores, positions, highest_other = high
+    # Are all that matter among the candidates?
+    suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
+    return shortcut(ops.all(suffice), lambda: function(scores, positions), of_all)
+
+
+def _candidates(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """High scores, their positions, and the highest of all others."""
+
+    def found(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        high = candidates(scores, count)
+        return high.entries, high.positions, high.maxima
+
+    def of_masked() -> tuple[Tensor, Tensor, Tensor]:
+        return found(lists.scores)
+
+    if lists.is_by_label:
+        # Not in a branch of a graph, where XLA on CPU computes on one core.
+        plain = found(lists.given_scores)
+        has_nan = may_have_nan(lists.given_scores, plain[2])
+        is_plain = ops.logical_and(lists.is_full, ops.logical_not(has_nan))
+        high = shortcut(is_plain, lambda: plain, of_masked)
+    else:
+        high = of_masked()
+    scores, positions, maxima = high
+    return as_ranked(scores), positions, as_ranked(maxima[:, -1:])
+
+
+def _highest_of_short(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of lists that are not cut into blocks."""
+    scores, positions = top_k(lists.scores, count + 1)
+    scores = as_ranked(scores)
+    return scores[:, :-1], positions[:, :-1], scores[:, -1:]
 
 
 def _enough(count: Tensor | int) -> Tensor | int:

@@ -1,5 +1,37 @@
 """Orders the items of lists: a selection by score, in which ties are broken."""
 
+import math
+from collections.abc import Callable
+
+from keras import ops
+
+from keras_rank.arrays import backends
+from keras_rank.arrays.arithmetic import (
+    at_least,
+    at_most,
+    columns,
+    counted,
+    shifted,
+    through_batch,
+    where,
+)
+from keras_rank.arrays.backends import (
+    Tensor,
+    descending,
+    none_of,
+    shortcut,
+    sort_by,
+    stably_descending,
+    take,
+    total_by_group,
+)
+from keras_rank.arrays.selection import at_most_size, is_whole, largest
+from keras_rank.arrays.sorting import in_order_of, with_entries
+from keras_rank.lists.base import as_ranked
+from keras_rank.lists.dense import DenseLists
+from keras_rank.ordering.high_scores import highest_scores, of_high_scores
+from keras_rank.ordering.preference import Preference, Ties, preference_of
+from keras_rank.ordering.ranking import Ranking, TieGroups
 
 # Up to so many tied items of a list are sorted apart from the others.
 _FEW_TIED = 32
@@ -25,7 +57,7 @@ def rank_lists(
         occupied, tied = _occupied_and_tied(by_rank, list_size)
     else:
         # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
-        scores, top = lists.highest_scores(at_most_size(k + 1, list_size))
+        scores, top = highest_scores(lists, at_most_size(k + 1, list_size))
         depth = at_most_size(k, list_size)
         occupied, tied = _occupied_and_tied(scores, depth)
         by_rank, order = scores[:, :depth], top[:, :depth]
@@ -101,7 +133,7 @@ def _tie_broken(
             found = take(positions, found)
         return where(keys > -math.inf, ops.cast(found, "int32"), -1)
 
-    competing = lists.of_high_scores(last, depth + 1, preferred)
+    competing = of_high_scores(lists, last, depth + 1, preferred)
     both = [
         where(by_rank > last, by_rank, -math.inf),
         where(competing >= 0, last, -math.inf),
@@ -157,10 +189,10 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     at_cut = by_rank == cut_score
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
-    def of_high_scores(
+    def of_those_that_matter(
         function: Callable[[Tensor, Tensor | None], Tensor],
     ) -> Tensor:
-        return lists.of_high_scores(last, depth + 1, function)
+        return of_high_scores(lists, last, depth + 1, function)
 
     def cut_size(scores: Tensor, positions: Tensor | None) -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)
@@ -170,7 +202,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         sizes = total_by_group(ones, group)
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = total_by_group(where(starts, position, 0.0), group)
-        sizes = where(at_cut, of_high_scores(cut_size), sizes)
+        sizes = where(at_cut, of_those_that_matter(cut_size), sizes)
         return sizes, position - start + 1.0
 
     sizes, places = shortcut(none, lambda: (ones, ones), sizes_and_places)
@@ -179,7 +211,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         group=group,
         sizes=sizes,
         places=places,
-        of_high_scores=of_high_scores,
+        of_high_scores=of_those_that_matter,
         cut_score=cut_score,
         at_cut=at_cut,
     )

@@ -1,9 +1,16 @@
 """Which of tied items goes first: the earlier one, or one drawn by a hash."""
 
+from collections.abc import Callable
+from typing import Literal
+
+from keras import ops
+
+from keras_rank.arrays.arithmetic import at_least
+from keras_rank.arrays.backends import INT32_MIN, Tensor, constant
+from keras_rank.arrays.hashing import hashed
+from keras_rank.lists.base import Lists
 
 Ties = Literal["shuffle", "stable", "average"]
-
-
 Preference = Callable[[Tensor | None], Tensor]
 
 
@@ -24,7 +31,7 @@ def list_keys(key: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
     """Random int32 numbers, a function of the seed and the list.
 
     Args:
-        key: the key of the seed, from `key_of`.
+        key: the key of the seed, from `key_of_seed`.
         has_items: boolean tensor of shape `(batch,)`. The lists that count.
         first_list: the number of lists before this batch.
 
@@ -32,16 +39,13 @@ def list_keys(key: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
         An int32 tensor of shape `(batch,)`.
     """
     list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
-    return _mix(_mix(list_numbers) ^ constant(key, list_numbers))
+    return hashed(list_numbers, constant(key, list_numbers))
 
 
 def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
     """Random int32 numbers, a function of the seed, the list and the item alone.
 
     Lists and items are counted without padding, so that padding changes nothing.
-    Counters are hashed instead of numbers drawn: Keras's generators give another
-    stream on each backend, stand still inside a metric on JAX, and can't be drawn
-    from inside `ops.cond`.
 
     Args:
         list_keys: int32 tensor of shape `(batch,)`, of `list_keys`.
@@ -51,6 +55,6 @@ def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
     Returns:
         An int32 tensor of shape `(batch, list_size)`.
     """
-    keys = _mix(_mix(item_numbers) ^ list_keys[:, None])
+    keys = hashed(item_numbers, list_keys[:, None])
     # The lowest number has no negative, which keys are sorted by.
     return at_least(keys, INT32_MIN + 1)

@@ -1,39 +1,16 @@
 """The order of each list by its scores: who is in the top k, and what ties mean."""
 
 import dataclasses
-import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import (
-    Tensor,
-    at_least,
-    at_most,
-    columns,
-    counted,
-    shifted,
-    through_batch,
-    total,
-    where,
-)
-from keras_rank.lists.judged import Values
-from keras_rank.lists.items import DenseLists, Lists, as_ranked
-from keras_rank.arrays import backends
-from keras_rank.arrays.backends import (
-    descending,
-    none_of,
-    shortcut,
-    sort_by,
-    stably_descending,
-    take,
-    total_by_group,
-)
-from keras_rank.arrays.selection import at_most_size, is_whole, largest
-from keras_rank.arrays.hashing import list_keys, shuffle_keys
-from keras_rank.arrays.sorting import in_order_of, with_entries
+from keras_rank.arrays.arithmetic import total, where
+from keras_rank.arrays.backends import Tensor, shortcut, total_by_group
 from keras_rank.arrays.shared import Shared
+from keras_rank.lists.judged import Values
+
 
 @dataclasses.dataclass(frozen=True)
 class Ranking(Shared):
@@ -157,7 +134,7 @@ class TieGroups:
             items beyond the last rank included.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
         of_high_scores: function of a function of scores and positions, as
-            `DenseLists.of_high_scores`, for the items of the group at the cut.
+            `of_high_scores`, for the items of the group at the cut.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.

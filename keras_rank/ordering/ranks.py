@@ -1,10 +1,16 @@
 """Orders lists of either kind: with labels for all items, or for targets only."""
 
+import dataclasses
 from typing import cast
 
-from keras_rank.arrays.arithmetic import Tensor
-from keras_rank.lists.items import DenseLists, Lists, SparseLists
-from keras_rank.ordering.ranking import Ranking, Ties, rank_lists
+from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.shared import Shared
+from keras_rank.lists.base import Lists
+from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.sparse import SparseLists
+from keras_rank.ordering.items import rank_lists
+from keras_rank.ordering.preference import Ties
+from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.targets import rank_targets
 
 
@@ -28,3 +34,18 @@ def rank_by_scores(
     if isinstance(lists, SparseLists):
         return rank_targets(lists, k, ties, key, first_list)
     return rank_lists(cast(DenseLists, lists), k, ties, key, first_list)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RankedLists(Shared):
+    """Lists and their order, for the functions that share it.
+
+    Attributes:
+        lists: the lists.
+        ranking: their order, up to the cutoff.
+        k: the cutoff, or `None`.
+    """
+
+    lists: Lists
+    ranking: Ranking
+    k: int | None

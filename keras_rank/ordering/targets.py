@@ -8,18 +8,21 @@ from typing import Any
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, counted, highest, where
-from keras_rank.lists.judged import Values
-from keras_rank.lists.items import SparseLists, as_ranked
+from keras_rank.arrays.arithmetic import counted, highest, where
 from keras_rank.arrays.backends import (
+    Tensor,
     may_have_nan,
     shortcut,
     stable_argsort,
     take,
 )
-from keras_rank.arrays.counting import count, place_among_tied
-from keras_rank.ordering.ranking import Ranking, Ties, preference_of
+from keras_rank.arrays.counting import count
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
+from keras_rank.lists.base import as_ranked
+from keras_rank.lists.judged import Values
+from keras_rank.lists.sparse import SparseLists
+from keras_rank.ordering.preference import Ties, preference_of
+from keras_rank.ordering.ranking import Ranking
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +110,9 @@ def rank_targets(
         def place() -> Tensor:
             lists.check_ids()
             preference = preference_of(lists, ties, key, first_list)
-            return place_among_tied(scores, target_scores, lists.ids, preference, dtype)
+            return _place_among_tied(
+                scores, target_scores, lists.ids, preference, dtype
+            )
 
         if ties == "average":
             lists.check_ids()
@@ -121,13 +126,13 @@ def rank_targets(
     else:
         # What is above a target of the top k is among these, and what ties with it is
         # too, or is as high as all others. Several scores may stand for 0.
-        highest = candidates(raw, k + 1)
-        above_top = counted_in(highest.entries, operator.gt)
-        equal = counted_in(highest.entries, operator.eq)
+        high = candidates(raw, k + 1)
+        above_top = counted_in(high.entries, operator.gt)
+        equal = counted_in(high.entries, operator.eq)
         may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
-        may_tie = ops.logical_or(may_tie, target_scores == highest.highest_other)
+        may_tie = ops.logical_or(may_tie, target_scores == high.highest_other)
         ties_matter = ops.any(ops.logical_and(in_reach(above_top), may_tie))
-        has_nan = may_have_nan(raw, highest.maxima)
+        has_nan = may_have_nan(raw, high.maxima)
         is_plain = ops.logical_and(
             lists.are_ids, ops.logical_not(ops.logical_or(ties_matter, has_nan))
         )
@@ -159,6 +164,37 @@ def rank_targets(
         cutoff=cutoff,
         first_ranks=first_ranks,
     )
+
+
+def _place_among_tied(
+    scores: Tensor,
+    target_scores: Tensor,
+    positions: Tensor,
+    preference: Callable[[Tensor | None], Tensor],
+    dtype: str,
+) -> Tensor:
+    """Returns the place of each target among the items that tie with it: 1, 2, ...
+
+    Args:
+        scores: tensor of shape `(batch, items)`.
+        target_scores: tensor of shape `(batch, targets)`.
+        positions: int tensor of the same shape. Where the targets are.
+        preference: function from positions, or `None` for all, to int32 keys: among
+            tied items the one with the larger key goes first.
+        dtype: the dtype of the counts.
+
+    Returns:
+        A tensor of shape `(batch, targets)`.
+    """
+
+    def goes_before(
+        score: Tensor, target_score: Tensor, key: Tensor, target_key: Tensor
+    ) -> Tensor:
+        return ops.logical_and(score == target_score, key > target_key)
+
+    keys = preference(None)
+    target_keys = take(keys, positions)
+    return 1.0 + count(scores, target_scores, goes_before, dtype, keys, target_keys)
 
 
 def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:

@@ -1,34 +1,17 @@
-"""What users do before and after a metric: pad, mask, exclude, export, merge."""
+"""What users do to lists before a metric: pad, mask, exclude."""
 
 import numbers
 import reprlib
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_rank import totals
-from keras_rank.arrays.arithmetic import Tensor, where
-from keras_rank.lists.inputs import (
-    are_items,
-    check_items,
-    in_native_order,
-    ranked_as,
-    sizes_agree,
-    to_ids,
-    to_tensor,
-)
-
-__all__ = [
-    "exclude_items",
-    "export_state",
-    "mask_labels",
-    "merge_state",
-    "pad_lists",
-    "unpad_lists",
-]
+from keras_rank.arrays.arithmetic import where
+from keras_rank.arrays.backends import Tensor
+from keras_rank.lists.inputs import are_items, check_items, to_ids
+from keras_rank.lists.tensors import in_native_order, ranked_as, sizes_agree, to_tensor
 
 
 def pad_lists(

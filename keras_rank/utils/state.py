@@ -1,5 +1,15 @@
 """What users do with the state of a metric: export it, and merge it."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank import totals
+from keras_rank.arrays.backends import Tensor
+
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
     """Returns what a metric has counted, as plain NumPy: a few numbers to send or save.

@@ -1,7 +1,5 @@
-"""Lists as formulas see them, and the rules of what is an item."""
+"""What every kind of list has, and the limits of its numbers."""
 
-import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,22 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import Tensor, at_most, highest, where
-from keras_rank.arrays.backends import (
-    may_have_nan,
-    shortcut,
-    sum_by_row,
-    take,
-    top_k,
-)
-from keras_rank.arrays.selection import (
-    candidates,
-    is_long,
-    is_worth_a_look,
-    largest,
-    largest_values,
-)
-from keras_rank.arrays.shared import Shared, kept
+from keras_rank.arrays.arithmetic import at_most, where
+from keras_rank.arrays.backends import Tensor, take
+from keras_rank.arrays.shared import Shared
 
 # Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
 # stay within float32.
@@ -110,3 +95,13 @@ def _limits(x: Tensor) -> "np.finfo[Any]":
 def smallest_normal(x: Tensor) -> float:
     """The smallest number above 0 of the dtype that all backends tell from 0."""
     return float(_limits(x).smallest_normal)
+
+
+def numbers_in_full(
+    positions: Tensor | None, shape: tuple[Tensor | int, ...]
+) -> Tensor:
+    """The numbers of items at the positions, where there is one at every position."""
+    if positions is not None:
+        return ops.cast(positions, "int32") + 1
+    numbers = ops.arange(1, shape[1] + 1, dtype="int32")
+    return ops.broadcast_to(numbers, shape)

@@ -1,0 +1,1 @@
+"""What keras.ops lacks, of plain tensors, the same on every backend."""

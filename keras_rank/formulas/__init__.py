@@ -1,0 +1,1 @@
+"""The equations: from lists and their order to one value per list."""

@@ -1,0 +1,1 @@
+"""What users pass, as lists of items with labels, scores, weights and relevance."""

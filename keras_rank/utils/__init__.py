@@ -1,0 +1,13 @@
+"""What users do around a metric: to lists before it, and to its state after."""
+
+from keras_rank.utils.lists import exclude_items, mask_labels, pad_lists, unpad_lists
+from keras_rank.utils.state import export_state, merge_state
+
+__all__ = [
+    "exclude_items",
+    "export_state",
+    "mask_labels",
+    "merge_state",
+    "pad_lists",
+    "unpad_lists",
+]
