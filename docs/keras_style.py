@@ -1,5 +1,7 @@
 """Lets mkdocstrings read docstrings in the style of Keras, for the site alone."""
 
+import importlib
+import inspect
 import re
 from typing import Any
 
@@ -16,6 +18,32 @@ class KerasStyle(griffe.Extension):
         """Rewrites the docstring of an object."""
         if obj.docstring:
             obj.docstring.value = in_google_style(obj.docstring.value)
+
+    def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
+        """Shows the arguments that an `__init__` hands on to that of its base."""
+        if "arguments" in func.parameters and func.name == "__init__":
+            module = importlib.import_module(func.module.path)
+            signature = inspect.signature(getattr(module, func.parent.name).__init__)
+            func.parameters = griffe.Parameters(
+                *(
+                    griffe.Parameter(
+                        parameter.name,
+                        kind=griffe.ParameterKind[parameter.kind.name.lower()],
+                        default=default_of(parameter),
+                    )
+                    for parameter in signature.parameters.values()
+                )
+            )
+
+
+def default_of(parameter: inspect.Parameter) -> str | None:
+    """The default of an argument as it is written, `None` if it has none."""
+    default = parameter.default
+    if default is parameter.empty:
+        return None
+    if inspect.isfunction(default):
+        return f"{default.__module__.rpartition('.')[2]}.{default.__name__}"
+    return repr(default)
 
 
 def in_google_style(docstring: str) -> str:

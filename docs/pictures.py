@@ -157,9 +157,9 @@ def house() -> plt.Figure:
     axes.set(xlim=(0, 10), ylim=(0, 5.2))
     axes.axis("off")
     for x, y, title, note, colour in (
-        (0.1, 2.6, "inputs.py", "checks, casts", GREEN),
+        (0.1, 2.6, "lists/", "items, labels, relevance", GREEN),
         (3.6, 2.6, "ordering/", "order, ties, cutoff", GREEN),
-        (7.1, 2.6, "functional/", "the formula", GREEN),
+        (7.1, 2.6, "formulas/", "one value per list", GREEN),
         (3.6, 0.8, "weighting.py", "the weight of a list", ORANGE),
         (7.1, 0.8, "totals.py", "exact sums, the mean", ORANGE),
     ):

@@ -77,6 +77,29 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+def adds_arguments(
+    base: Callable[..., Any],
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates an `__init__` that hands its `**arguments` on to that of its base.
+
+    Its signature shows the arguments of both, and so do errors of a call.
+    """
+
+    def decorate(call: Callable[P, R]) -> Callable[P, R]:
+        own, inherited = (
+            list(inspect.signature(init).parameters.values()) for init in (call, base)
+        )
+        by_name = {p.name: p for p in own if p.kind is p.KEYWORD_ONLY}
+        both = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+        named = [p for p in inherited if p.kind is p.KEYWORD_ONLY]
+        both += [p for p in by_name.values() if p.name not in {q.name for q in named}]
+        both += [by_name.get(p.name, p) for p in named]
+        vars(call)["__signature__"] = inspect.Signature(both, return_annotation=None)
+        return names_arguments(call)
+
+    return decorate
+
+
 def check_k(k: Any) -> int | None:
     """Returns the cutoff as an int, or `None`."""
     is_integer = isinstance(k, int | np.integer) and not isinstance(k, bool)

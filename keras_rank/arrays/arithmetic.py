@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor as Tensor
-from keras_rank.arrays.backends import constant, made_once
+from keras_rank.arrays.backends import Tensor, constant, made_once
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -138,31 +137,3 @@ def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
     """
     rows = ops.arange(ops.shape(positions)[0], dtype="int32")[:, None]
     return positions + rows * row_size
-
-
-def first_event(chances: Tensor) -> Tensor:
-    """The chance that the first of independent events is the one at each place.
-
-    `chance[r] * product(1 - chance[s] for s < r)`
-
-    The products are built up in doubling steps, each from what comes before alone:
-    appending zeros changes nothing, bit for bit, as it might in `ops.cumprod`, which
-    is used in a graph where the size is not known.
-
-    Args:
-        chances: tensor of shape `(batch, size)`.
-
-    Returns:
-        A tensor of the same shape.
-    """
-    size = chances.shape[1]
-    if size == 1:
-        return chances
-    none_yet = shifted(1.0 - chances, 1, 1.0)
-    if size is None:
-        return chances * ops.cumprod(none_yet, axis=1)
-    step = 1
-    while step < size:
-        none_yet = none_yet * shifted(none_yet, step, 1.0)
-        step *= 2
-    return chances * none_yet

@@ -1,18 +1,10 @@
 """Formulas of binary relevance: an item is relevant or not."""
 
-import math
-
 from keras import ops
 
-from keras_rank.arrays.arithmetic import (
-    at_most,
-    first_event,
-    ratio,
-    shifted,
-    total,
-    where,
-)
+from keras_rank.arrays.arithmetic import at_most, ratio, total, where
 from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.chances import first_event, hypergeometric
 from keras_rank.discounts import at_ranks, geometric
 from keras_rank.lists.judged import JudgedLists
 from keras_rank.ordering.ranking import Ranking
@@ -43,13 +35,7 @@ def precisions_at_relevant_ranks(
 def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
     """The number of relevant items expected above a rank, if it has a relevant one.
 
-    Args:
-        ranking: the ranking.
-        relevant: tensor of shape `(batch, depth)`. The chance that the item at each
-            rank is relevant.
-
-    Returns:
-        A tensor of shape `(batch, depth)`.
+    `relevant` is the chance that the item at each rank is, of shape `(batch, depth)`.
     """
     if not ranking.averages:
         return ops.cumsum(relevant, axis=1) - relevant
@@ -90,26 +76,8 @@ def _mean_precision_at_hits(
         per_pair, slots * (slots - 1.0)
     )
     values = ratio(sum_above[:, None] + sum_in_group, above + hits)
-    chances = _hypergeometric(hits, group_relevant, size, slots)
+    chances = hypergeometric(hits, group_relevant, size, slots)
     return at_most(total(chances * values), 1.0)
-
-
-def _hypergeometric(
-    hits: Tensor, relevant: Tensor, size: Tensor, slots: Tensor
-) -> Tensor:
-    """The chance of so many hits in slots drawn from a group with relevant items.
-
-    From the ratio of one chance to the next: `p(x + 1) / p(x)
-    = (relevant - x) (slots - x) / ((x + 1) (size - relevant - slots + x + 1))`.
-    """
-    fewest = ops.maximum(slots - (size - relevant), 0.0)
-    possible = ops.logical_and(hits >= fewest, hits <= ops.minimum(relevant, slots))
-    up = (relevant - hits) * (slots - hits)
-    down = (hits + 1.0) * (size - relevant - slots + hits + 1.0)
-    steps = ops.log(where(up > 0.0, up, 1.0)) - ops.log(where(down > 0.0, down, 1.0))
-    logarithms = ops.cumsum(where(possible, steps, 0.0), axis=1)
-    logarithms = where(possible, shifted(logarithms, 1, 0.0), -math.inf)
-    return ops.softmax(logarithms, axis=1)
 
 
 def hits_in_top(ranking: Ranking, lists: JudgedLists) -> Tensor:

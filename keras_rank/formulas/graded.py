@@ -3,16 +3,9 @@
 from keras import ops
 
 from keras_rank import discounts
-from keras_rank.arrays.arithmetic import (
-    at_most,
-    first_event,
-    ratio,
-    shifted,
-    total,
-    totals,
-    where,
-)
+from keras_rank.arrays.arithmetic import at_most, ratio, shifted, total, totals, where
 from keras_rank.arrays.backends import Tensor, shortcut, take
+from keras_rank.arrays.chances import first_event
 from keras_rank.lists.judged import JudgedLists, Values
 from keras_rank.lists.tensors import require
 from keras_rank.ordering.ranking import Ranking

@@ -1,4 +1,4 @@
-"""Metrics of binary relevance: an item is relevant or not."""
+"""Metrics of binary relevance as functions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Metrics of graded relevance: items are worth more or less, and less further down."""
+"""Metrics of graded relevance as functions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Metrics of relations: where items stand, and which stands above which."""
+"""Metrics of relations as functions."""
 
 from typing import Any
 

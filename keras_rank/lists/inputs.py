@@ -13,13 +13,13 @@ from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.lists.tensors import (
-    _cast,
-    _shape,
-    _widest,
+    cast_finite,
     ranked_as,
     require,
+    shape_of,
     sizes_agree,
     to_tensor,
+    widest,
 )
 
 
@@ -51,16 +51,16 @@ def standardize(
     if len(labels.shape) not in (1, 2):
         raise ValueError(
             "`y_true` should have the shape (list_size,) or (batch, list_size). "
-            f"Received: y_true.shape={_shape(labels)}"
+            f"Received: y_true.shape={shape_of(labels)}"
         )
     _require_same_shape("y_pred", scores, labels)
     if mask is not None:
         mask = ops.cast(_lists("mask", mask), "bool")
         _require_same_shape("mask", mask, labels)
     if weights is not None:
-        weights = _cast(_lists("sample_weight", weights), dtype)
+        weights = cast_finite(_lists("sample_weight", weights), dtype)
         weights = _item_weights(weights, labels)
-    labels, scores = _cast(labels, dtype), ranked_as(scores)
+    labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     if single_list:
         labels, scores, mask, weights = (
             None if x is None else x[None] for x in (labels, scores, mask, weights)
@@ -100,17 +100,17 @@ def standardize_sparse(
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
             "(batch, targets) and `y_pred` the shape (batch, items). Received: "
-            f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
+            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
     if mask is not None:
         mask = _lists("mask", mask)
         _require_same_shape("mask", mask, ids)
     if len(ids.shape) == 1:
         ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
-    if not sizes_agree(_shape(ids)[:1], _shape(scores)[:1]):
+    if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
             "`y_true` and `y_pred` should have as many lists. Received: "
-            f"y_true.shape={_shape(ids)}, y_pred.shape={_shape(scores)}"
+            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
     if ids.shape[1] == 0:
         ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
@@ -130,7 +130,7 @@ def standardize_sparse(
     if ids.shape[1] != 1:
         is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
     if sample_weight is not None:
-        weights = _cast(_lists("sample_weight", sample_weight), dtype)
+        weights = cast_finite(_lists("sample_weight", sample_weight), dtype)
         weights = _item_weights(weights, ids[:, :1])
         is_weighed = weights >= smallest_normal(weights)
         counts = ops.logical_and(counts, is_weighed[:, 0])
@@ -181,7 +181,7 @@ def _lists(argument: str, value: Any) -> Tensor:
             f"`{argument}` should have one number for each item, in the shape "
             "(batch, list_size) or (batch, list_size, 1). Other outputs of a model "
             "are made lists by `keras.layers.Reshape((-1,))`. Received: "
-            f"{argument}.shape={_shape(x)}"
+            f"{argument}.shape={shape_of(x)}"
         )
     # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
     return ops.reshape(x, ops.shape(x)[:2])
@@ -204,7 +204,7 @@ def to_ids(argument: str, value: Any) -> Tensor:
         return ids
     if keras.backend.is_float_dtype(dtype):
         return ops.cast(ids, "float32")
-    return ops.cast(ids, _widest("int64") if dtype in ("uint32", "uint64") else "int32")
+    return ops.cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
 
 
 def are_items(ids: Tensor, scores: Tensor) -> Tensor:
@@ -235,8 +235,8 @@ def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
 
     Of three ids or more that are 0 and 1 some are the same, which targets are not.
     """
-    shape = _shape(ids)
-    if shape == _shape(scores) and shape[0] != 0 and (shape[1] or 0) > 2:
+    shape = shape_of(ids)
+    if shape == shape_of(scores) and shape[0] != 0 and (shape[1] or 0) > 2:
         require(
             ops.any(ops.logical_or(ids < 0, ids > 1)),
             "`y_true` should hold the ids of the relevant items with "
@@ -247,28 +247,28 @@ def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
 
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
-    if not sizes_agree(_shape(x), _shape(labels)):
+    if not sizes_agree(shape_of(x), shape_of(labels)):
         raise ValueError(
             f"`{argument}` should have the same shape as `y_true`, a row for each list "
-            f"with a number for each item. Received: {argument}.shape={_shape(x)}, "
-            f"y_true.shape={_shape(labels)}"
+            f"with a number for each item. Received: {argument}.shape={shape_of(x)}, "
+            f"y_true.shape={shape_of(labels)}"
         )
 
 
 def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
     """Gives each item its own weight or that of its list."""
-    shape, rank = _shape(labels), len(weights.shape)
+    shape, rank = shape_of(labels), len(weights.shape)
     if rank == 1 and len(shape) == 2:
         weights = weights[:, None]
     accepted = [(), shape] if len(shape) == 1 else [(), (shape[0], 1), shape]
-    if not any(sizes_agree(_shape(weights), sizes) for sizes in accepted):
+    if not any(sizes_agree(shape_of(weights), sizes) for sizes in accepted):
         expected = (
             "a number or have the same shape as `y_true`"
             if len(shape) == 1
             else "a number, have one weight per list, of shape (batch,) or (batch, 1), "
             "or have the same shape as `y_true`, (batch, list_size)"
         )
-        received = _shape(weights)[:rank]
+        received = shape_of(weights)[:rank]
         raise ValueError(
             f"`sample_weight` should be {expected}. Received: "
             f"sample_weight.shape={received}, y_true.shape={shape}"

@@ -88,10 +88,10 @@ def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         array = array.astype("int64" if _fits(array, "int64") else "float64")
     if ops.is_tensor(array):
         return array
-    if array.dtype == "int64" and _widest("int64") != "int64":
+    if array.dtype == "int64" and widest("int64") != "int64":
         array = array.astype("int32" if _fits(array, "int32") else "float64")
-    if array.dtype == "float64" and _widest("float64") != "float64":
-        array = _cast(array, "float32")
+    if array.dtype == "float64" and widest("float64") != "float64":
+        array = cast_finite(array, "float32")
     return array
 
 
@@ -107,14 +107,14 @@ def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
     return bool(np.all((array >= limits.min) & (array <= limits.max)))
 
 
-def _widest(dtype: str) -> str:
+def widest(dtype: str) -> str:
     """What a dtype of 64 bits becomes: JAX has none of these unless asked for."""
     tensor = ops.convert_to_tensor(np.zeros((), dtype))
     name: str = keras.backend.standardize_dtype(tensor.dtype)
     return name
 
 
-def _cast(x: Tensor, dtype: str) -> Tensor:
+def cast_finite(x: Tensor, dtype: str) -> Tensor:
     """Casts, and keeps finite what is: NumPy would warn that it becomes infinite."""
     if keras.backend.standardize_dtype(x.dtype) == dtype:
         # On NumPy Keras would copy it.
@@ -133,7 +133,8 @@ def _is_number(dtype: Any) -> bool:
     return bool(name.startswith(("float", "bfloat", "int", "uint", "bool")))
 
 
-def _shape(x: Tensor) -> tuple[int | None, ...]:
+def shape_of(x: Tensor) -> tuple[int | None, ...]:
+    """The shape, with `None` for what a graph does not know."""
     return tuple(x.shape)
 
 
@@ -153,4 +154,4 @@ def ranked_as(scores: Tensor) -> Tensor:
         return ops.cast(scores, "float32")
     if isinstance(scores, np.ndarray):
         return scores.astype("float64")
-    return ops.cast(scores, _widest("float64"))
+    return ops.cast(scores, widest("float64"))

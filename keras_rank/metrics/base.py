@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import keras
 from keras import ops
@@ -35,6 +35,23 @@ from keras_rank.weighting import list_weights
 
 # The argument that says how to order ties.
 _SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
+
+
+class SharedArguments(TypedDict, total=False):
+    """The arguments that are the same for all metrics."""
+
+    shuffle_ties: ShuffleTies
+    seed: Seed
+    sparse_labels: bool
+    name: str | None
+    dtype: Any
+
+
+class RankingArguments(SharedArguments, total=False):
+    """Those, and the two that have another default in some metrics."""
+
+    empty_value: float | None
+    relevance_threshold: float | None
 
 
 class RankingMetric(keras.metrics.Metric):

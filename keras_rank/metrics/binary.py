@@ -1,17 +1,15 @@
 """Metrics of binary relevance as Keras metrics."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
 from keras_rank.arguments import (
     DENOMINATORS,
     NORMALIZERS,
-    Seed,
-    ShuffleTies,
+    adds_arguments,
     check_choice,
     check_fraction,
-    names_arguments,
 )
 from keras_rank.arrays.backends import Tensor
 from keras_rank.formulas.binary import (
@@ -25,7 +23,7 @@ from keras_rank.formulas.binary import (
     twice_hits_over_slots_and_relevant,
 )
 from keras_rank.lists.judged import JudgedLists
-from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ordering.ranking import Ranking
 
 
@@ -83,30 +81,15 @@ class MeanAveragePrecision(RankingMetric):
     base_name = "map"
     takes_sparse_labels = True
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         normalizer: str = "total",
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
-        empty_value: float | None = 0.0,
-        relevance_threshold: float | None = 1.0,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(
-            k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
-        )
+        super().__init__(k, **arguments)
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -218,30 +201,15 @@ class PrecisionAtK(RankingMetric):
     base_name = "precision"
     takes_sparse_labels = True
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         denominator: str = "available",
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
-        empty_value: float | None = 0.0,
-        relevance_threshold: float | None = 1.0,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(
-            k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
-        )
+        super().__init__(k, **arguments)
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -399,30 +367,15 @@ class F1AtK(RankingMetric):
     base_name = "f1"
     takes_sparse_labels = True
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         denominator: str = "available",
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
-        empty_value: float | None = 0.0,
-        relevance_threshold: float | None = 1.0,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(
-            k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
-        )
+        super().__init__(k, **arguments)
         self.denominator = check_choice("denominator", denominator, DENOMINATORS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -535,30 +488,15 @@ class RankBiasedPrecision(RankingMetric):
     base_name = "rbp"
     takes_sparse_labels = True
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         persistence: float = 0.8,
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
-        empty_value: float | None = 0.0,
-        relevance_threshold: float | None = 1.0,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(
-            k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
-        )
+        super().__init__(k, **arguments)
         self.persistence = check_fraction("persistence", persistence)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:

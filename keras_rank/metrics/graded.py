@@ -1,6 +1,6 @@
 """Metrics of graded relevance as Keras metrics."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -9,10 +9,8 @@ from keras_rank.arguments import (
     DISCOUNTS,
     GAINS,
     Function,
-    Seed,
-    ShuffleTies,
+    adds_arguments,
     check_grade,
-    names_arguments,
     resolve,
     serialize,
 )
@@ -24,7 +22,7 @@ from keras_rank.formulas.graded import (
 )
 from keras_rank.formulas.relevance import of_gain, of_gain_ratio
 from keras_rank.lists.judged import JudgedLists, Judgement
-from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ordering.ranking import Ranking
 
 
@@ -81,30 +79,22 @@ class DCG(RankingMetric):
     base_name = "dcg"
     takes_sparse_labels = True
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         gain_fn: str | Function = gains.exponential,
         rank_discount_fn: str | Function = discounts.log2,
         *,
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = None,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[SharedArguments],
     ) -> None:
         super().__init__(
             k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
+            **arguments,
         )
         self.gain_fn = resolve("gain_fn", gain_fn, GAINS)
         self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
@@ -245,29 +235,21 @@ class ExpectedReciprocalRank(RankingMetric):
 
     base_name = "err"
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         max_grade: float = 4.0,
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = None,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[SharedArguments],
     ) -> None:
         super().__init__(
             k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
             empty_value=empty_value,
             relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
+            **arguments,
         )
         self.max_grade = check_grade("max_grade", max_grade)
 

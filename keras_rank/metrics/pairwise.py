@@ -1,10 +1,10 @@
 """Metrics of relations as Keras metrics."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
-from keras_rank.arguments import Seed, ShuffleTies, names_arguments
+from keras_rank.arguments import adds_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.formulas.pairwise import (
     mean_relevant_rank,
@@ -14,7 +14,7 @@ from keras_rank.formulas.pairwise import (
 from keras_rank.formulas.relevance import of_label_above_zero
 from keras_rank.lists.base import Lists
 from keras_rank.lists.judged import JudgedLists, Judgement
-from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ordering.ranking import Ranking
 
 
@@ -67,28 +67,20 @@ class AverageRelevancePosition(RankingMetric):
     takes_sparse_labels = True
     _direction = "down"
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
         empty_value: float | None = None,
         relevance_threshold: float | None = 1.0,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[SharedArguments],
     ) -> None:
         super().__init__(
             k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
             empty_value=None,
             relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
+            **arguments,
         )
 
     @property
@@ -144,28 +136,20 @@ class PairwiseAccuracy(RankingMetric):
 
     base_name = "pairwise_accuracy"
 
-    @names_arguments
+    @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
-        shuffle_ties: ShuffleTies = True,
-        seed: Seed = None,
         empty_value: float | None = None,
         relevance_threshold: float | None = None,
-        sparse_labels: bool = False,
-        name: str | None = None,
-        dtype: Any = None,
+        **arguments: Unpack[SharedArguments],
     ) -> None:
         super().__init__(
             k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
             empty_value=None,
             relevance_threshold=relevance_threshold,
-            sparse_labels=sparse_labels,
-            name=name,
-            dtype=dtype,
+            **arguments,
         )
 
     def relevance(self, lists: Lists) -> Tensor:

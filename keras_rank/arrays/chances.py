@@ -1,0 +1,63 @@
+"""Chances: which of several events is the first, and how many are drawn."""
+
+import math
+
+from keras import ops
+
+from keras_rank.arrays.arithmetic import shifted, where
+from keras_rank.arrays.backends import Tensor
+
+
+def first_event(chances: Tensor) -> Tensor:
+    """The chance that the first of independent events is the one at each place.
+
+    `chance[r] * product(1 - chance[s] for s < r)`
+
+    The products are built up in doubling steps, each from what comes before alone:
+    appending zeros changes nothing, bit for bit, as it might in `ops.cumprod`, which
+    is used in a graph where the size is not known.
+
+    Args:
+        chances: tensor of shape `(batch, size)`.
+
+    Returns:
+        A tensor of the same shape.
+    """
+    size = chances.shape[1]
+    if size == 1:
+        return chances
+    none_yet = shifted(1.0 - chances, 1, 1.0)
+    if size is None:
+        return chances * ops.cumprod(none_yet, axis=1)
+    step = 1
+    while step < size:
+        none_yet = none_yet * shifted(none_yet, step, 1.0)
+        step *= 2
+    return chances * none_yet
+
+
+def hypergeometric(
+    drawn: Tensor, marked: Tensor, size: Tensor, draws: Tensor
+) -> Tensor:
+    """The chance to have drawn so many marked ones of a group, without replacement.
+
+    From the ratio of one chance to the next: `p(x + 1) / p(x)
+    = (marked - x) (draws - x) / ((x + 1) (size - marked - draws + x + 1))`.
+
+    Args:
+        drawn: tensor of one dimension: 0, 1, 2, ...
+        marked: tensor of shape `(batch, 1)`. How many of the group are marked.
+        size: tensor of the same shape. The size of the group.
+        draws: tensor of the same shape. How many are drawn.
+
+    Returns:
+        A tensor of shape `(batch, size of drawn)`.
+    """
+    fewest = ops.maximum(draws - (size - marked), 0.0)
+    possible = ops.logical_and(drawn >= fewest, drawn <= ops.minimum(marked, draws))
+    up = (marked - drawn) * (draws - drawn)
+    down = (drawn + 1.0) * (size - marked - draws + drawn + 1.0)
+    steps = ops.log(where(up > 0.0, up, 1.0)) - ops.log(where(down > 0.0, down, 1.0))
+    logarithms = ops.cumsum(where(possible, steps, 0.0), axis=1)
+    logarithms = where(possible, shifted(logarithms, 1, 0.0), -math.inf)
+    return ops.softmax(logarithms, axis=1)
