@@ -11,7 +11,7 @@ from keras_rank.arrays.backends import Tensor, constant, is_known_true
 from keras_rank.lists import ragged
 from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.sparse import SparseLists
+from keras_rank.lists.sparse import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     cast_finite,
     ranked_as,
@@ -93,42 +93,98 @@ def standardize_sparse(
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    ids, mask = _labels_and_mask(y_true)
-    ids, mask = ragged.rectangular(y_true=ids, mask=mask)
-    ids, scores = to_ids("y_true", _lists("y_true", ids)), _scores(y_pred)
+    (ids, mask), scores = _ids("y_true", y_true), _scores(y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
             "(batch, targets) and `y_pred` the shape (batch, items). Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
-    if mask is not None:
-        mask = _lists("mask", mask)
-        _require_same_shape("mask", mask, ids)
-    if len(ids.shape) == 1:
-        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
+    ids = _of_lists(ids, mask)
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
             "`y_true` and `y_pred` should have as many lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
-    if ids.shape[1] == 0:
-        ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
-    is_target = ids >= 0
-    if mask is not None:
-        is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
-    if mask is not None or keras.backend.is_float_dtype(ids.dtype):
-        ids = where(is_target, ids, -1)
     _require_no_labels(ids, scores)
-    are_in_catalogue, catalogue = are_items(ids, scores), scores
-    counts = ops.broadcast_to(constant(True, is_target), ops.shape(ids)[:1])
-    weights = None
+    items = ops.shape(scores)[1]
+    are_in_catalogue = are_items(ids, items)
+    lists = _target_lists(ids, are_in_catalogue, items, sample_weight, dtype)
     if scores.shape[1] == 0:
         # One item that was not retrieved spares every operation an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-        counts = ops.zeros_like(counts)
+    return SparseLists(
+        **vars(lists),
+        all_scores=ranked_as(scores),
+        are_ids=ops.all(are_in_catalogue),
+        check_ids=lambda: check_items("y_true", ids, items),
+    )
+
+
+def standardize_targets(
+    targets: Any, items: int, sample_weight: Any = None, dtype: str = "float32"
+) -> TargetLists:
+    """Checks and casts the ids of relevant items of a catalogue.
+
+    Args:
+        targets: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
+        items: the number of items of the catalogue.
+        sample_weight: `None`, a number, or weights of shape `(batch,)` or
+            `(batch, 1)`.
+        dtype: the dtype of labels and weights: float32 or float64.
+
+    Returns:
+        `TargetLists`. An id that is given twice in a list counts once.
+    """
+    ids, mask = _ids("targets", targets)
+    if len(ids.shape) not in (1, 2):
+        raise ValueError(
+            "`targets` should have the shape (batch,) or (batch, targets). Received: "
+            f"targets.shape={shape_of(ids)}"
+        )
+    ids = _of_lists(ids, mask)
+    check_items("targets", ids, items)
+    are_in_catalogue = are_items(ids, items)
+    return _target_lists(ids, are_in_catalogue, items, sample_weight, dtype)
+
+
+def _ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
+    """Ids and their mask, if there is one, of the same shape."""
+    ids, mask = _labels_and_mask(value)
+    ids, mask = ragged.rectangular(y_true=ids, mask=mask)
+    ids = to_ids(argument, _lists(argument, ids))
+    if mask is not None:
+        mask = ops.cast(_lists("mask", mask), "bool")
+        _require_same_shape("mask", mask, ids)
+    return ids, mask
+
+
+def _of_lists(ids: Tensor, mask: Tensor | None) -> Tensor:
+    """Ids of shape `(batch, targets)`, -1 where there is no target."""
+    if len(ids.shape) == 1:
+        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
+    if ids.shape[1] == 0:
+        ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
+    if mask is not None:
+        return where(ops.logical_and(ids >= 0, mask), ids, -1)
+    # A comparison with NaN is False.
+    is_float = keras.backend.is_float_dtype(ids.dtype)
+    return where(ids >= 0, ids, -1) if is_float else ids
+
+
+def _target_lists(
+    ids: Tensor,
+    are_in_catalogue: Tensor,
+    items: Tensor | int,
+    sample_weight: Any,
+    dtype: str,
+) -> TargetLists:
+    is_target = ids >= 0
+    has_items = not (isinstance(items, int) and items == 0)
+    counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
         is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
+    weights = None
     if sample_weight is not None:
         weights = cast_finite(_lists("sample_weight", sample_weight), dtype)
         weights = _item_weights(weights, ids[:, :1])
@@ -137,17 +193,15 @@ def standardize_sparse(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = where(is_target, at_most(weights, LARGEST_WEIGHT), 0.0)
     can_be_found = ops.logical_and(is_target, are_in_catalogue)
-    return SparseLists(
+    return TargetLists(
         targets=ops.cast(is_target, dtype),
-        all_scores=ranked_as(scores),
         is_target=is_target,
         target_weights=weights,
         # Only now, as a large id might become another one.
         ids=ops.cast(where(can_be_found, ids, 0), "int32"),
         can_be_found=can_be_found,
         counts=counts,
-        are_ids=ops.all(are_in_catalogue),
-        check_ids=lambda: check_items("y_true", ids, catalogue),
+        items=items,
     )
 
 
@@ -207,25 +261,25 @@ def to_ids(argument: str, value: Any) -> Tensor:
     return ops.cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
 
 
-def are_items(ids: Tensor, scores: Tensor) -> Tensor:
+def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
     """Whether ids are those of items: whole numbers below the number of items."""
-    are_below = ids < ops.cast(ops.shape(scores)[1], ids.dtype)
+    are_below = ids < ops.cast(items, ids.dtype)
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
     return ops.logical_and(are_below, ids == ops.floor(ids))
 
 
-def check_items(argument: str, ids: Tensor, scores: Tensor) -> None:
+def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for ids that are not those of items, where values can be seen."""
-    if is_known_true(ops.all(are_items(ids, scores))):
+    if is_known_true(ops.all(are_items(ids, items))):
         return
     require(
-        ops.all(ids < ops.cast(ops.shape(scores)[1], ids.dtype)),
-        f"`{argument}` should hold ids below the number of items, {scores.shape[1]}. "
+        ops.all(ids < ops.cast(items, ids.dtype)),
+        f"`{argument}` should hold ids below the number of items, {items}. "
         "Received: a larger id",
     )
     require(
-        ops.all(are_items(ids, scores)),
+        ops.all(are_items(ids, items)),
         f"`{argument}` should hold whole numbers as ids. Received: a fraction",
     )
 

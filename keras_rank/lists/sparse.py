@@ -15,37 +15,32 @@ from keras_rank.lists.base import Lists, as_ranked, numbers_in_full
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SparseLists(Lists):
+class TargetLists(Lists):
     """A batch of lists over one catalogue, of which only the relevant items are told.
 
-    `labels`, `mask` and `weights` are those of the targets, of shape
-    `(batch, targets)`; `scores` are those of all items, as given.
+    `labels`, `mask` and `weights` are those of these targets, of shape
+    `(batch, targets)`. Scores are none of its business.
 
     Attributes:
         targets: tensor of shape `(batch, targets)`. 1 where there is a target.
-        all_scores: tensor of shape `(batch, items)`.
         is_target: boolean tensor of shape `(batch, targets)`.
         target_weights: tensor of shape `(batch, targets)`, or `None`.
         ids: int tensor of shape `(batch, targets)`. The position of each target.
         can_be_found: boolean tensor of the same shape. Whether there is a target, and
             such an item.
         counts: boolean tensor of shape `(batch,)`. Whether the list counts at all.
-        are_ids: boolean scalar tensor. Whether there is such an item for all ids.
-        check_ids: raises if not, where values can be seen.
+        items: the number of items of the catalogue, an int where it is known.
     """
 
     targets: Tensor
-    all_scores: Tensor
     is_target: Tensor
     target_weights: Tensor | None
     ids: Tensor
     can_be_found: Tensor
     counts: Tensor
-    are_ids: Tensor
-    check_ids: Callable[[], None]
+    items: Tensor | int
 
     labels = property(lambda self: self.targets)
-    scores = property(lambda self: self.all_scores)
     mask = property(lambda self: self.is_target)
     weights = property(lambda self: self.target_weights)
     has_items = property(lambda self: self.counts)
@@ -56,15 +51,32 @@ class SparseLists(Lists):
         return largest_values(self.targets, count)
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
-        return numbers_in_full(positions, ops.shape(self.all_scores))
+        return numbers_in_full(positions, (ops.shape(self.targets)[0], self.items))
+
+    @kept
+    def sizes(self) -> Tensor:
+        size = ops.cast(self.items, self.dtype)
+        return size * ops.ones_like(self.labels[:, 0])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SparseLists(TargetLists):
+    """Such lists with the scores of all items.
+
+    Attributes:
+        all_scores: tensor of shape `(batch, items)`, as given.
+        are_ids: boolean scalar tensor. Whether there is such an item for all ids.
+        check_ids: raises if not, where values can be seen.
+    """
+
+    all_scores: Tensor
+    are_ids: Tensor
+    check_ids: Callable[[], None]
+
+    scores = property(lambda self: self.all_scores)
 
     @kept
     def ranked_scores(self) -> Tensor:
         """The scores as they are compared, `-inf` for NaN."""
         scores = self.all_scores
         return as_ranked(where(scores > -math.inf, scores, -math.inf))
-
-    @kept
-    def sizes(self) -> Tensor:
-        size = ops.cast(ops.shape(self.scores)[1], self.dtype)
-        return size * ops.ones_like(self.labels[:, 0])

@@ -228,8 +228,9 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
             f"item_ids.shape={tuple(ids.shape)}"
         )
     ids = where(ids >= 0, ids, -1)
-    check_items("item_ids", ids, scores)
-    excluded = ops.logical_and(are_items(ids, scores), ids >= 0)
+    items = ops.shape(scores)[1]
+    check_items("item_ids", ids, items)
+    excluded = ops.logical_and(are_items(ids, items), ids >= 0)
     if keep is not None:
         kept = to_ids("keep", keep)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
@@ -242,7 +243,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
     # What is not excluded is written to a column of its own, which is cut off.
     columns = ops.cast(where(excluded, ids, 0), "int32")
-    columns = where(excluded, columns, ops.shape(scores)[1])
+    columns = where(excluded, columns, items)
     # Not `ops.arange`, as the size of the batch may not be known.
     rows = ops.cumsum(ops.ones_like(columns), axis=0) - 1
     places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
