@@ -85,6 +85,18 @@ def is_known_true(condition: Tensor | bool) -> bool:
     return _is_seen(condition) and bool(condition)
 
 
+def seen_maximum(x: Tensor, otherwise: Tensor | int) -> Tensor | int:
+    """The maximum of whole numbers, or another bound where Python can't see it.
+
+    Rounded up to a power of two, so that not every batch has a shape of its own, for
+    which JAX would compile anew.
+    """
+    largest = ops.max(x) if 0 not in tuple(x.shape) else 0
+    if not isinstance(largest, int) and not _is_seen(largest):
+        return otherwise
+    return 2 ** max(int(largest) - 1, 0).bit_length()
+
+
 def none_of(conditions: Tensor) -> Tensor | bool:
     """Whether all are False: a bool where Python can see it, to be read but once."""
     any_of = ops.any(conditions)

@@ -62,19 +62,23 @@ def _mean_precision_at_hits(
     """
     if not ranking.averages:
         return ratio(total(relevant * found / ranking.ranks), total(relevant))
-    size, slots = ranking.group_sizes[:, -1:], ranking.places[:, -1:]
-    above = _hits_above_group(ranking, relevant)[:, -1:]
-    group_relevant = ops.round(relevant[:, -1:] * size)
-    # The ranks of the group at the cutoff, and their places in it.
-    place = ranking.ranks - ranking.ranks[-1] + slots
-    in_group = place > 0.0
-    sum_above = total(where(in_group, 0.0, relevant * found / ranking.ranks))
-    per_hit = total(where(in_group, 1.0 / ranking.ranks, 0.0))[:, None]
-    per_pair = total(where(in_group, (place - 1.0) / ranking.ranks, 0.0))[:, None]
-    hits = ops.cast(ops.arange(ranking.cutoff + 1, dtype="int32"), relevant.dtype)
-    sum_in_group = hits * (1.0 + above) * per_hit / slots + hits * (hits - 1.0) * ratio(
-        per_pair, slots * (slots - 1.0)
+    # The group at the cutoff: its size, its ranks above the cutoff, its relevant items.
+    ranks, cutoff = ranking.ranks, ops.cast(ranking.cutoff, relevant.dtype)
+    size, slots, chance = (
+        total(where(ranks == cutoff, x, 0.0))[:, None]
+        for x in (ranking.group_sizes, ranking.places, relevant)
     )
+    group_relevant = ops.round(chance * size)
+    place = ranks - cutoff + slots
+    in_group = ops.logical_and(place > 0.0, ranks <= cutoff)
+    above = total(where(in_group, 0.0, relevant))[:, None]
+    sum_above = total(where(in_group, 0.0, relevant * found / ranks))
+    per_hit = total(where(in_group, 1.0 / ranks, 0.0))[:, None]
+    per_pair = total(where(in_group, (place - 1.0) / ranks, 0.0))[:, None]
+    most = ranking.first_ranks
+    hits = ops.concatenate([ops.zeros_like(most[:1]), most])
+    sum_in_group = hits * (1.0 + above) * ratio(per_hit, slots)
+    sum_in_group += hits * (hits - 1.0) * ratio(per_pair, slots * (slots - 1.0))
     values = ratio(sum_above[:, None] + sum_in_group, above + hits)
     chances = hypergeometric(hits, group_relevant, size, slots)
     return at_most(total(chances * values), 1.0)

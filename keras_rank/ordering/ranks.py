@@ -11,7 +11,7 @@ from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.items import rank_lists
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.targets import rank_targets
+from keras_rank.ordering.sparse import rank_targets
 
 
 def rank_by_scores(

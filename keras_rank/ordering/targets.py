@@ -1,27 +1,28 @@
-"""Sparse targets in a whole catalogue: their ranks, by counting instead of sorting."""
+"""The ranks of targets, from how many items are above each of them and tied with it."""
 
 import dataclasses
-import math
-import operator
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import counted, highest, where
+from keras_rank.arrays.arithmetic import (
+    at_most,
+    counted,
+    shifted,
+    through_batch,
+    where,
+)
 from keras_rank.arrays.backends import (
     Tensor,
-    may_have_nan,
-    shortcut,
+    seen_maximum,
     stable_argsort,
     take,
+    total_by_group,
 )
-from keras_rank.arrays.counting import count
-from keras_rank.arrays.selection import at_most_size, candidates, is_long
-from keras_rank.lists.base import as_ranked
+from keras_rank.arrays.selection import at_most_size
 from keras_rank.lists.judged import Values
-from keras_rank.lists.sparse import SparseLists
-from keras_rank.ordering.preference import Ties, preference_of
+from keras_rank.lists.sparse import TargetLists
+from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 
 
@@ -37,25 +38,34 @@ class TargetRanking(Ranking):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SpanRanking(Ranking):
-    """A ranking of targets whose ties are averaged: each spans the ranks of its group.
+class SpanRanking(TargetRanking):
+    """A ranking of targets whose ties are averaged: each may be at several ranks.
+
+    Only the ranks that targets may have are listed, of shape `(batch, some)`.
 
     Attributes:
-        above: tensor of shape `(batch, targets)`. The number of items above the group
-            of a target.
-        sizes: tensor of shape `(batch, targets)`. The size of its group.
+        targets: int tensor of shape `(batch, targets)`. The targets, by the number of
+            items above them. `None` for a single one.
+        group: int tensor of shape `(batch * targets,)`. The group of tied items of
+            each of these, numbered through the batch. `None` for a single one.
+        target_at: int tensor of shape `(batch, some)`. The first of these in the
+            group at a rank.
+        sizes: tensor of the same shape. The number of items of this group.
+        places_in_group: tensor of the same shape. The place of the rank in it.
     """
 
-    above: Tensor
+    targets: Tensor | None
+    group: Tensor | None
+    target_at: Tensor
     sizes: Tensor
-
-    def _cut(self, k: int) -> dict[str, Any]:
-        return {"ranks": self.ranks[:k]}
+    places_in_group: Tensor
 
     def _taken(self, values: Values) -> Tensor:
-        shares = values.everywhere() / self.sizes
-        spread = where(self._covers, shares[:, :, None], 0.0)
-        return ops.sum(spread, axis=1)
+        totals = values.everywhere()
+        if self.targets is not None:
+            totals = total_by_group(take(totals, self.targets), self.group)
+        totals = take(totals, self.target_at)
+        return where(self.occupied, totals, 0.0) / self.sizes
 
     @property
     def averages(self) -> bool:
@@ -64,92 +74,39 @@ class SpanRanking(Ranking):
 
     @property
     def group_sizes(self) -> Tensor:
-        """The number of items tied at a rank, where there are targets among them."""
-        sizes = where(self._covers, self.sizes[:, :, None], 1.0)
-        return highest(sizes)
+        """The number of items tied at a rank."""
+        return self.sizes
 
     @property
     def places(self) -> Tensor:
-        """The place of a rank in its group, where there are targets among them."""
-        places = self.ranks - self.above[:, :, None]
-        return highest(where(self._covers, places, 1.0))
-
-    @property
-    def _covers(self) -> Tensor:
-        """Whether a target may be at a rank, of shape `(batch, targets, depth)`."""
-        above, sizes = self.above[:, :, None], self.sizes[:, :, None]
-        return ops.logical_and(self.ranks > above, self.ranks <= above + sizes)
+        """The place of a rank in its group."""
+        return self.places_in_group
 
 
-def rank_targets(
-    lists: SparseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
+def rank_counted(
+    lists: TargetLists,
+    k: int | None,
+    ties: Ties,
+    retrieved: Tensor,
+    above: Tensor,
+    tied: Tensor,
 ) -> Ranking:
-    """Ranks the targets of each list among all items, by counting those above them."""
-    raw, dtype = lists.all_scores, lists.dtype
-    target_scores = as_ranked(take(raw, lists.ids))
-    retrieved = ops.logical_and(target_scores > -math.inf, lists.can_be_found)
-    items = ops.shape(raw)[1]
-    cutoff = items if k is None else at_most_size(k, items)
-    limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
+    """Ranks targets of which is counted what is above them.
 
-    def counted_in(scores: Tensor, is_counted: Callable[..., Tensor]) -> Tensor:
-        return count(scores, target_scores, is_counted, dtype)
-
-    def in_reach(above: Tensor) -> Tensor:
-        return ops.logical_and(retrieved, above < limit)
-
-    def among_all() -> tuple[Tensor, Tensor]:
-        """The number of items above each target, and its place among those tied.
-
-        Or the number of these, if ties are averaged.
-        """
-        scores = lists.ranked_scores
-        above = counted_in(scores, operator.gt)
-        equal = counted_in(scores, operator.eq)
-
-        def place() -> Tensor:
-            lists.check_ids()
-            preference = preference_of(lists, ties, key, first_list)
-            return _place_among_tied(
-                scores, target_scores, lists.ids, preference, dtype
-            )
-
-        if ties == "average":
-            lists.check_ids()
-            return above, equal
-        ties_matter = ops.any(ops.logical_and(in_reach(above), equal > 1.0))
-        is_plain = ops.logical_and(lists.are_ids, ops.logical_not(ties_matter))
-        return above, shortcut(is_plain, lambda: equal, place)
-
-    if k is None or not is_long(raw, k + 1):
-        above, tied = among_all()
-    else:
-        # What is above a target of the top k is among these, and what ties with it is
-        # too, or is as high as all others. Several scores may stand for 0.
-        high = candidates(raw, k + 1)
-        above_top = counted_in(high.entries, operator.gt)
-        equal = counted_in(high.entries, operator.eq)
-        may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
-        may_tie = ops.logical_or(may_tie, target_scores == high.highest_other)
-        ties_matter = ops.any(ops.logical_and(in_reach(above_top), may_tie))
-        has_nan = may_have_nan(raw, high.maxima)
-        is_plain = ops.logical_and(
-            lists.are_ids, ops.logical_not(ops.logical_or(ties_matter, has_nan))
-        )
-        above, tied = shortcut(is_plain, lambda: (above_top, equal), among_all)
-
-    first_ranks = _first_ranks(lists, cutoff)
+    Args:
+        lists: the targets.
+        k: the number of ranks, or `None` for all.
+        ties: how tied items are ordered.
+        retrieved: boolean tensor of shape `(batch, targets)`. The targets that may
+            have a rank.
+        above: tensor of the same shape. The number of items with a higher score.
+        tied: tensor of the same shape. The place of the target among the items with
+            the same score; the number of these if ties are averaged.
+    """
+    cutoff = lists.items if k is None else at_most_size(k, lists.items)
+    limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, lists.dtype)
     if ties == "average":
-        found = in_reach(above)
-        return SpanRanking(
-            order=None,
-            occupied=found,
-            ranks=counted(1, cutoff, dtype, like=raw),
-            cutoff=cutoff,
-            first_ranks=first_ranks,
-            above=where(found, above, limit),
-            sizes=where(found, tied, 1.0),
-        )
+        return _rank_spans(lists, cutoff, limit, retrieved, above, tied)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = where(found, ranks, limit + 1.0)
@@ -162,42 +119,66 @@ def rank_targets(
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,
-        first_ranks=first_ranks,
+        first_ranks=_first_ranks(lists, cutoff),
     )
 
 
-def _place_among_tied(
-    scores: Tensor,
-    target_scores: Tensor,
-    positions: Tensor,
-    preference: Callable[[Tensor | None], Tensor],
-    dtype: str,
-) -> Tensor:
-    """Returns the place of each target among the items that tie with it: 1, 2, ...
+def _rank_spans(
+    lists: TargetLists,
+    cutoff: Tensor | int,
+    limit: Tensor | float,
+    retrieved: Tensor,
+    above: Tensor,
+    tied: Tensor,
+) -> SpanRanking:
+    """Lists the ranks of the groups that targets are in, one group after the other."""
+    found = ops.logical_and(retrieved, above < limit)
+    above, sizes = where(found, above, limit), where(found, tied, 1.0)
+    targets = group = None
+    is_first = found
+    if lists.labels.shape[1] != 1:
+        targets = stable_argsort(above)
+        found, above, sizes = (take(x, targets) for x in (found, above, sizes))
+        starts = above != shifted(above, 1, -1.0)
+        is_first = ops.logical_and(found, starts)
+        number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
+        group = ops.reshape(through_batch(number, ops.shape(above)[1]), (-1,))
+    ranks_in_group = where(is_first, ops.minimum(sizes, limit - above), 0.0)
+    # The number of ranks that are listed up to the end of a group.
+    ends = ops.cumsum(ranks_in_group, axis=1)
+    depth = at_most_size(seen_maximum(ends[:, -1], cutoff), cutoff)
+    index = counted(0, depth - 1, lists.dtype, like=above)[None, :]
+    target_at = at_most(_number_at_most(ends, index), ops.shape(ends)[1] - 1)
+    occupied = index < ends[:, -1:]
+    end, length, start, size = (
+        take(x, target_at) for x in (ends, ranks_in_group, above, sizes)
+    )
+    places = where(occupied, index - (end - length) + 1.0, 1.0)
+    return SpanRanking(
+        order=None,
+        occupied=occupied,
+        ranks=where(occupied, start + places, limit + 1.0),
+        cutoff=cutoff,
+        first_ranks=_first_ranks(lists, cutoff),
+        targets=targets,
+        group=group,
+        target_at=target_at,
+        sizes=where(occupied, size, 1.0),
+        places_in_group=places,
+    )
 
-    Args:
-        scores: tensor of shape `(batch, items)`.
-        target_scores: tensor of shape `(batch, targets)`.
-        positions: int tensor of the same shape. Where the targets are.
-        preference: function from positions, or `None` for all, to int32 keys: among
-            tied items the one with the larger key goes first.
-        dtype: the dtype of the counts.
 
-    Returns:
-        A tensor of shape `(batch, targets)`.
-    """
-
-    def goes_before(
-        score: Tensor, target_score: Tensor, key: Tensor, target_key: Tensor
-    ) -> Tensor:
-        return ops.logical_and(score == target_score, key > target_key)
-
-    keys = preference(None)
-    target_keys = take(keys, positions)
-    return 1.0 + count(scores, target_scores, goes_before, dtype, keys, target_keys)
+def _number_at_most(thresholds: Tensor, entries: Tensor) -> Tensor:
+    """The number of thresholds that are at most each entry, one after the other."""
+    number = thresholds.shape[1]
+    if number is None:
+        at_most_entry = thresholds[:, None, :] <= entries[:, :, None]
+        return ops.sum(ops.cast(at_most_entry, "int32"), axis=2)
+    parts = [thresholds[:, i : i + 1] <= entries for i in range(number)]
+    return sum(ops.cast(part, "int32") for part in parts)
 
 
-def _first_ranks(lists: SparseLists, cutoff: Tensor | int) -> Tensor:
+def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
     """The ranks that the targets have in the ideal order."""
     targets = lists.labels.shape[1]
     if isinstance(cutoff, int) and targets is not None:
