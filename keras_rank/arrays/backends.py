@@ -3,9 +3,10 @@
 The only file that names a backend or a device.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -210,7 +211,7 @@ def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     XLA on CPU writes to memory what it sums: the rows one by one, in the same place.
     """
     # Outside of jit, JAX would compile the map anew at every call.
-    if _is_jax_on_cpu() and is_traced(x) and x.shape[1] >= _MANY_ENTRIES:
+    if goes_row_by_row(x) and x.shape[1] >= _MANY_ENTRIES:
         return ops.map(lambda row: ops.sum(function(row)), x)
     return ops.sum(function(x), axis=1)
 
@@ -398,3 +399,74 @@ def total_by_group(values: Tensor, group: Tensor) -> Tensor:
         ops.reshape(values, (-1,)), group, num_segments=batch * depth
     )
     return ops.reshape(ops.take(totals, group), (batch, depth))
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiles a function of tensors, on backends that are faster for it."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        jitted: Callable[..., Any] = jax.jit(function)
+        return jitted
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        graph: Callable[..., Any] = tf.function(function)
+        return graph
+    return function
+
+
+@contextlib.contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiplies float32 matrices in float32, where a device would round them first."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        with jax.default_matmul_precision("highest"):
+            yield
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        rounds = tf.config.experimental.tensor_float_32_execution_enabled()
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        try:
+            yield
+        finally:
+            tf.config.experimental.enable_tensor_float_32_execution(rounds)
+    elif backend == "torch":
+        import torch
+
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_float32_matmul_precision(precision)
+    else:
+        yield
+
+
+def count_true(conditions: Tensor) -> Tensor:
+    """Returns the number of entries of each row that are true, as int32."""
+    if keras.backend.backend() == "numpy":
+        # Ten times as fast as a sum of numbers.
+        return np.count_nonzero(conditions, axis=1, keepdims=True).astype("int32")
+    if keras.backend.backend() == "torch":
+        return conditions.sum(1, keepdim=True).int()
+    return ops.sum(ops.cast(conditions, "int32"), axis=1, keepdims=True)
+
+
+def goes_row_by_row(x: Tensor) -> bool:
+    """Whether several reductions are faster of one row after the other.
+
+    XLA on CPU goes over memory as often as there are reductions.
+    """
+    return _is_jax_on_cpu() and is_traced(x)
+
+
+def row_by_row(function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+    """Returns a function of rows, computed of one row after the other."""
+    return ops.map(lambda row: function(*(x[None] for x in row))[0], rows)

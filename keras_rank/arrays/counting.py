@@ -4,52 +4,36 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, count_true, goes_row_by_row, row_by_row
 
 
-def count(
-    entries: Tensor,
-    thresholds: Tensor,
-    matches: Callable[..., Tensor],
-    dtype: str,
-    keys: Tensor = None,
-    threshold_keys: Tensor = None,
-) -> Tensor:
-    """Counts the entries of each row that match each threshold, one after the other.
+def count(matches: Callable[..., Tensor], *pairs: tuple[Tensor, Tensor]) -> Tensor:
+    """Counts the entries of each row that match each of several thresholds.
 
     Args:
-        entries: tensor of shape `(batch, size)`.
-        thresholds: tensor of shape `(batch, number)`.
-        matches: function of two such tensors, of shapes `(batch, size)` and
-            `(batch, 1)`, and of the keys if there are any.
-        dtype: the dtype of the counts.
-        keys: tensor of shape `(batch, size)`.
-        threshold_keys: tensor of shape `(batch, number)`.
+        matches: function of entries and thresholds of shapes that broadcast, and of
+            those of further pairs.
+        *pairs: pairs of entries, of shape `(batch, size)`, and of thresholds, of shape
+            `(batch, number)`.
 
     Returns:
-        A tensor of shape `(batch, number)`.
+        An int32 tensor of shape `(batch, number)`: exact where float32 is not.
     """
-    number = thresholds.shape[1]
+    number = pairs[0][1].shape[1]
+
+    def at_once(*tensors: Tensor) -> Tensor:
+        entries, thresholds = tensors[::2], tensors[1::2]
+        parts = zip(entries, thresholds, strict=True)
+        matching = matches(*(x for e, t in parts for x in (e[:, None], t[..., None])))
+        return ops.sum(ops.cast(matching, "int32"), axis=2)
+
+    def each(i: int) -> Tensor:
+        parts = ((entries, of[:, i : i + 1]) for entries, of in pairs)
+        return count_true(matches(*(x for part in parts for x in part)))
+
+    tensors = [x for pair in pairs for x in pair]
     if number is None:
-        arguments = [entries[:, None, :], thresholds[:, :, None]]
-        if keys is not None:
-            arguments += [keys[:, None, :], threshold_keys[:, :, None]]
-        return ops.sum(ops.cast(matches(*arguments), dtype), axis=2)
-    if number > 1:
-        parts = [slice(i, i + 1) for i in range(number)]
-        counts = [
-            count(
-                entries,
-                thresholds[:, part],
-                matches,
-                dtype,
-                keys,
-                None if keys is None else threshold_keys[:, part],
-            )
-            for part in parts
-        ]
-        return ops.concatenate(counts, axis=1)
-    arguments = [entries, thresholds]
-    if keys is not None:
-        arguments += [keys, threshold_keys]
-    return ops.sum(ops.cast(matches(*arguments), dtype), axis=1, keepdims=True)
+        return at_once(*tensors)
+    if number > 1 and goes_row_by_row(tensors[0]):
+        return row_by_row(at_once, *tensors)
+    return ops.concatenate([each(i) for i in range(number)], axis=1)

@@ -19,7 +19,7 @@ from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import standardize, standardize_sparse
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
-from keras_rank.lists.sparse import SparseLists
+from keras_rank.lists.sparse import TargetLists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, rank_by_scores
 
@@ -81,7 +81,8 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     prepare = standardize_sparse if is_sparse else standardize
     lists = prepare(y_true, y_pred, sample_weight, check_dtype(dtype))
-    return RankedLists(lists, rank_by_scores(lists, k, ties, key_of_seed(seed)), k)
+    ranking = rank_by_scores(lists, k, ties, key_of_seed(seed))
+    return RankedLists(lists, ranking, k, ties)
 
 
 def in_order(
@@ -122,7 +123,7 @@ def in_order(
             f"{ranked.k}. Received: k={k}"
         )
     if needs_all_labels:
-        check_not_sparse("sparse_labels", isinstance(ranked.lists, SparseLists))
+        check_not_sparse("sparse_labels", isinstance(ranked.lists, TargetLists))
     return ranked.once(_judged, judgement), ranked.ranking.cut(k)
 
 

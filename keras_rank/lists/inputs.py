@@ -93,7 +93,7 @@ def standardize_sparse(
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    (ids, mask), scores = _ids("y_true", y_true), _scores(y_pred)
+    (ids, mask), scores = read_ids("y_true", y_true), _scores(y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -136,7 +136,7 @@ def standardize_targets(
     Returns:
         `TargetLists`. An id that is given twice in a list counts once.
     """
-    ids, mask = _ids("targets", targets)
+    ids, mask = read_ids("targets", targets)
     if len(ids.shape) not in (1, 2):
         raise ValueError(
             "`targets` should have the shape (batch,) or (batch, targets). Received: "
@@ -148,8 +148,8 @@ def standardize_targets(
     return _target_lists(ids, are_in_catalogue, items, sample_weight, dtype)
 
 
-def _ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
-    """Ids and their mask, if there is one, of the same shape."""
+def read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
+    """Returns ids, and their mask if there is one, of the same shape."""
     ids, mask = _labels_and_mask(value)
     ids, mask = ragged.rectangular(y_true=ids, mask=mask)
     ids = to_ids(argument, _lists(argument, ids))

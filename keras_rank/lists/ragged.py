@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 # What pads an argument: no item, not retrieved, masked, no weight, no feature.
-PADDING = {"y_true": -1, "y_pred": -np.inf, "mask": 0, "sample_weight": 0, "x": 0}
+PADDING = {
+    "y_true": -1,
+    "y_pred": -np.inf,
+    "mask": 0,
+    "sample_weight": 0,
+    "x": 0,
+    "exclude": -1,
+}
 
 
 def rectangular(**arguments: Any) -> list[Any]:
@@ -28,7 +35,7 @@ def rectangular(**arguments: Any) -> list[Any]:
     arguments = {name: unboxed(value) for name, value in arguments.items()}
     if not any(is_ragged(value) for value in arguments.values()):
         return list(arguments.values())
-    expected = _lengths(arguments["y_true"])
+    expected = _lengths(arguments.get("y_true"))
     for name, value in arguments.items():
         # A weight may also belong to a whole list, or to all of them.
         per_item = is_ragged(value) or name in ("y_pred", "mask")

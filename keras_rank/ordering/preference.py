@@ -21,10 +21,22 @@ def preference_of(
 
     Among tied items the one with the larger key goes first.
     """
-    if ties == "stable":
-        return lambda positions: -lists.item_numbers(positions)
-    of_lists = list_keys(key, lists.has_items, first_list)
-    return lambda positions: shuffle_keys(of_lists, lists.item_numbers(positions))
+    of_lists = None
+    if ties == "shuffle":
+        of_lists = list_keys(key, lists.has_items, first_list)
+    return lambda positions: item_keys(of_lists, lists.item_numbers(positions))
+
+
+def item_keys(list_keys: Tensor | None, item_numbers: Tensor) -> Tensor:
+    """Int32 numbers of which the larger go first: the shuffle, or the earlier item.
+
+    Args:
+        list_keys: those of `list_keys`, or `None` if the earlier item goes first.
+        item_numbers: int32 tensor: 1, 2, 3, ... for the items of a list.
+    """
+    if list_keys is None:
+        return -item_numbers
+    return shuffle_keys(list_keys, item_numbers)
 
 
 def list_keys(key: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:

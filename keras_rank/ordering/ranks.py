@@ -44,8 +44,10 @@ class RankedLists(Shared):
         lists: the lists.
         ranking: their order, up to the cutoff.
         k: the cutoff, or `None`.
+        ties: how tied items are ordered.
     """
 
     lists: Lists
     ranking: Ranking
     k: int | None
+    ties: Ties

@@ -28,7 +28,7 @@ def rank_targets(
     limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
     def counted_in(scores: Tensor, is_counted: Callable[..., Tensor]) -> Tensor:
-        return count(scores, target_scores, is_counted, dtype)
+        return ops.cast(count(is_counted, (scores, target_scores)), dtype)
 
     def in_reach(above: Tensor) -> Tensor:
         return ops.logical_and(retrieved, above < limit)
@@ -103,4 +103,5 @@ def _place_among_tied(
 
     keys = preference(None)
     target_keys = take(keys, positions)
-    return 1.0 + count(scores, target_scores, goes_before, dtype, keys, target_keys)
+    before = count(goes_before, (scores, target_scores), (keys, target_keys))
+    return 1.0 + ops.cast(before, dtype)

@@ -1,0 +1,5 @@
+"""Ranks among candidates of which no matrix of scores could be held."""
+
+from keras_rank.catalogue.ranks import rank
+
+__all__ = ["rank"]

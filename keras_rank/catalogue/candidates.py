@@ -1,0 +1,197 @@
+"""Candidates, in whatever form they come, as blocks of one size."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank.arrays.backends import Tensor
+from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Candidates that follow each other.
+
+    Attributes:
+        first_id: the id of the first one.
+        embeddings: tensor of shape `(block_size, features)`.
+        start: the first row that counts.
+        end: the row after the last one that counts.
+    """
+
+    first_id: int
+    embeddings: Tensor
+    start: int
+    end: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows count."""
+        return self.start == 0 and self.end == self.embeddings.shape[0]
+
+
+class Table:
+    """Candidates that lie in an array: any rows of it can be read."""
+
+    def __init__(self, array: Any, block_size: int) -> None:
+        self._array = array
+        self.features = int(array.shape[1])
+        self.items = int(array.shape[0])
+        self.block_size = max(1, min(block_size, self.items))
+
+    def blocks(self) -> Iterator[Block]:
+        """Reads all candidates once."""
+        last = self.items - self.block_size
+        for start in range(0, self.items, self.block_size):
+            # The last block is as large as the others, and begins among the one before.
+            first = min(start, last)
+            rows = self._read(first)
+            yield Block(first, rows, start - first, self.block_size)
+
+    def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
+        """Reads the candidates of some ids."""
+        if isinstance(self._array, np.ndarray):
+            return as_scored(self._array[ids])
+        return as_scored(ops.take(self._array, ops.convert_to_tensor(ids), axis=0))
+
+    def _read(self, first: int) -> Tensor:
+        if isinstance(self._array, np.ndarray):
+            return as_scored(np.asarray(self._array[first : first + self.block_size]))
+        # Not by Python's slices, for each of which JAX would compile anew.
+        features = self._array.shape[1]
+        return as_scored(
+            ops.slice(self._array, [first, 0], [self.block_size, features])
+        )
+
+
+class Stream:
+    """Candidates that come in blocks of any size, each time from the first one.
+
+    They are read once to begin with, to keep those that will be asked for.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        block_size: int,
+        ids: np.ndarray[Any, Any],
+    ) -> None:
+        self._read, self.block_size = read, block_size
+        self._ids, kept, self.items = ids, list[Any](), 0
+        for block in self.blocks():
+            here = (ids >= block.first_id) & (ids < block.first_id + block.end)
+            rows = ops.convert_to_tensor((ids[here] - block.first_id).astype("int32"))
+            kept.append(ops.take(block.embeddings, rows, axis=0))
+            self.items = block.first_id + block.end
+        if not kept:
+            raise ValueError(
+                "`candidates` should have one item or more. Received: no blocks"
+            )
+        self._kept = ops.concatenate(kept, axis=0)
+        self.features = int(self._kept.shape[1])
+
+    def blocks(self) -> Iterator[Block]:
+        """Reads all candidates once, cut anew to blocks of one size."""
+        first, parts, waiting = 0, list[Any](), 0
+        for part in _parts(self._read()):
+            rest = as_scored(part)
+            while rest.shape[0]:
+                parts.append(rest[: self.block_size - waiting])
+                rest = rest[self.block_size - waiting :]
+                waiting += int(parts[-1].shape[0])
+                if waiting == self.block_size:
+                    yield Block(first, ops.concatenate(parts, axis=0), 0, waiting)
+                    first, parts, waiting = first + waiting, [], 0
+        if waiting:
+            filling = [(0, self.block_size - waiting), (0, 0)]
+            rows = ops.pad(ops.concatenate(parts, axis=0), filling)
+            yield Block(first, rows, 0, waiting)
+
+    def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
+        """Returns some of the candidates that were asked for."""
+        places = np.searchsorted(self._ids, ids).clip(0, max(len(self._ids) - 1, 0))
+        if not len(self._ids):
+            return ops.zeros((len(ids), self.features), self._kept.dtype)
+        return ops.take(
+            self._kept, ops.convert_to_tensor(places.astype("int32")), axis=0
+        )
+
+
+Candidates = Table | Stream
+
+
+def open_candidates(
+    candidates: Any, block_size: int, ids: np.ndarray[Any, Any]
+) -> Candidates:
+    """Returns the candidates that an argument stands for, to be read in blocks.
+
+    Args:
+        candidates: what users pass.
+        block_size: the number of candidates in a block.
+        ids: int array of one dimension. The candidates that will be asked for.
+    """
+    given = candidates
+    if isinstance(given, keras.layers.Embedding):
+        given = _embeddings(given)
+    elif callable(given) and not hasattr(given, "shape"):
+        given = candidates()
+        if _is_stream(given):
+            return Stream(candidates, block_size, ids)
+    if _is_stream(given):
+        if isinstance(given, Iterator):
+            raise ValueError(
+                "`candidates` should be readable more than once: instead of a "
+                "generator, give the function that makes it. Received: "
+                f"candidates of type {type(given).__name__}"
+            )
+        return Stream(lambda: given, block_size, ids)
+    # A file that is mapped to memory stays there, and is read block by block.
+    if not isinstance(given, np.ndarray):
+        given = ops.stop_gradient(to_tensor("candidates", given))
+    if len(given.shape) != 2 or 0 in tuple(given.shape):
+        raise ValueError(
+            "`candidates` should have the shape (items, features), with one item or "
+            f"more. Received: candidates.shape={shape_of(given)}"
+        )
+    return Table(given, block_size)
+
+
+def as_scored(embeddings: Any) -> Tensor:
+    """Embeddings in the precision of their scores: float32, or float64 as they come."""
+    return ranked_as(to_tensor("candidates", embeddings))
+
+
+def _embeddings(layer: keras.layers.Embedding) -> Any:
+    if layer.built:
+        return layer.embeddings
+    raise ValueError(
+        "`candidates` should be a layer that is built, and has embeddings. "
+        f"Received: {layer.name}, which is not built"
+    )
+
+
+def _is_stream(candidates: Any) -> bool:
+    """Whether it is blocks of candidates, not the candidates themselves."""
+    if hasattr(candidates, "shape"):
+        return False
+    if isinstance(candidates, list | tuple):
+        return len(candidates) > 0 and np.ndim(candidates[0]) == 2
+    return isinstance(candidates, Iterable | keras.utils.PyDataset)
+
+
+def _parts(blocks: Any) -> Iterator[Any]:
+    if isinstance(blocks, keras.utils.PyDataset):
+        blocks = (blocks[i] for i in range(len(blocks)))
+    for block in blocks:
+        # A data loader gives what a data set holds, which may be several things.
+        part = block[0] if isinstance(block, list | tuple) else block
+        if len(part.shape) != 2:
+            raise ValueError(
+                "`candidates` should have blocks of the shape (items, features). "
+                f"Received: a block of shape {shape_of(part)}"
+            )
+        yield part

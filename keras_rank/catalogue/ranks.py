@@ -1,0 +1,210 @@
+"""The ranks of targets among all candidates."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_dtype,
+    check_k,
+    check_seed,
+    check_ties,
+    names_arguments,
+)
+from keras_rank.arrays.arithmetic import where
+from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.catalogue.candidates import Candidates, open_candidates
+from keras_rank.catalogue.counting import (
+    Counts,
+    Queries,
+    count_candidates,
+    steps_kept,
+    steps_of,
+)
+from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.lists.inputs import (
+    check_items,
+    read_ids,
+    standardize_targets,
+    to_ids,
+)
+from keras_rank.lists.ragged import rectangular
+from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
+from keras_rank.ordering.preference import Ties, list_keys
+from keras_rank.ordering.ranks import RankedLists
+from keras_rank.ordering.targets import rank_counted
+
+# The number of candidates in a block, where it is not given.
+BLOCK_SIZE = 4096
+
+
+@names_arguments
+def rank(
+    targets: Any,
+    queries: Any,
+    candidates: Any,
+    sample_weight: Any = None,
+    *,
+    score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
+    exclude: Any = None,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    block_size: int | None = None,
+    dtype: str | None = None,
+) -> RankedLists:
+    """Ranks targets among all candidates, which no matrix of scores has to hold."""
+    k, ties, key = check_k(k), check_ties(shuffle_ties), key_of_seed(check_seed(seed))
+    task = retrieval(
+        targets,
+        queries,
+        candidates,
+        sample_weight,
+        score=score,
+        exclude=exclude,
+        block_size=block_size,
+        dtype=check_dtype(dtype),
+    )
+    return task.ranked(task.counted(ties, key), ties, k)
+
+
+@dataclasses.dataclass(frozen=True)
+class Retrieval:
+    """Queries, their targets, and the candidates among which these are ranked.
+
+    Attributes:
+        lists: the targets.
+        embeddings: tensor of shape `(queries, features)`.
+        excluded: int32 tensor of shape `(queries, some)`, or `None`. The candidates
+            that take no rank.
+        candidates: the candidates.
+        score: function of queries and candidates.
+        is_ours: whether it is a function of this library, which stays the same.
+    """
+
+    lists: TargetLists
+    embeddings: Tensor
+    excluded: Tensor | None
+    candidates: Candidates
+    score: Score
+    is_ours: bool
+
+    def counted(
+        self, ties: Ties, key: int, after_block: Callable[[int], None] = lambda _: None
+    ) -> Counts:
+        """Counts what is above each target, in one pass over the candidates."""
+        lists = self.lists
+        if ops.shape(lists.ids)[0] == 0:
+            nothing = ops.zeros_like(lists.ids)
+            return Counts(nothing, nothing, nothing, ops.zeros_like(lists.targets))
+        keys = list_keys(key, lists.has_items, 0) if ties == "shuffle" else None
+        queries = Queries(
+            embeddings=self.embeddings,
+            ids=where(lists.can_be_found, lists.ids, -1),
+            excluded=self.excluded,
+            keys=keys,
+        )
+        steps = (steps_kept if self.is_ours else steps_of)(
+            self.score, averages=ties == "average"
+        )
+        return count_candidates(queries, self.candidates, steps, after_block)
+
+    def ranked(self, counts: Counts, ties: Ties, k: int | None) -> RankedLists:
+        """Returns the ranks that follow from the counts."""
+        return ranked_by_counts(self.lists, counts, ties, k)
+
+
+def ranked_by_counts(
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None
+) -> RankedLists:
+    """Returns the ranks that follow from the counts."""
+    retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
+    tied = counts.tied if ties == "average" else counts.before + 1
+    above, tied = (ops.cast(x, lists.dtype) for x in (counts.above, tied))
+    ranking = rank_counted(lists, k, ties, retrieved, above, tied)
+    return RankedLists(lists, ranking, k, ties)
+
+
+def retrieval(
+    targets: Any,
+    queries: Any,
+    candidates: Any,
+    sample_weight: Any,
+    *,
+    score: Any,
+    exclude: Any,
+    block_size: int | None,
+    dtype: str,
+) -> Retrieval:
+    """Checks and casts what users pass."""
+    embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
+    number = shape_of(embeddings)[:1]
+    is_ours = isinstance(score, str)
+    if len(embeddings.shape) < 2 or (is_ours and len(embeddings.shape) != 2):
+        raise ValueError(
+            "`queries` should have the shape (queries, features). Received: "
+            f"queries.shape={shape_of(embeddings)}"
+        )
+    found = open_candidates(
+        candidates, check_block_size(block_size), wanted_ids(targets)
+    )
+    features = found.features
+    if is_ours and features != embeddings.shape[1]:
+        raise ValueError(
+            "`queries` and `candidates` should have as many features. Received: "
+            f"queries.shape={shape_of(embeddings)}, candidates with {features} features"
+        )
+    lists = standardize_targets(targets, found.items, sample_weight, dtype)
+    if shape_of(lists.ids)[:1] != number:
+        raise ValueError(
+            "`targets` should have a row for each query. Received: "
+            f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
+        )
+    excluded = None if exclude is None else _excluded(exclude, lists, found.items)
+    return Retrieval(lists, embeddings, excluded, found, check_score(score), is_ours)
+
+
+def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
+    """The ids of all targets, each once."""
+    ids = ops.convert_to_numpy(read_ids("targets", targets)[0])
+    return np.unique(ids[ids >= 0]).astype("int64")
+
+
+def check_block_size(block_size: Any) -> int:
+    """Returns the number of candidates in a block."""
+    if block_size is None:
+        return BLOCK_SIZE
+    is_integer = isinstance(block_size, int | np.integer)
+    if is_integer and not isinstance(block_size, bool) and block_size > 0:
+        return int(block_size)
+    raise ValueError(
+        "`block_size` should be a positive integer or None. "
+        f"Received: block_size={block_size!r}"
+    )
+
+
+def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:
+    """The ids to exclude, each once and none of a target, -1 where there is none."""
+    (ids,) = rectangular(exclude=exclude)
+    ids = to_ids("exclude", ids)
+    if len(ids.shape) != 2 or ids.shape[0] != lists.ids.shape[0]:
+        raise ValueError(
+            "`exclude` should have the shape (queries, some), padded with -1. "
+            f"Received: exclude.shape={shape_of(ids)}"
+        )
+    check_items("exclude", where(ids >= 0, ids, -1), items)
+    # In NumPy, as it is done once: what is given twice comes side by side.
+    excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
+    excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
+    targets = np.where(lists.can_be_found, lists.ids, -1)
+    for target in ops.convert_to_numpy(targets).T:
+        excluded[excluded == target[:, None]] = -1
+    return ops.convert_to_tensor(np.maximum(excluded, -1))
