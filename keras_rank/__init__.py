@@ -1,8 +1,25 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
-from keras_rank import discounts, functional, gains, metrics, utils
+from keras_rank import (
+    callbacks,
+    catalogue,
+    discounts,
+    functional,
+    gains,
+    metrics,
+    utils,
+)
 from keras_rank.model import RankingModel
 
-__all__ = ["RankingModel", "discounts", "functional", "gains", "metrics", "utils"]
+__all__ = [
+    "RankingModel",
+    "callbacks",
+    "catalogue",
+    "discounts",
+    "functional",
+    "gains",
+    "metrics",
+    "utils",
+]
 
 __version__ = "0.1.0"

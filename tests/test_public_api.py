@@ -67,7 +67,8 @@ ROOMS = [
     {"weighting", "ordering"},
     {"formulas", "arguments"},
     {"functional", "metrics"},
-    {"utils"},
+    {"utils", "catalogue"},
+    {"callbacks"},
     {"model"},
     {"keras_rank"},
 ]

@@ -1,5 +1,6 @@
-"""Ranks among candidates of which no matrix of scores could be held."""
+"""Exact ranks among candidates of which no matrix of scores could be held."""
 
+from keras_rank.catalogue.evaluation import evaluate
 from keras_rank.catalogue.ranks import rank
 
-__all__ = ["rank"]
+__all__ = ["evaluate", "rank"]

@@ -61,7 +61,51 @@ def rank(
     block_size: int | None = None,
     dtype: str | None = None,
 ) -> RankedLists:
-    """Ranks targets among all candidates, which no matrix of scores has to hold."""
+    """Ranks targets among all candidates, of which no matrix of scores is built.
+
+    `rank = 1 + candidates with a higher score + those with the same score before it`
+
+    So the candidates are read once, block by block, and what is above each target is
+    counted: exactly, and in the memory of one block.
+
+    Args:
+        targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
+            with -1. The id of an item is its row among the candidates.
+        queries: embeddings of shape `(batch, features)`.
+        candidates: embeddings of all items, of shape `(items, features)`: an array, a
+            tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
+            of them: a `tf.data.Dataset`, a torch `DataLoader` or a
+            `keras.utils.PyDataset`. Or a function that returns any of these.
+        sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
+            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+        exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
+            such as those that were seen. A target of the same list is never excluded.
+        k: positive int. The largest cutoff of the functions. Defaults to `None`:
+            functions may have any.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        block_size: positive int. The number of candidates that are scored at a time.
+            Defaults to `None`: 4,096.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        The lists in order, to be given to functions and to `update_state`, in the place
+        of `y_true`.
+
+    Raises:
+        ValueError: if shapes don't fit, or an id is not that of a candidate.
+
+    Example:
+
+    >>> queries = [[1.0, 0.0], [0.0, 1.0]]
+    >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
+    >>> order = keras_rank.catalogue.rank([0, 1], queries, candidates)
+    >>> [float(value) for value in keras_rank.functional.reciprocal_rank(order)]
+    [1.0, 0.5]
+    """
     k, ties, key = check_k(k), check_ties(shuffle_ties), key_of_seed(check_seed(seed))
     task = retrieval(
         targets,
@@ -73,7 +117,7 @@ def rank(
         block_size=block_size,
         dtype=check_dtype(dtype),
     )
-    return task.ranked(task.counted(ties, key), ties, k)
+    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +160,6 @@ class Retrieval:
             self.score, averages=ties == "average"
         )
         return count_candidates(queries, self.candidates, steps, after_block)
-
-    def ranked(self, counts: Counts, ties: Ties, k: int | None) -> RankedLists:
-        """Returns the ranks that follow from the counts."""
-        return ranked_by_counts(self.lists, counts, ties, k)
 
 
 def ranked_by_counts(

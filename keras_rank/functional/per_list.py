@@ -111,20 +111,11 @@ def in_order(
             sparse_labels=sparse_labels,
             dtype=dtype,
         )
-    elif y_pred is not None or sample_weight is not None:
-        raise ValueError(
-            "`y_pred` and `sample_weight` should be left out where `y_true` is lists "
-            "in order, which hold them. Received: "
-            + ("y_pred" if y_pred is not None else "sample_weight")
-        )
-    elif ranked.k is not None and (k is None or k > ranked.k):
-        raise ValueError(
-            "`k` should be at most the cutoff to which the lists were ordered, "
-            f"{ranked.k}. Received: k={k}"
-        )
+    else:
+        ranked.check_alone(y_pred, sample_weight)
     if needs_all_labels:
         check_not_sparse("sparse_labels", isinstance(ranked.lists, TargetLists))
-    return ranked.once(_judged, judgement), ranked.ranking.cut(k)
+    return ranked.once(_judged, judgement), ranked.up_to(k)
 
 
 def _judged(

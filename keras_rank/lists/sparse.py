@@ -53,6 +53,21 @@ class TargetLists(Lists):
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         return numbers_in_full(positions, (ops.shape(self.targets)[0], self.items))
 
+    def part(self, start: int, stop: int) -> "TargetLists":
+        """Returns some of the lists."""
+        tensors = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(TargetLists)
+            if field.name != "items"
+        }
+        return TargetLists(
+            items=self.items,
+            **{
+                name: None if x is None else x[start:stop]
+                for name, x in tensors.items()
+            },
+        )
+
     @kept
     def sizes(self) -> Tensor:
         size = ops.cast(self.items, self.dtype)

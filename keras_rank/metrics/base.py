@@ -1,7 +1,8 @@
 """The base class of all metrics: the only `update_state` and `result`."""
 
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
 import keras
@@ -27,6 +28,7 @@ from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import standardize, standardize_sparse
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
+from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import sizes_agree
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
@@ -199,7 +201,10 @@ class RankingMetric(keras.metrics.Metric):
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
-                below 0 or NaN, and a mask of False, make a position padding.
+                below 0 or NaN, and a mask of False, make a position padding. Or lists
+                in order, from `keras_rank.functional.rank` or
+                `keras_rank.catalogue.rank` with the same `shuffle_ties`, in the place
+                of all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -207,7 +212,8 @@ class RankingMetric(keras.metrics.Metric):
                 list. An item whose weight is not above 0 is padding.
 
         Raises:
-            ValueError: if the shapes or dtypes don't fit. The state is left as it
+            ValueError: if the shapes or dtypes don't fit, or lists were ordered by
+                another rule for ties, or to a smaller `k`. The state is left as it
                 was.
         """
         update_together([self], y_true, y_pred, sample_weight)
@@ -260,23 +266,16 @@ def update_together(
     metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
 ) -> None:
     """Adds a batch of lists to metrics, which share all that they have in common."""
-    if isinstance(y_true, RankedLists):
-        # They come without scores, which is why `y_pred` may be missing until here.
-        raise ValueError(
-            "`y_true` should be labels, and `y_pred` scores: a metric orders lists "
-            "itself, and `RankingMetrics` once for many metrics. Received: lists in "
-            "order, from `keras_rank.functional.rank`"
-        )
-    alike: dict[Any, list[RankingMetric]] = {}
-    for metric in metrics:
-        inputs = metric.sparse_labels, metric._compute_dtype
-        alike.setdefault(inputs, []).append(metric)
     # The new values come first, so that an error leaves all states as they were.
-    updates = []
-    for (sparse_labels, dtype), members in alike.items():
-        prepare = standardize_sparse if sparse_labels else standardize
-        lists = prepare(y_true, y_pred, sample_weight, dtype)
-        updates.append((members, *_new_states(members, lists)))
+    if isinstance(y_true, RankedLists):
+        y_true.check_alone(y_pred, sample_weight)
+        rankings = [_ranking_for(metric, y_true) for metric in metrics]
+        updates = [(metrics, *_new_states(metrics, y_true.lists, rankings))]
+    else:
+        updates = []
+        for members, lists in _prepared(metrics, y_true, y_pred, sample_weight):
+            rankings = _rankings(members, lists)
+            updates.append((members, *_new_states(members, lists, rankings)))
     for members, new_totals, new_remainders, new_lists in updates:
         for i, member in enumerate(members):
             member.totals.assign(new_totals[i])
@@ -284,11 +283,61 @@ def update_together(
             member.lists_seen.assign(member.lists_seen + new_lists)
 
 
+def _prepared(
+    metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
+) -> Iterator[tuple[Sequence[RankingMetric], Lists]]:
+    """The lists, once for all metrics that read them alike."""
+    alike: dict[Any, list[RankingMetric]] = {}
+    for metric in metrics:
+        inputs = metric.sparse_labels, metric._compute_dtype
+        alike.setdefault(inputs, []).append(metric)
+    for (sparse_labels, dtype), members in alike.items():
+        prepare = standardize_sparse if sparse_labels else standardize
+        yield members, prepare(y_true, y_pred, sample_weight, dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """An order that metrics share: their way with ties, and their largest cutoff."""
+
+    members: Sequence[RankingMetric]
+    dtype: str
+    ties: Ties
+    key: int
+    k: int | None
+
+
+def orders_of(metrics: Sequence[RankingMetric]) -> Iterator[Order]:
+    """Returns the orders that metrics ask for, one for all that order ties alike."""
+    alike: dict[Any, list[RankingMetric]] = {}
+    for metric in metrics:
+        alike.setdefault((metric._compute_dtype, *metric._order), []).append(metric)
+    for (dtype, ties, key), members in alike.items():
+        cutoffs = [metric.k for metric in members if metric.k is not None]
+        k = max(cutoffs) if len(cutoffs) == len(members) else None
+        yield Order(members, dtype, ties, key, k)
+
+
+def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
+    """The ranks that a metric asks for, of lists that were ordered before."""
+    if isinstance(ranked.lists, TargetLists) and not metric.takes_sparse_labels:
+        raise ValueError(
+            f"`{type(metric).__name__}` needs the labels of all items. Received: lists "
+            "in order of which only the relevant items are known"
+        )
+    if ranked.ties != metric._ties:
+        raise ValueError(
+            "`shuffle_ties` should be the same for the metric and for the lists in "
+            f"order. Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
+            f"shuffle_ties={_SHUFFLE_TIES[ranked.ties]!r} of the lists"
+        )
+    return ranked.up_to(metric.k)
+
+
 def _new_states(
-    metrics: Sequence[RankingMetric], lists: Lists
+    metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Returns totals and remainders with the lists added, and the number of these."""
-    rankings = _rankings(metrics, lists)
     judged_lists: dict[Judgement, JudgedLists] = {}
     columns: list[Tensor] = []
     for metric, ranking in zip(metrics, rankings, strict=True):

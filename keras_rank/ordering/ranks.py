@@ -1,7 +1,7 @@
 """Orders lists of either kind: with labels for all items, or for targets only."""
 
 import dataclasses
-from typing import cast
+from typing import Any, cast
 
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.shared import Shared
@@ -51,3 +51,21 @@ class RankedLists(Shared):
     ranking: Ranking
     k: int | None
     ties: Ties
+
+    def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
+        """Raises if scores or weights are given too: lists in order hold them."""
+        if y_pred is not None or sample_weight is not None:
+            raise ValueError(
+                "`y_pred` and `sample_weight` should be left out where `y_true` is "
+                "lists in order, which hold them. Received: "
+                + ("y_pred" if y_pred is not None else "sample_weight")
+            )
+
+    def up_to(self, k: int | None) -> Ranking:
+        """Returns the first k ranks."""
+        if self.k is not None and (k is None or k > self.k):
+            raise ValueError(
+                "`k` should be at most the cutoff to which the lists were ordered, "
+                f"{self.k}. Received: k={k}"
+            )
+        return self.ranking.cut(k)

@@ -1,0 +1,164 @@
+"""A callback that evaluates a retrieval model over its whole catalogue in `fit`."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_rank.arguments import names_arguments
+from keras_rank.arrays.backends import Tensor
+from keras_rank.catalogue.evaluation import Metrics, evaluate
+from keras_rank.catalogue.ranks import retrieval
+
+__all__ = ["CatalogueEvaluation"]
+
+
+class CatalogueEvaluation(keras.callbacks.Callback):
+    """Evaluates a retrieval model over all candidates at the end of an epoch.
+
+    The results are added to the logs of the epoch as `val_ndcg@10` and the like: the
+    history and all callbacks that are listed after this one see them. Tell these by
+    `mode="max"` which way is better, which Keras finds out for compiled metrics only.
+
+    Args:
+        x: the inputs of the query model, as for `predict`.
+        targets: ids of the relevant items of each query, of shape `(batch,)` or
+            `(batch, n)`, padded with -1.
+        candidates: embeddings of all items, as for `keras_rank.catalogue.evaluate`. To
+            encode them anew each time, give a function, such as
+            `lambda: item_model.predict(items)`. An `Embedding` layer is read anew too.
+        metrics: list of ranking metrics: instances, or strings of the name and the
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
+        query_model: the model that embeds queries. Defaults to `None`: the model that
+            is trained.
+        sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
+        exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
+            such as those that were seen. A target of the same list is never excluded.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
+            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+        block_size: positive int. The number of candidates that are scored at a time.
+            Defaults to `None`: 4,096.
+        batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
+        prefix: str. Put before the names of the results. Defaults to `"val_"`.
+        frequency: positive int. The number of epochs from one evaluation to the next.
+            Defaults to 1.
+        verbose: `0`: silent, `1`: with a progress bar, or `"auto"`: with a progress
+            bar where it takes long. Defaults to 0.
+
+    Raises:
+        ValueError: if an argument has another type than stated above. Before the first
+            epoch: if the embeddings of queries and candidates don't fit each other, or
+            an id is not that of a candidate.
+
+    Example:
+
+    >>> callback = keras_rank.callbacks.CatalogueEvaluation(
+    ...     x=[[0], [1]], targets=[3, 5], candidates=[[0.1]] * 9, metrics=["ndcg@10"]
+    ... )
+    >>> callback.prefix, callback.frequency
+    ('val_', 1)
+
+    In `fit`, before the callbacks that monitor it:
+
+    ```python
+    model.fit(pairs, callbacks=[
+        CatalogueEvaluation(users, next_items, item_embedding, ["ndcg@10"]),
+        keras.callbacks.EarlyStopping(monitor="val_ndcg@10", mode="max", patience=3),
+    ])
+    ```
+    """
+
+    @names_arguments
+    def __init__(
+        self,
+        x: Any,
+        targets: Any,
+        candidates: Any,
+        metrics: Metrics,
+        *,
+        query_model: keras.Model | None = None,
+        sample_weight: Any = None,
+        exclude: Any = None,
+        score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
+        block_size: int | None = None,
+        batch_size: int | None = None,
+        prefix: str = "val_",
+        frequency: int = 1,
+        verbose: Any = 0,
+    ) -> None:
+        super().__init__()
+        if not isinstance(prefix, str):
+            raise ValueError(
+                f"`prefix` should be a string. Received: prefix={prefix!r}"
+            )
+        is_integer = isinstance(frequency, int | np.integer)
+        if not is_integer or isinstance(frequency, bool) or frequency < 1:
+            raise ValueError(
+                "`frequency` should be a positive integer. "
+                f"Received: frequency={frequency!r}"
+            )
+        self.x, self.targets, self.candidates = x, targets, candidates
+        self.metrics, self.query_model = metrics, query_model
+        self.sample_weight, self.exclude = sample_weight, exclude
+        self.score, self.block_size, self.batch_size = score, block_size, batch_size
+        self.prefix, self.frequency, self.verbose = prefix, int(frequency), verbose
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Checks that queries, targets and candidates fit each other."""
+        _warn_of_monitors_before(self)
+        one = keras.tree.map_structure(lambda part: part[:1], self.x)
+        query = self._embedded(one)
+        number = len(keras.tree.flatten(self.x)[0])
+        retrieval(
+            self.targets,
+            np.repeat(query, number, axis=0),
+            self.candidates,
+            self.sample_weight,
+            score=self.score,
+            exclude=self.exclude,
+            block_size=self.block_size,
+            dtype="float32",
+        )
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Adds the results to the logs."""
+        if (epoch + 1) % self.frequency:
+            return
+        results = evaluate(
+            self.targets,
+            self._embedded(self.x),
+            self.candidates,
+            self.metrics,
+            sample_weight=self.sample_weight,
+            exclude=self.exclude,
+            score=self.score,
+            block_size=self.block_size,
+            verbose=self.verbose,
+        )
+        if logs is not None:
+            logs.update({self.prefix + name: x for name, x in results.items()})
+
+    def _embedded(self, x: Any) -> Any:
+        model = self.query_model or self.model
+        return model.predict(x, batch_size=self.batch_size, verbose=0)
+
+
+def _warn_of_monitors_before(callback: keras.callbacks.Callback) -> None:
+    """Warns of callbacks that monitor something before this one has added to the logs.
+
+    Keras tells a callback nothing of the others. Who calls it has the list.
+    """
+    frame = sys._getframe(2)
+    callbacks = getattr(frame.f_locals.get("self"), "callbacks", [])
+    if callback not in callbacks:
+        return
+    for other in callbacks[: callbacks.index(callback)]:
+        if hasattr(other, "monitor"):
+            warnings.warn(
+                f"`{type(other).__name__}` should be listed after "
+                f"`{type(callback).__name__}`, to see its results.",
+                stacklevel=2,
+            )

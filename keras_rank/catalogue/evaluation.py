@@ -1,0 +1,139 @@
+"""Metrics of queries over all candidates: ranked in one pass, then added up."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from keras_rank.arguments import names_arguments
+from keras_rank.arrays.backends import Tensor
+from keras_rank.catalogue.counting import Counts
+from keras_rank.catalogue.ranks import ranked_by_counts, retrieval
+from keras_rank.lists.sparse import TargetLists
+from keras_rank.metrics import RankingMetric, RankingMetrics
+from keras_rank.metrics.base import orders_of
+from keras_rank.ordering.preference import Ties
+
+# So many seconds after which `verbose="auto"` shows how far it is.
+LONG = 5.0
+
+# Averaged ties may list a rank for each candidate: so many at a time.
+MOST_RANKS = 2**22
+
+Metrics = RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]]
+
+
+@names_arguments
+def evaluate(
+    targets: Any,
+    queries: Any,
+    candidates: Any,
+    metrics: Metrics,
+    *,
+    sample_weight: Any = None,
+    score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
+    exclude: Any = None,
+    block_size: int | None = None,
+    verbose: Literal["auto", 0, 1] = "auto",
+) -> dict[str, float]:
+    """Evaluates metrics of the ranks of targets among all candidates.
+
+    The candidates are read once, block by block, for all metrics that order ties alike.
+    No matrix of scores is built, and no candidate is left out.
+
+    Args:
+        targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
+            with -1. The id of an item is its row among the candidates.
+        queries: embeddings of shape `(batch, features)`.
+        candidates: embeddings of all items, of shape `(items, features)`: an array, a
+            tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
+            of them: a `tf.data.Dataset`, a torch `DataLoader` or a
+            `keras.utils.PyDataset`. Or a function that returns any of these.
+        metrics: list of ranking metrics: instances, or strings of the name and the
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not
+            changed.
+        sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
+            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+        exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
+            such as those that were seen. A target of the same list is never excluded.
+        block_size: positive int. The number of candidates that are scored at a time.
+            Defaults to `None`: 4,096.
+        verbose: `0`: silent, `1`: with a progress bar, or `"auto"`: with a progress
+            bar where it takes long. Defaults to `"auto"`.
+
+    Returns:
+        A dict from the names of the metrics to floats.
+
+    Raises:
+        ValueError: if shapes don't fit, an id is not that of a candidate, or a metric
+            needs the labels of all items.
+
+    Example:
+
+    >>> queries = [[1.0, 0.0], [0.0, 1.0]]
+    >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
+    >>> metrics = ["mrr", "recall@2"]
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics)
+    {'mrr': 0.75, 'recall@2': 1.0}
+    """
+    group = _fresh(metrics)
+    for order in orders_of(group.members):
+        task = retrieval(
+            targets,
+            queries,
+            candidates,
+            sample_weight,
+            score=score,
+            exclude=exclude,
+            block_size=block_size,
+            dtype=order.dtype,
+        )
+        progress = _progress(verbose, task.candidates.items)
+        counts = task.counted(order.ties, order.key, progress)
+        for lists, part in _parts(task.lists, counts, order.ties, order.k):
+            ranked = ranked_by_counts(lists, part, order.ties, order.k)
+            for member in order.members:
+                member.update_state(ranked)
+    return {name: float(value) for name, value in group.result().items()}
+
+
+def _fresh(metrics: Metrics) -> RankingMetrics:
+    """The metrics as a group of their own, which has seen nothing."""
+    group = metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
+    fresh: RankingMetrics = RankingMetrics.from_config(group.get_config())
+    return fresh
+
+
+def _parts(
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None
+) -> Iterator[tuple[TargetLists, Counts]]:
+    """The lists, and what was counted, so many at a time as memory allows."""
+    number = int(ops.shape(lists.ids)[0])
+    size = max(number, 1)
+    if ties == "average":
+        ranks = ops.convert_to_numpy(counts.tied).astype("int64").sum(axis=1)
+        most = int(min(ranks.max(initial=1), lists.items if k is None else k))
+        size = max(1, MOST_RANKS // max(most, 1))
+    for start in range(0, max(number, 1), size):
+        part = Counts(*(x[start : start + size] for x in counts))
+        yield lists.part(start, start + size), part
+
+
+def _progress(verbose: Any, items: int) -> Callable[[int], None]:
+    """A function of the number of candidates so far, that shows it where asked for."""
+    if verbose not in ("auto", 0, 1):
+        raise ValueError(
+            f'`verbose` should be "auto", 0 or 1. Received: verbose={verbose!r}'
+        )
+    if not verbose:
+        return lambda done: None
+    started, bar = time.monotonic(), keras.utils.Progbar(items, unit_name="candidate")
+
+    def show(done: int) -> None:
+        if verbose == 1 or time.monotonic() - started > LONG:
+            bar.update(done)
+
+    return show
