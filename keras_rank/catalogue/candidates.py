@@ -185,8 +185,10 @@ def _is_stream(candidates: Any) -> bool:
 
 def _parts(blocks: Any) -> Iterator[Any]:
     if isinstance(blocks, keras.utils.PyDataset):
-        blocks = (blocks[i] for i in range(len(blocks)))
-    for block in blocks:
+        each = (blocks[i] for i in range(len(blocks)))
+    else:
+        each = iter(blocks)
+    for block in each:
         # A data loader gives what a data set holds, which may be several things.
         part = block[0] if isinstance(block, list | tuple) else block
         if len(part.shape) != 2:

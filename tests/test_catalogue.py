@@ -1,0 +1,450 @@
+"""Ranks among candidates: those of the full matrix of scores, to the last item."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import CASES, FIRST_CASES, IS_SLOW
+from strategies import ties
+
+import keras_rank
+from keras_rank import catalogue, functional, metrics
+from keras_rank.callbacks import CatalogueEvaluation
+
+BACKEND = keras.backend.backend()
+SPARSE = [
+    case
+    for case in (FIRST_CASES if IS_SLOW else CASES)
+    if case.metric not in (metrics.ExpectedReciprocalRank, metrics.PairwiseAccuracy)
+    and case.arguments.get("relevance_threshold", 1.0) <= 1.0
+]
+QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 3, 4
+
+
+def products(queries, candidates):
+    """Exact for small whole numbers, in whatever order they are added."""
+    return np.nansum(queries[:, None, :] * candidates[None], axis=2)
+
+
+@st.composite
+def tasks(draw):
+    """Whole numbers, so that many tie, with NaN, padding, repetitions and weights."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    high = draw(st.integers(0, 4))
+    queries = rng.integers(-high, high + 1, size=(QUERIES, FEATURES)).astype("float32")
+    candidates = rng.integers(-2, 3, size=(ITEMS, FEATURES)).astype("float32")
+    candidates[rng.integers(0, ITEMS, 5)] = candidates[0]
+    candidates[rng.random(ITEMS) < rng.choice([0.0, 0.1])] = np.nan
+    targets = rng.integers(-1, ITEMS, size=(QUERIES, TARGETS))
+    targets[rng.random(targets.shape) < rng.choice([0.0, 0.4])] = -1
+    # At the edges of blocks, too.
+    targets[0] = [0, ITEMS - 1, 15]
+    excluded = rng.integers(-1, ITEMS, size=(QUERIES, 9))
+    excluded[1, :3] = targets[1]
+    weights = rng.choice([0.0, 0.5, 2.0], size=QUERIES).astype("float32")
+    return targets, queries, candidates, excluded, weights
+
+
+def full_matrix(targets, queries, candidates, excluded):
+    scores = products(queries, candidates).astype("float32")
+    scores[:, np.isnan(candidates).any(axis=1)] = np.nan
+    scores = ops.convert_to_tensor(scores)
+    return keras_rank.utils.exclude_items(scores, excluded, keep=targets)
+
+
+@given(
+    task=tasks(),
+    shuffle_ties=ties,
+    k=st.sampled_from([None, 1, 10]),
+    block_size=st.sampled_from([16, 33, ITEMS, 64] if IS_SLOW else [1, 16, 33, 40, 64]),
+)
+def test_equals_the_full_matrix(task, shuffle_ties, k, block_size):
+    targets, queries, candidates, excluded, weights = task
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
+    order = catalogue.rank(
+        targets,
+        queries,
+        candidates,
+        weights,
+        exclude=excluded,
+        block_size=block_size,
+        **arguments,
+    )
+    full = functional.rank(
+        targets,
+        full_matrix(*task[:4]),
+        sample_weight=weights,
+        sparse_labels=True,
+        **arguments,
+    )
+    for case in SPARSE:
+        found, expected = (
+            case.function(each, k=k, **case.arguments) for each in (order, full)
+        )
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(found),
+            ops.convert_to_numpy(expected),
+            rtol=2e-6,
+            atol=2e-6,
+            err_msg=str(case),
+        )
+
+
+def random_task(rng, targets=1, items=300):
+    queries = rng.normal(size=(20, 8)).astype("float32")
+    candidates = rng.normal(size=(items, 8)).astype("float32")
+    ids = rng.integers(0, items, size=(20, targets))
+    return ids, queries, candidates
+
+
+def reciprocal_ranks(*arguments, **options):
+    order = catalogue.rank(*arguments, **options)
+    return ops.convert_to_numpy(functional.reciprocal_rank(order))
+
+
+def expected_reciprocal_ranks(ids, scores):
+    own = np.take_along_axis(scores, ids, axis=1)
+    return 1.0 / (1.0 + (scores[:, None] > own[..., None]).sum(axis=2).min(axis=1))
+
+
+def in_blocks(candidates):
+    return [candidates[:7], candidates[7:8], candidates[8:200], candidates[200:]]
+
+
+class Blocks(keras.utils.PyDataset):
+    def __init__(self, candidates):
+        super().__init__()
+        self.blocks = in_blocks(candidates)
+
+    def __len__(self):
+        return len(self.blocks)
+
+    def __getitem__(self, index):
+        return (self.blocks[index],)
+
+
+def on_disk(candidates, folder):
+    path = folder / "candidates.npy"
+    np.save(path, candidates)
+    return np.load(path, mmap_mode="r")
+
+
+def embedding_of(candidates):
+    layer = keras.layers.Embedding(*candidates.shape)
+    layer.build()
+    layer.embeddings.assign(candidates)
+    return layer
+
+
+def torch_loader(candidates):
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(torch.from_numpy(candidates))
+    return torch.utils.data.DataLoader(data, batch_size=64)
+
+
+def tensorflow_dataset(candidates):
+    tf = pytest.importorskip("tensorflow")
+    return tf.data.Dataset.from_tensor_slices(candidates).batch(64)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda c, folder: c,
+        lambda c, folder: c.tolist(),
+        lambda c, folder: ops.convert_to_tensor(c),
+        lambda c, folder: keras.Variable(c),
+        lambda c, folder: embedding_of(c),
+        on_disk,
+        lambda c, folder: lambda: c,
+        lambda c, folder: lambda: iter(in_blocks(c)),
+        lambda c, folder: in_blocks(c),
+        lambda c, folder: Blocks(c),
+        lambda c, folder: torch_loader(c) if BACKEND == "torch" else Blocks(c),
+        lambda c, folder: tensorflow_dataset(c) if BACKEND == "tensorflow" else c,
+    ],
+)
+def test_candidates_may_be_anything_that_holds_them(made, rng, tmp_path):
+    ids, queries, candidates = random_task(rng)
+    given_candidates = made(candidates, tmp_path)
+    found = reciprocal_ranks(ids, queries, given_candidates, block_size=64)
+    expected = expected_reciprocal_ranks(ids, queries @ candidates.T)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_embeddings_of_half_precision_are_multiplied_in_full(rng):
+    ids, queries, candidates = random_task(rng)
+    half = candidates.astype("float16")
+    scores = queries @ half.astype("float32").T
+    found = reciprocal_ranks(ids, queries, ops.convert_to_tensor(half))
+    np.testing.assert_allclose(found, expected_reciprocal_ranks(ids, scores), rtol=1e-6)
+
+
+def test_scores_by_cosine_and_by_a_function(rng):
+    ids, queries, candidates = random_task(rng)
+    lengths = (
+        np.linalg.norm(candidates, axis=1) * np.linalg.norm(queries, axis=1)[:, None]
+    )
+    expected = expected_reciprocal_ranks(ids, queries @ candidates.T / lengths)
+    found = reciprocal_ranks(ids, queries, candidates, score="cosine")
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+    layer = keras.layers.Dense(1, activation="tanh")
+    layer.build((None, None, 8))
+
+    def of_pairs(queries, candidates):
+        return layer(queries[:, None, :] * candidates[None])[..., 0]
+
+    found = reciprocal_ranks(ids, queries, candidates, score=of_pairs, block_size=64)
+    scores = ops.convert_to_numpy(layer(queries[:, None] * candidates[None]))[..., 0]
+    np.testing.assert_allclose(found, expected_reciprocal_ranks(ids, scores), rtol=1e-6)
+
+
+def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
+    """The score of a target among others is not that in its own block: that one counts."""
+    ids, queries, candidates = random_task(rng)
+    candidates[:] = candidates[0]
+
+    def by_neighbours(queries, block):
+        scores = ops.matmul(queries, ops.transpose(block))
+        return scores + 1e-3 * ops.cast(ops.arange(block.shape[0]), "float32")
+
+    found = reciprocal_ranks(
+        ids,
+        queries,
+        candidates,
+        score=by_neighbours,
+        shuffle_ties=False,
+        block_size=100,
+    )
+    # All are alike but for their columns: those in later ones of three blocks are above,
+    # and those in the same one of earlier blocks.
+    block, column = np.divmod(ids[:, 0], 100)
+    np.testing.assert_allclose(
+        found, 1.0 / (1.0 + 3 * (99 - column) + block), rtol=1e-6
+    )
+
+
+def test_a_constant_model_is_not_flattered(rng):
+    ids, queries, candidates = random_task(rng)
+    found = reciprocal_ranks(ids, queries, 0 * candidates, shuffle_ties="average")
+    expected = np.mean(1.0 / np.arange(1, 301))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_any_split_into_batches_gives_the_same(rng):
+    ids, queries, candidates = random_task(rng, targets=2)
+    group = ["ndcg@10", "recall@50", "mrr"]
+    whole = catalogue.evaluate(ids, queries, candidates, group)
+    parts = metrics.RankingMetrics(group)
+    for start in (0, 3, 11):
+        rows = slice(start, {0: 3, 3: 11, 11: None}[start])
+        parts.update_state(catalogue.rank(ids[rows], queries[rows], candidates))
+    found = {name: float(value) for name, value in parts.result().items()}
+    assert found == pytest.approx(whole, rel=1e-6)
+
+
+def test_averaged_ties_are_added_up_in_parts(rng, monkeypatch):
+    ids, queries, candidates = random_task(rng, targets=2)
+    candidates = np.round(candidates)
+    arguments = ids, np.round(queries), candidates
+    group = [metrics.NDCG(shuffle_ties="average"), metrics.MeanAveragePrecision(k=9)]
+    whole = catalogue.evaluate(*arguments, group)
+    monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 500)
+    parts = catalogue.evaluate(*arguments, group)
+    assert whole == pytest.approx(parts, abs=1e-6)
+
+
+def test_metrics_keep_their_state(rng):
+    ids, queries, candidates = random_task(rng)
+    group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")
+    first, again = (
+        catalogue.evaluate(ids, queries, candidates, group, verbose=0) for _ in range(2)
+    )
+    assert list(first) == ["all_ndcg@10"]
+    assert first == again
+    assert float(group.result()["all_ndcg@10"]) == 0.0
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_metrics_take_lists_in_order(shuffle_ties, rng):
+    labels = rng.integers(0, 4, size=(6, 9)).astype("float32")
+    scores = rng.integers(0, 3, size=(6, 9)).astype("float32")
+    order = functional.rank(labels, scores, shuffle_ties=shuffle_ties, seed=1)
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+    metric = metrics.NDCG(k=5, **arguments)
+    group = metrics.RankingMetrics([metrics.NDCG(k=5, **arguments)])
+    metric.update_state(order)
+    group.update_state(order)
+    expected = metrics.NDCG(k=5, **arguments)
+    expected.update_state(labels, scores)
+    assert float(metric.result()) == float(expected.result())
+    assert float(group.result()["ndcg@5"]) == float(expected.result())
+    assert int(metric.lists_seen) == 6
+
+
+ORDER = "lists in order, which hold them. Received: y_pred"
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        (lambda order: metrics.NDCG().update_state(order, [[0.1, 0.2]]), ORDER),
+        (
+            lambda order: metrics.NDCG(shuffle_ties=False).update_state(order),
+            "shuffle_ties=False of the metric, shuffle_ties=True of the lists",
+        ),
+        (lambda order: metrics.NDCG(k=3).update_state(order), "k=3"),
+        (lambda order: metrics.MeanReciprocalRank().update_state(order), "k=None"),
+        (
+            lambda order: metrics.ExpectedReciprocalRank(k=1).update_state(order),
+            "`ExpectedReciprocalRank` needs the labels of all items.",
+        ),
+        (
+            lambda order: metrics.RankingMetrics(["pairwise_accuracy"]).update_state(
+                order
+            ),
+            "`PairwiseAccuracy` needs the labels of all items.",
+        ),
+        (
+            lambda order: functional.expected_reciprocal_rank(order, k=1),
+            "needs the labels of all items",
+        ),
+    ],
+)
+def test_orders_that_do_not_fit(update, message):
+    order = catalogue.rank([0], [[1.0]], [[1.0], [2.0], [3.0]], k=2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        update(order)
+
+
+Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: catalogue.rank([0, 5], Q, C), "below the number of items, 5"),
+        (lambda: catalogue.rank([0.5, 1], Q, C), "whole numbers as ids"),
+        (lambda: catalogue.rank([0], Q, C), "1 rows of targets for 2 queries"),
+        (lambda: catalogue.rank([0, 1], Q[0], C), "`queries` should have the shape"),
+        (lambda: catalogue.rank([0, 1], Q, C[:, :2]), "as many features"),
+        (lambda: catalogue.rank([0, 1], Q, C[0]), "`candidates` should have the shape"),
+        (lambda: catalogue.rank([0, 1], Q, iter([C])), "readable more than once"),
+        (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one item or more"),
+        (
+            lambda: catalogue.rank([0, 1], Q, keras.layers.Embedding(5, 3)),
+            "a layer that is built",
+        ),
+        (lambda: catalogue.rank([0, 1], Q, C, score="l2"), '"dot", "cosine"'),
+        (
+            lambda: catalogue.rank([0, 1], Q, C, score=lambda q, c: q),
+            "one number for each query and candidate",
+        ),
+        (lambda: catalogue.rank([0, 1], Q, C, block_size=0), "`block_size` should be"),
+        (lambda: catalogue.rank([0, 1], Q, C, exclude=[[5], [0]]), "`exclude` should"),
+        (lambda: catalogue.rank([0, 1], Q, C, exclude=[0, 1]), "`exclude` should have"),
+        (lambda: catalogue.rank([0, 1], Q, C, seed="x"), "`seed` should be"),
+        (lambda: catalogue.evaluate([0, 1], Q, C, ["err"]), "labels of all items"),
+        (lambda: catalogue.evaluate([0, 1], Q, C, []), "`metrics` should be a list"),
+        (lambda: catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=3), "`verbose`"),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], frequency=0),
+            "`frequency` should be a positive integer",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def test_no_queries():
+    order = catalogue.rank(np.zeros((0, 1), int), np.zeros((0, 3)), C)
+    assert tuple(functional.ndcg(order).shape) == (0,)
+
+
+def test_all_are_excluded_but_targets():
+    everything = np.tile(np.arange(5), (2, 1))
+    values = reciprocal_ranks([[0, 4], [2, -1]], Q, C, exclude=everything)
+    np.testing.assert_allclose(values, 1.0)
+
+
+def test_progress_is_shown_where_asked_for(capsys):
+    catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=1)
+    assert "5/5" in capsys.readouterr().out
+    catalogue.evaluate([0, 1], Q, C, ["mrr"])
+    assert capsys.readouterr().out == ""
+
+
+def retrieval_model():
+    user, item = keras.Input((), dtype="int32"), keras.Input((), dtype="int32")
+    users, items = keras.layers.Embedding(6, 4), keras.layers.Embedding(30, 4)
+    score = keras.layers.Dot(axes=1)([users(user), items(item)])
+    model = keras.Model([user, item], score)
+    model.compile(keras.optimizers.Adam(0.05), "mse")
+    return model, keras.Model(user, users(user)), items
+
+
+@pytest.mark.trains
+def test_fit_shows_results_to_the_callbacks_after(tmp_path):
+    model, query_model, items = retrieval_model()
+    users = np.arange(6)
+    evaluation = CatalogueEvaluation(
+        users,
+        users * 4,
+        lambda: items.embeddings,
+        ["ndcg@10", "mrr"],
+        query_model=query_model,
+        frequency=2,
+    )
+    path = tmp_path / "best.weights.h5"
+    stopping = keras.callbacks.EarlyStopping("val_ndcg@10", mode="max", patience=50)
+    best = keras.callbacks.ModelCheckpoint(
+        path, "val_mrr", mode="max", save_best_only=True, save_weights_only=True
+    )
+    pairs = [np.repeat(users, 30), np.tile(np.arange(30), 6)]
+    labels = (pairs[1] == pairs[0] * 4).astype("float32")
+    history = model.fit(
+        pairs,
+        labels,
+        epochs=4,
+        verbose=0,
+        callbacks=[evaluation],
+    ).history
+    assert len(history["val_ndcg@10"]) == 2
+    evaluation.frequency = 1
+    model.fit(
+        pairs, labels, epochs=2, verbose=0, callbacks=[evaluation, stopping, best]
+    )
+    assert path.exists()
+    assert stopping.best == pytest.approx(max(model.history.history["val_ndcg@10"]))
+    expected = catalogue.evaluate(
+        users * 4, query_model.predict(users, verbose=0), items, ["mrr"]
+    )
+    assert model.history.history["val_mrr"][-1] == pytest.approx(expected["mrr"])
+
+
+@pytest.mark.trains
+def test_fit_fails_early_and_warns():
+    model, query_model, items = retrieval_model()
+    pairs = [np.arange(6), np.arange(6)]
+
+    def fit(targets, candidates, *before):
+        callback = CatalogueEvaluation(
+            np.arange(6), targets, candidates, ["mrr"], query_model=query_model
+        )
+        model.fit(pairs, np.ones(6), verbose=0, callbacks=[*before, callback])
+
+    with pytest.raises(ValueError, match="below the number of items, 30"):
+        fit(np.arange(6) + 30, items)
+    with pytest.raises(ValueError, match="as many features"):
+        fit(np.arange(6), np.ones((30, 5)))
+    logger = keras.callbacks.TerminateOnNaN()
+    stopping = keras.callbacks.EarlyStopping("loss")
+    with pytest.warns(UserWarning, match="`EarlyStopping` should be listed after"):
+        fit(np.arange(6), items, logger, stopping)
