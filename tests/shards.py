@@ -1,9 +1,10 @@
-"""Functions and an update under `jax.shard_map`: what `test_devices.py` runs.
+"""Functions under `jax.shard_map`, sharded candidates: what `test_devices.py` runs.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=2 python tests/shards.py
 
 Prints, as JSON, by the names of the tie modes and cutoffs: the values on two shards and
-those of the two halves alone, and the results of metrics whose sums were added up.
+those of the two halves alone, the results of metrics whose sums were added up, and the
+values of candidates that lie on all devices.
 """
 
 import json
@@ -11,9 +12,9 @@ import sys
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from keras_rank import functional
+from keras_rank import catalogue, functional
 from keras_rank.metrics import (
     NDCG,
     ExpectedReciprocalRank,
@@ -25,6 +26,7 @@ from keras_rank.metrics import (
 
 MESH = Mesh(np.array(jax.devices()[:2]), ("shard",))
 SPLIT, WHOLE = PartitionSpec("shard"), PartitionSpec()
+SPLIT_ITEMS = PartitionSpec("items")
 
 
 def batch():
@@ -77,6 +79,31 @@ def results():
         yield name, np.asarray(found), np.asarray(expected[name])
 
 
+def of_catalogues():
+    rng = np.random.default_rng(0)
+    queries = rng.normal(size=(6, 4)).astype("float32")
+    candidates = np.round(rng.normal(size=(40, 4))).astype("float32")
+    targets = rng.integers(0, 40, size=(6, 2))
+    over_items = NamedSharding(Mesh(np.array(jax.devices()), ("items",)), SPLIT_ITEMS)
+    sharded = jax.device_put(candidates, over_items)
+    for shuffle_ties in (True, "average"):
+        found, expected = (
+            functional.ndcg(
+                catalogue.rank(
+                    targets,
+                    queries,
+                    each,
+                    block_size=16,
+                    shuffle_ties=shuffle_ties,
+                    seed=1,
+                )
+            )
+            for each in (sharded, candidates)
+        )
+        yield f"catalogue, {shuffle_ties}", np.asarray(found), np.asarray(expected)
+
+
 if __name__ == "__main__":
-    found = {name: [a.tolist(), b.tolist()] for name, a, b in [*values(), *results()]}
+    triples = [*values(), *results(), *of_catalogues()]
+    found = {name: [a.tolist(), b.tolist()] for name, a, b in triples}
     json.dump(found, sys.stdout)

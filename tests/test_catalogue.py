@@ -205,7 +205,7 @@ def test_scores_by_cosine_and_by_a_function(rng):
 
 
 def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
-    """The score of a target among others is not that in its own block: that one counts."""
+    """A target scores otherwise among the targets than in its block, which counts."""
     ids, queries, candidates = random_task(rng)
     candidates[:] = candidates[0]
 
@@ -221,12 +221,11 @@ def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
         shuffle_ties=False,
         block_size=100,
     )
-    # All are alike but for their columns: those in later ones of three blocks are above,
-    # and those in the same one of earlier blocks.
+    # All are alike but for their columns: in each of the three blocks the later ones
+    # are above, and in earlier blocks the same one is.
     block, column = np.divmod(ids[:, 0], 100)
-    np.testing.assert_allclose(
-        found, 1.0 / (1.0 + 3 * (99 - column) + block), rtol=1e-6
-    )
+    above = 3 * (99 - column) + block
+    np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
 
 
 def test_a_constant_model_is_not_flattered(rng):

@@ -71,10 +71,10 @@ def test_ties_on_several_devices(backend):
         assert several["shuffled"] == pytest.approx(one["average"], abs=0.0283)
 
 
-def test_shard_map(backend):
-    """With its check of what varies over shards, in each tie mode."""
+def test_shards(backend):
+    """With its check of what varies over shards, and candidates on several devices."""
     if backend != "jax":
-        pytest.skip("a transformation of JAX")
+        pytest.skip("shards of JAX")
     for name, (found, expected) in printed_by("shards.py").items():
         np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=name)
 
