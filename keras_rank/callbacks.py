@@ -12,6 +12,7 @@ from keras_rank.arguments import names_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.catalogue.evaluation import Metrics, evaluate
 from keras_rank.catalogue.ranks import retrieval
+from keras_rank.metrics import RankingMetrics
 
 __all__ = ["CatalogueEvaluation"]
 
@@ -101,7 +102,10 @@ class CatalogueEvaluation(keras.callbacks.Callback):
                 f"Received: frequency={frequency!r}"
             )
         self.x, self.targets, self.candidates = x, targets, candidates
-        self.metrics, self.query_model = metrics, query_model
+        # Made once, so that ties fall alike in all epochs.
+        is_group = isinstance(metrics, RankingMetrics)
+        self.metrics = metrics if is_group else RankingMetrics(metrics)
+        self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
         self.score, self.block_size, self.batch_size = score, block_size, batch_size
         self.prefix, self.frequency, self.verbose = prefix, int(frequency), verbose
@@ -109,9 +113,11 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that queries, targets and candidates fit each other."""
         _warn_of_monitors_before(self)
-        one = keras.tree.map_structure(lambda part: part[:1], self.x)
-        query = self._embedded(one)
-        number = len(keras.tree.flatten(self.x)[0])
+        inputs = keras.tree.flatten(self.x)
+        if not all(hasattr(each, "shape") for each in inputs):
+            return  # A data set, which is read in order.
+        query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
+        number = int(inputs[0].shape[0])
         retrieval(
             self.targets,
             np.repeat(query, number, axis=0),

@@ -362,6 +362,15 @@ def test_errors(call, message):
         call()
 
 
+@pytest.mark.skipif(BACKEND not in ("jax", "tensorflow"), reason="nothing is traced")
+def test_candidates_are_not_ranked_in_compiled_functions():
+    def compiled(queries):
+        return functional.ndcg(catalogue.rank([0, 1], queries, C))
+
+    with pytest.raises(ValueError, match="outside of compiled functions"):
+        keras_rank.arrays.backends.compiled(compiled)(ops.convert_to_tensor(Q))
+
+
 def test_no_queries():
     order = catalogue.rank(np.zeros((0, 1), int), np.zeros((0, 3)), C)
     assert tuple(functional.ndcg(order).shape) == (0,)

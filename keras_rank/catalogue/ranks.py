@@ -18,7 +18,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, is_traced
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.catalogue.candidates import Candidates, open_candidates
 from keras_rank.catalogue.counting import (
@@ -186,6 +186,11 @@ def retrieval(
 ) -> Retrieval:
     """Checks and casts what users pass."""
     embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
+    if is_traced(embeddings):
+        raise ValueError(
+            "`queries` should be values: candidates are ranked outside of compiled "
+            "functions, block by block. Received: a tensor of a compiled function"
+        )
     number = shape_of(embeddings)[:1]
     is_ours = isinstance(score, str)
     if len(embeddings.shape) < 2 or (is_ours and len(embeddings.shape) != 2):
