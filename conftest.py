@@ -4,6 +4,8 @@ import os
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Tensors are small here: on torch, more threads only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import keras
 import numpy as np
@@ -40,10 +42,16 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+MARKERS = {
+    "trains": "needs `fit`, which Keras does not have on NumPy",
+    "slow": "starts programs, uses other libraries or searches for long",
+    "optimised": "`make test-jax` leaves XLA's optimiser on for these alone",
+}
+
+
 def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "trains: needs `fit`, which Keras does not have on NumPy"
-    )
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 def pytest_collection_modifyitems(items):

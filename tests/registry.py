@@ -61,6 +61,25 @@ class Case:
 
 
 CASES = [
+    # First, as torch breaks its graph there, and traces what came before once more.
+    Case(
+        name="err",
+        metric=metrics.ExpectedReciprocalRank,
+        function=functional.expected_reciprocal_rank,
+        formula=oracle.expected_reciprocal_rank,
+        relevance=lambda label: float(label > 0),
+        perfect_is_one=False,
+    ),
+    Case(
+        name="err from grade 2 of 5",
+        metric=metrics.ExpectedReciprocalRank,
+        function=functional.expected_reciprocal_rank,
+        formula=oracle.expected_reciprocal_rank,
+        relevance=oracle.binary(2.0),
+        arguments={"max_grade": 5, "relevance_threshold": 2.0},
+        oracle_arguments={"max_grade": 5, "threshold": 2.0},
+        perfect_is_one=False,
+    ),
     Case(
         name="ndcg",
         metric=metrics.NDCG,
@@ -183,24 +202,6 @@ CASES = [
         metric=metrics.RPrecision,
         function=functional.r_precision,
         formula=oracle.r_precision,
-    ),
-    Case(
-        name="err",
-        metric=metrics.ExpectedReciprocalRank,
-        function=functional.expected_reciprocal_rank,
-        formula=oracle.expected_reciprocal_rank,
-        relevance=lambda label: float(label > 0),
-        perfect_is_one=False,
-    ),
-    Case(
-        name="err from grade 2 of 5",
-        metric=metrics.ExpectedReciprocalRank,
-        function=functional.expected_reciprocal_rank,
-        formula=oracle.expected_reciprocal_rank,
-        relevance=oracle.binary(2.0),
-        arguments={"max_grade": 5, "relevance_threshold": 2.0},
-        oracle_arguments={"max_grade": 5, "threshold": 2.0},
-        perfect_is_one=False,
     ),
     Case(
         name="rbp",

@@ -12,9 +12,12 @@ from keras_rank.metrics import NDCG, HitRate, RankingMetrics
 
 BACKEND = keras.backend.backend()
 
-pytestmark = pytest.mark.skipif(
-    BACKEND == "numpy", reason="NumPy dispatches nothing, and nobody waits for it"
-)
+pytestmark = [
+    pytest.mark.optimised,
+    pytest.mark.skipif(
+        BACKEND == "numpy", reason="NumPy dispatches nothing, and nobody waits for it"
+    ),
+]
 
 
 def tied(lists, items):

@@ -18,6 +18,8 @@ jax_only = pytest.mark.skipif(
 )
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
+pytestmark = pytest.mark.optimised
+
 
 def batch_of(rng, shape):
     """Labels, scores and weights with ties and padding."""
@@ -217,8 +219,8 @@ def test_scan_over_batches(rng):
     """An evaluation as one compiled loop."""
     import jax
 
-    metric = RankingMetrics([NDCG(k=3, seed=1), RecallAtK(k=2, seed=1)])
-    batches = [batch_of(rng, (4, 6)) for _ in range(5)]
+    metric = RankingMetrics([NDCG(k=3, seed=1), RecallAtK(k=3, seed=1)])
+    batches = [batch_of(rng, (BATCH, LIST_SIZE)) for _ in range(5)]
     stacked = tuple(np.stack(part) for part in zip(*batches, strict=True))
 
     @jax.jit

@@ -25,12 +25,13 @@ PLACES = {
 @functools.cache
 def printed_by(script):
     """What a script prints where there are several devices."""
-    host_devices = "--xla_force_host_platform_device_count=4"
+    flags = os.environ.get("XLA_FLAGS", "")
+    flags += " --xla_force_host_platform_device_count=4"
     done = subprocess.run(
         [sys.executable, str(pathlib.Path(__file__).with_name(script))],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": host_devices, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "XLA_FLAGS": flags},
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -42,6 +43,7 @@ def replicas():
     return printed_by("replicas.py")
 
 
+@pytest.mark.slow
 @pytest.mark.trains
 def test_several_devices_give_the_numbers_of_one(backend):
     found = {place: dict(results) for place, results in replicas().items()}
@@ -53,6 +55,7 @@ def test_several_devices_give_the_numbers_of_one(backend):
         assert several == pytest.approx(one, abs=1e-6), place
 
 
+@pytest.mark.slow
 @pytest.mark.trains
 def test_ties_on_several_devices(backend):
     """JAX counts the lists of all devices; TensorFlow's replicas count their own."""
@@ -71,6 +74,7 @@ def test_ties_on_several_devices(backend):
         assert several["shuffled"] == pytest.approx(one["average"], abs=0.0283)
 
 
+@pytest.mark.slow
 def test_shards(backend):
     """With its check of what varies over shards, and candidates on several devices."""
     if backend != "jax":

@@ -120,6 +120,7 @@ def binary(lists):
     return (lists[0] >= 1).astype(int)
 
 
+@pytest.mark.slow
 def test_sklearn(lists):
     from sklearn.metrics import (
         dcg_score,
@@ -157,6 +158,7 @@ def test_sklearn(lists):
         agree(PairwiseAccuracy(), np.mean(aucs), (labels, each[1]))
 
 
+@pytest.mark.slow
 def test_torchmetrics(lists):
     import torch
     from torchmetrics.functional import retrieval
@@ -192,6 +194,7 @@ def test_torchmetrics(lists):
     agree(NDCG(k=K, gain_fn="linear", shuffle_ties="average"), expected, lists)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(IS_SLOW, reason="compiling ranx takes most of a minute")
 @pytest.mark.filterwarnings("ignore:.*unsafe cast from uint64")  # ranx's own
 def test_ranx(lists):
@@ -222,6 +225,7 @@ def test_ranx(lists):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")  # its own
 def test_ignite(lists):
     import torch
@@ -236,6 +240,7 @@ def test_ignite(lists):
     agree(HitRate(k=K, empty_value=None), theirs.compute()[0], lists)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # its own
 def test_keras_rs(lists):
     from keras_rs import metrics as theirs
@@ -264,6 +269,7 @@ def test_keras_rs(lists):
                 assert float(found) == pytest.approx(float(expected), rel=2e-6), name
 
 
+@pytest.mark.slow
 def test_rax(lists):
     if keras.backend.backend() != "jax":
         pytest.skip("rax is for JAX")

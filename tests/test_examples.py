@@ -3,12 +3,14 @@
 import importlib.util
 import os
 import pathlib
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -16,17 +18,19 @@ from keras_rank.utils import merge_state
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 
+pytestmark = pytest.mark.slow
 
-def run(script, *arguments):
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MPLBACKEND": "agg"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a script with arguments, in this process, and returns what it prints."""
+
+    def run(script, *arguments):
+        monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
 
 
 def skip_unless_on(backend, its_own):
@@ -35,8 +39,9 @@ def skip_unless_on(backend, its_own):
         pytest.skip(f"takes long: tested on {its_own}")
 
 
-def test_visual_search(backend, tmp_path):
+def test_visual_search(backend, tmp_path, run):
     skip_unless_on(backend, "jax")
+    matplotlib.use("agg")
     picture = tmp_path / "picture.png"
     arguments = ["--backend", backend, "--epochs", 2, "--output", picture]
     printed = run("visual_search.py", *arguments)
@@ -47,7 +52,7 @@ def test_visual_search(backend, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
-def test_sequential_recommendation(backend):
+def test_sequential_recommendation(backend, run):
     skip_unless_on(backend, "tensorflow")
     arguments = ["--backend", backend, "--epochs", 4, "--users", 600]
     printed = run("sequential_recommendation.py", *arguments)
@@ -59,7 +64,7 @@ def test_sequential_recommendation(backend):
     assert all(model > 1.5 * popularity for popularity, model in rows.values())
 
 
-def test_interactions_from_a_file(backend, tmp_path, rng):
+def test_interactions_from_a_file(backend, tmp_path, rng, run):
     """In the columns of MovieLens, and in any order of time."""
     skip_unless_on(backend, "torch")
     path = tmp_path / "ratings.csv"
@@ -75,7 +80,7 @@ def test_interactions_from_a_file(backend, tmp_path, rng):
 
 
 @pytest.mark.parametrize("by_qid", [False, True])
-def test_learning_to_rank(backend, tmp_path, by_qid, rng):
+def test_learning_to_rank(backend, tmp_path, by_qid, rng, run):
     skip_unless_on(backend, "torch")
     sizes = rng.integers(3, 9, size=40)
     lines = []

@@ -4,11 +4,12 @@ import keras
 import numpy as np
 import oracle
 import pytest
+from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank.metrics import DCG, NDCG, RankingMetrics
 
-LISTS, ITEMS, FEATURES = 23, 6, 3
+LISTS, ITEMS, FEATURES = 24, 6, 3
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_weighted_metrics(data, rng):
         weighted_metrics=[NDCG(k=2, seed=1)],
         optimizer=keras.optimizers.SGD(0.0),
     )
-    logs = model.fit(x, y, sample_weight=weights, batch_size=5, verbose=0).history
+    logs = model.fit(x, y, sample_weight=weights, batch_size=8, verbose=0).history
     scores = model.predict(x, verbose=0)
     assert logs["ndcg@2"] == [expected_ndcg(y, scores, 2, weights)]
 
@@ -177,15 +178,15 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
         getattr(keras_rank.metrics, name)(sparse_labels=sparse_labels, **arguments)
         for name in sorted(names)
     ]
-    x = rng.normal(size=(LISTS, FEATURES)).astype("float32")
-    y = rng.integers(0, ITEMS, LISTS)
+    x = rng.normal(size=(BATCH, FEATURES)).astype("float32")
+    y = rng.integers(0, LIST_SIZE, BATCH)
     if not sparse_labels:
-        y = rng.integers(-1, 4, (LISTS, ITEMS))
+        y = rng.integers(-1, 4, (BATCH, LIST_SIZE))
     inputs = keras.Input((FEATURES,))
-    model = keras.Model(inputs, keras.layers.Dense(ITEMS)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
     loss = "sparse_categorical_crossentropy" if sparse_labels else "mse"
     model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics)
-    history = model.fit(x, y, batch_size=10, verbose=0, shuffle=False).history
+    history = model.fit(x, y, verbose=0, shuffle=False).history
     scores = model.predict(x, verbose=0)
     for metric in metrics:
         metric.reset_state()

@@ -15,6 +15,8 @@ from keras_rank.ordering.ranks import rank_by_scores
 
 LISTS, ITEMS = 3, 1500
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.fixture(autouse=True)
 def _are_long(monkeypatch):

@@ -106,6 +106,7 @@ def test_only_one_file_names_a_backend():
             assert "backend.backend()" not in path.read_text(), path
 
 
+@pytest.mark.slow
 def test_importing_is_light(backend):
     """No backend is imported but what Keras imports."""
     if backend != "numpy":

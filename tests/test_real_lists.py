@@ -2,6 +2,7 @@
 
 import pathlib
 
+import compiled
 import numpy as np
 import oracle
 import pytest
@@ -32,7 +33,6 @@ def queries():
 
 
 def padded(lists, padding):
-    """Pads to one shape, so that compiled code is compiled once."""
     rows = np.full((len(lists), max(map(len, lists))), padding, "float32")
     for row, items in zip(rows, lists, strict=True):
         row[: len(items)] = items
@@ -69,22 +69,26 @@ def shuffled_by_the_oracle(labels, scores, k):
 
 
 def test_ndcg_of_fixed_scorings(queries):
+    """Compiled where each operation of each size would be compiled by itself."""
     labels, features = queries
+    linear = {"gain_fn": "linear", "shuffle_ties": "average"}
+    members = [NDCG(k=k, seed=1) for k in CUTOFFS]
+    members += [NDCG(k=k, name=f"averaged@{k}", **linear) for k in CUTOFFS]
+    group = RankingMetrics(members)
+    update, batch_sizes = group.update_state, (67, 201)
+    if IS_SLOW:
+        way = next(filter(compiled.is_here, compiled.WAYS))
+        update, batch_sizes = compiled.WAYS[way](group), (67,)
     for name, scores in scorings(features):
         scores = [x.astype("float32") for x in scores]
-        expected, members = {}, []
+        expected = {}
         for k in CUTOFFS:
-            linear = {"gain_fn": "linear", "shuffle_ties": "average"}
-            members += [NDCG(k=k, seed=1), NDCG(k=k, name=f"averaged@{k}", **linear)]
             expected[f"ndcg@{k}"] = shuffled_by_the_oracle(labels, scores, k)
             expected[f"averaged@{k}"] = averaged_by_sklearn(labels, scores, k)
-        group = RankingMetrics(members)
-        padded_labels, padded_scores = padded(labels, -1), padded(scores, 0)
-        # Each size is compiled anew where that is slow.
-        for batch_size in (67,) if IS_SLOW else (67, 201):
+        batch = padded(labels, -1), padded(scores, 0), np.ones((201, 1), "float32")
+        for batch_size in batch_sizes:
             group.reset_state()
             for start in range(0, 201, batch_size):
-                batch = slice(start, start + batch_size)
-                group.update_state(padded_labels[batch], padded_scores[batch])
+                update(*(x[start : start + batch_size] for x in batch))
             found = {k: float(value) for k, value in group.result().items()}
             assert found == pytest.approx(expected, abs=1e-6), name

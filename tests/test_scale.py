@@ -18,6 +18,8 @@ WEIGHTS = np.float32([1.0, 0.125, 4.0, 0.25])
 SCORE = np.zeros((1, 1), "float32")
 TURNS = UPDATES // len(LABELS)
 
+pytestmark = pytest.mark.optimised
+
 
 def make_metric():
     return DCG(k=1, gain_fn="linear", rank_discount_fn="reciprocal", shuffle_ties=False)

@@ -15,7 +15,7 @@ import keras_rank
 ROOT = pathlib.Path(__file__).parents[1]
 WIDTHS = {"desktop": 1280, "phone": 390}
 
-pytestmark = pytest.mark.usefixtures("_on_one_backend")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("_on_one_backend")]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import functional, metrics, totals
@@ -174,9 +175,10 @@ def all_results(labels, scores, weights):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_default_precision_changes_no_number(precision, rng):
     """Neither labels nor weights are rounded; scores are only by who computed them."""
-    labels = rng.integers(-1, 4, (4, 6)) + np.float32(0.001)
-    weights = rng.random((4, 6)).astype("float32")
-    scores = ops.cast(rng.normal(size=(4, 6)), precision.removeprefix("mixed_"))
+    labels = rng.integers(-1, 4, (BATCH, LIST_SIZE)) + np.float32(0.001)
+    weights = rng.random((BATCH, LIST_SIZE)).astype("float32")
+    scores = rng.normal(size=(BATCH, LIST_SIZE))
+    scores = ops.cast(scores, precision.removeprefix("mixed_"))
     expected = all_results(labels, ops.cast(scores, "float32"), weights)
     with default_precision(precision):
         assert all_results(labels, scores, weights) == expected
@@ -185,8 +187,8 @@ def test_the_default_precision_changes_no_number(precision, rng):
 
 def test_a_wider_default_precision_is_not_asked_for(rng):
     """Neither is it saved, nor are numbers other than with the default of Keras."""
-    labels = rng.integers(-1, 4, (4, 6)).astype("float32")
-    scores, weights = rng.normal(size=(2, 4, 6)).astype("float32")
+    labels = rng.integers(-1, 4, (BATCH, LIST_SIZE)).astype("float32")
+    scores, weights = rng.normal(size=(2, BATCH, LIST_SIZE)).astype("float32")
     expected = all_results(labels, scores, weights)
     with default_precision("float64"):
         assert all_results(labels, scores, weights) == expected
