@@ -180,7 +180,7 @@ def _target_lists(
     dtype: str,
 ) -> TargetLists:
     is_target = ids >= 0
-    has_items = not (isinstance(items, int) and items == 0)
+    has_items = items != 0 if isinstance(items, int) else True
     counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
         is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
@@ -201,7 +201,8 @@ def _target_lists(
         ids=ops.cast(where(can_be_found, ids, 0), "int32"),
         can_be_found=can_be_found,
         counts=counts,
-        items=items,
+        # None stands for one that was not retrieved: no axis has the size 0 then.
+        items=items if has_items else 1,
     )
 
 
