@@ -38,6 +38,7 @@ from timing import (
     sparse_batch_of,
     tensors,
     update_of,
+    waiting,
 )
 
 import keras_rank
@@ -191,6 +192,65 @@ def sparse():
     time = milliseconds(update_of(metric, *tensors(ids, scores)))
     head("HitRate@10 of sparse targets", ["ms", "to the sum", "ops", "waits"])
     row("256 x 100000", [f"{time:.2f}", f"{time / summing(scores):.1f}", *counts])
+
+
+def catalogues(items=2**18, queries=512, block_size=4096):
+    """Ranks counted among embeddings, beside the products that they are counted in."""
+    rng = np.random.default_rng(0)
+
+    def embeddings(number):
+        return rng.normal(size=(number, 64)).astype("float32")
+
+    users, table = tensors(embeddings(queries), embeddings(items))
+    blocks = [
+        table[first : first + block_size] for first in range(0, items, block_size)
+    ]
+    targets = rng.integers(0, items, size=(queries, 10)).astype("int32")
+
+    def product(users, block):
+        return ops.matmul(users, ops.transpose(block))
+
+    def best(users, block, first, values, ids):
+        """The best 100 so far, and what they are."""
+        found, columns = backends.top_k(product(users, block), 100)
+        values = ops.concatenate([values, found], axis=1)
+        ids = ops.concatenate([ids, ops.cast(columns, "int32") + first], axis=1)
+        values, places = backends.top_k(values, 100)
+        return values, backends.take(ids, places)
+
+    multiply, keep_best = waiting(product), waiting(best)
+
+    def products():
+        for block in blocks:
+            multiply(users, block)
+
+    def stream():
+        kept = tensors(
+            np.full((queries, 100), -np.inf, "float32"),
+            np.full((queries, 100), -1, "int32"),
+        )
+        for i, block in enumerate(blocks):
+            first = ops.convert_to_tensor(i * block_size, "int32")
+            kept = keep_best(users, block, first, *kept)
+
+    def counting(number):
+        return lambda: keras_rank.catalogue.evaluate(
+            targets[:, :number],
+            users,
+            table,
+            ["ndcg@10", "recall@100", "mrr"],
+            block_size=block_size,
+            verbose=0,
+        )
+
+    bare = milliseconds(products)
+    head(
+        "Ranks in a catalogue: times of the products of the same blocks",
+        ["ms of products", "one target", "10 targets", "top 100"],
+    )
+    calls = counting(1), counting(10), stream
+    ratios = [f"{milliseconds(call) / bare:.2f}" for call in calls]
+    row(f"{queries} x {items}", [f"{bare:.1f}", *ratios])
 
 
 def launches():
@@ -397,6 +457,7 @@ def main():
     for section in (
         groups,
         sparse,
+        catalogues,
         growth,
         launches,
         busy_core,

@@ -10,18 +10,23 @@ from keras import ops
 
 def compiled(function, *tensors):
     """Returns a call of the function that waits for its result."""
+    call = waiting(function)
+    return lambda: call(*tensors)
+
+
+def waiting(function):
+    """Returns the compiled function, which waits for its result."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
         jitted = jax.jit(function)
-        return lambda: jax.block_until_ready(jitted(*tensors))
+        return lambda *tensors: jax.block_until_ready(jitted(*tensors))
     if backend == "tensorflow":
         import tensorflow as tf
 
-        graph = tf.function(function)
-        return lambda: graph(*tensors)
-    return lambda: function(*tensors)
+        return tf.function(function)
+    return function
 
 
 def update_of(metric, *batch):

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 from registry import IS_SLOW
 
-from keras_rank import functional, metrics
+from keras_rank import catalogue, functional, metrics
 from keras_rank.metrics import (
     DCG,
     NDCG,
@@ -95,6 +95,95 @@ def test_the_example_of_ignite_for_map():
         for k in (1, 2, 3, 4)
     ]
     assert found == pytest.approx([0.5, 0.625, 0.625, 0.75])
+
+
+def test_top_k_accuracy_of_tensorflow_recommenders():
+    """On the data of its `factorized_top_k_test.py`, with the values expected there.
+
+    They are those of `tf.math.in_top_k` for the whole matrix of scores.
+    """
+    rng = np.random.RandomState(42)
+    candidates = rng.normal(size=(100, 4)).astype("float32")
+    queries = rng.normal(size=(10, 4)).astype("float32")
+    weights = rng.uniform(size=(10, 1)).astype("float32")
+    targets = rng.randint(0, 100, size=10)
+    hits = [HitRate(k=k) for k in (1, 5, 10, 50)]
+    found = catalogue.evaluate(
+        targets, queries, candidates, hits, sample_weight=weights
+    )
+    expected = [0.0, 0.17503180, 0.21064596, 0.71008551]
+    assert list(found.values()) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ties", "expected"), [(False, [1, 0, 0, 0]), ("average", [0.25] * 4)]
+)
+def test_a_constant_model_of_tensorflow_recommenders(ties, expected):
+    """There it is right about all: by `tf.math.in_top_k`, without ids.
+
+    With ids, by `tf.math.top_k`, it is right about the first item alone.
+    """
+    order = catalogue.rank(
+        range(4), np.ones((4, 1)), np.ones((4, 1)), shuffle_ties=ties
+    )
+    assert ops.convert_to_numpy(functional.hit_rate(order, k=1)) == pytest.approx(
+        expected
+    )
+
+
+def test_realistic_ranks_of_pykeen():
+    """On the scores of its `test_evaluators.py`, with the ranks expected there.
+
+    NaN, which there is what the filter left out, has no rank here either.
+    """
+    scores = [
+        [2.0, 2.0, 1.0, 3.0, 5.0],
+        [1.0, 1.0, 3.0, 4.0, 0.0],
+        [1.0, 1.0, 3.0, np.nan, 0.0],
+    ]
+    optimistic, pessimistic, realistic = [3, 2, 1], [4, 2, 1], [3.5, 2, 1]
+    for first, ties, expected in (
+        (0, False, optimistic),
+        (1, False, pessimistic),
+        (0, "average", realistic),
+    ):
+        ranks = functional.average_relevance_position(
+            [first, 2, 2], scores, sparse_labels=True, shuffle_ties=ties
+        )
+        assert ops.convert_to_numpy(ranks).tolist() == expected
+
+
+def test_the_mean_of_reciprocal_ranks_is_not_that_of_the_mean_rank():
+    """2/3 by the realistic rank of PyKEEN, 1.5."""
+    arguments = {"sparse_labels": True, "shuffle_ties": "average"}
+    found = one(functional.reciprocal_rank, [0], [[1.0, 1.0]], **arguments)
+    assert found == pytest.approx(0.75)
+
+
+def test_values_of_lightfm():
+    """As computed by lightfm-next 1.19.0, with embeddings that give these scores."""
+    scores = [
+        [0.9, 0.1, 0.8, 0.3, 0.7, 0.2],
+        [0.2, 0.6, 0.1, 0.9, 0.5, 0.4],
+        [0.5, 0.4, 0.3, 0.2, 0.1, 0.0],
+    ]
+    test, train = [[2, 3], [5, -1], [-1, -1]], [[0], [1], [0]]
+    found = catalogue.evaluate(
+        test,
+        np.eye(3),
+        np.transpose(scores),
+        [
+            PrecisionAtK(k=2, denominator="k", empty_value=None),
+            RecallAtK(k=2, empty_value=None),
+            MeanReciprocalRank(empty_value=None),
+        ],
+        exclude=train,
+    )
+    users = [[0.5, 0.0], [0.5, 0.0], [1.0, 1 / 3]]
+    assert list(found.values()) == pytest.approx(np.mean(users, axis=1))
+    labels = [[-1, 0, 1, 1, 0, 0], [0, -1, 0, 0, 0, 1], [-1, 0, 0, 0, 0, 0]]
+    areas = np.mean([5 / 6, 0.5])
+    assert float(PairwiseAccuracy()(labels, scores)) == pytest.approx(areas)
 
 
 # The libraries themselves. Lists with relevant items, without ties.

@@ -64,6 +64,20 @@ def test_sequential_recommendation(backend, run):
     assert all(model > 1.5 * popularity for popularity, model in rows.values())
 
 
+def test_two_tower(backend, run):
+    skip_unless_on(backend, "jax")
+    arguments = ["--backend", backend, "--epochs", 3, "--users", 800, "--items", 3000]
+    printed = run("two_tower.py", *arguments)
+    assert "val_ndcg@10" in printed
+    table = printed[printed.index("what users took last") :].splitlines()
+    assert table[0].split()[-3:] == ["ndcg@10", "recall@100", "mrr"]
+    cells = [row.replace("±", "").split() for row in table[1:]]
+    assert [row[0] for row in cells] == ["random", "popularity", "model"]
+    for random, popularity, model in zip(*(row[1::2] for row in cells), strict=True):
+        assert float(random) < float(popularity) < float(model)
+    assert all(0 < float(error) < 0.05 for row in cells for error in row[2::2])
+
+
 def test_interactions_from_a_file(backend, tmp_path, rng, run):
     """In the columns of MovieLens, and in any order of time."""
     skip_unless_on(backend, "torch")
