@@ -1,4 +1,4 @@
-"""Running totals over all lists: sums that stay exact, and the mean they give.
+"""Running totals over all lists: exact sums, the mean they give, and its error.
 
 A sum of float32 numbers stops growing at 2**24 ones. So each sum is a pair of
 float32 numbers, its rounded value and what was lost by rounding, and a remainder that
@@ -6,17 +6,54 @@ is too small for the pair. Every part is a plain sum, so that the totals of two
 replicas may be added.
 """
 
+import functools
+import math
+
 from keras import ops
 
-from keras_rank.arrays.arithmetic import ratio, where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.arithmetic import at_least, ratio, where
+from keras_rank.arrays.backends import (
+    Tensor,
+    in_float64,
+    parts_of_float64,
+    silent_overflow,
+)
 
-# The columns of the totals: the weighted values and the weights of lists that have
-# relevant items, the number of these, and the number of lists that have none.
-SHAPE = (2, 4)
+# The columns of a batch, an entry for each list: its weighted value and its weight, 0
+# where no item is relevant; 1 where one is; 1 where there is an item. The totals are
+# the sums over lists of their products, two at a time. As the last column is 1 where
+# any other is not 0, its row holds the sums of the columns, for the mean. The first two
+# rows hold what its error needs.
+VALUE, WEIGHT, RELEVANT, LISTS = range(4)
+SHAPE = (2, 4, 4)
 
 
-def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Tensor]:
+def products(columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the sums over lists of the products of all columns, two at a time.
+
+    In float64, as the error is a difference of such sums: of values which differ by
+    less than a thousandth of their mean, it is smaller than the rounding of squares to
+    float32. The columns may be rounded, as all products are of the same ones. Squares
+    that are beyond float32 become infinite, and NaN in the totals: the mean uses none.
+
+    Args:
+        columns: tensor of shape `(..., 4, batch)`.
+
+    Returns:
+        High and low parts, float32 of shape `(..., 4, 4)`.
+    """
+    with silent_overflow():
+        high, low = in_float64(_products, columns)
+    return high, low
+
+
+def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
+    return parts_of_float64(columns @ ops.swapaxes(columns, -1, -2))
+
+
+def add(
+    totals: Tensor, remainders: Tensor, high: Tensor, low: Tensor
+) -> tuple[Tensor, Tensor]:
     """Adds, and keeps what is lost by rounding, and what is lost by keeping that.
 
     The rounding errors are found by Knuth's TwoSum, and all parts are renormalized:
@@ -25,22 +62,20 @@ def add(totals: Tensor, remainders: Tensor, addends: Tensor) -> tuple[Tensor, Te
     with alike lists would add up to a hundred-millionth of the sum.
 
     Args:
-        totals: float32 tensor of shape `(..., 2, 4)`. High and low parts.
-        remainders: float32 tensor of shape `(..., 4)`. What these can't hold.
-        addends: tensor of shape `(..., 4)`, float32 or float64.
+        totals: float32 tensor of shape `(..., 2, 4, 4)`. High and low parts.
+        remainders: float32 tensor of shape `(..., 4, 4)`. What these can't hold.
+        high: float32 tensor of shape `(..., 4, 4)`. What to add.
+        low: the same. What `high` has lost by rounding.
 
     Returns:
         The totals and the remainders, of the same shapes.
     """
-    high, low = totals[..., 0, :], totals[..., 1, :]
-    if addends.dtype != high.dtype:
-        rounded = ops.cast(addends, "float32")
-        lost = addends - ops.cast(rounded, addends.dtype)
-        addends, remainders = rounded, remainders + ops.cast(lost, "float32")
-    low, error = _sum_and_error(low, addends)
-    high, low = _sum_and_error(high, low)
-    low, remainders = _renormalized(low, remainders + error)
-    return ops.stack([high, low], axis=-2), remainders
+    with silent_overflow():
+        total_high, total_low = totals[..., 0, :, :], totals[..., 1, :, :]
+        total_low, error = _sum_and_error(total_low, high)
+        total_high, total_low = _sum_and_error(total_high, total_low)
+        total_low, remainders = _renormalized(total_low, remainders + error + low)
+        return ops.stack([total_high, total_low], axis=-3), remainders
 
 
 def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,10 +91,8 @@ def _renormalized(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def merge(totals: Tensor, others: Tensor) -> Tensor:
-    """Adds other totals of the same shape, `(..., 2, 4)`: both their parts."""
-    remainders = ops.zeros_like(others[..., 0, :])
-    totals, remainders = add(totals, remainders, others[..., 0, :])
-    return add(totals, remainders, others[..., 1, :])[0]
+    """Adds other totals of the same shape, `(2, 4, 4)`: both their parts."""
+    return add(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
 
 
 def mean(
@@ -71,22 +104,103 @@ def mean(
     or 1 if none has, and scores `empty_value`; if that is `None`, it is left out.
 
     Args:
-        totals: float32 tensor of shape `(2, 4)`. High and low parts.
-        remainders: float32 tensor of shape `(4,)`.
+        totals: float32 tensor of shape `(2, 4, 4)`. High and low parts.
+        remainders: float32 tensor of shape `(4, 4)`.
         empty_value: float or `None`.
         dtype: the dtype of the result.
 
     Returns:
         A scalar tensor, 0 if there are no lists.
     """
-    low = ops.cast(totals[1], dtype) + ops.cast(remainders, dtype)
-    sums = ops.cast(totals[0], dtype) + low
-    # Each of shape (1,): on torch, a number without an axis beside one of Python takes
-    # the default precision of Keras, which may be wider.
-    value, weight, relevant_lists, empty_lists = (sums[i : i + 1] for i in range(4))
+    low = ops.cast(totals[1, LISTS], dtype) + ops.cast(remainders[LISTS], dtype)
+    sums = ops.cast(totals[0, LISTS], dtype) + low
+    value, weight, relevant, lists = _numbers(sums)
     if empty_value is not None:
-        average_weight = where(relevant_lists > 0.0, ratio(weight, relevant_lists), 1.0)
-        empty_weight = empty_lists * average_weight
+        average_weight = where(relevant > 0.0, ratio(weight, relevant), 1.0)
+        empty_weight = (lists - relevant) * average_weight
         value = value + empty_weight * empty_value
         weight = weight + empty_weight
     return ratio(value, weight)[0]
+
+
+def _numbers(row: Tensor) -> list[Tensor]:
+    """Returns the entries of a row, of shape `(1,)` each.
+
+    On torch, a number without an axis beside one of Python takes the default precision
+    of Keras, which may be wider.
+    """
+    return [row[i : i + 1] for i in range(4)]
+
+
+def standard_error(
+    totals: Tensor, remainders: Tensor, empty_value: float | None, dtype: str
+) -> Tensor:
+    """Returns the standard error of `mean`, of which it takes the arguments.
+
+    Returns:
+        A scalar tensor: NaN for fewer than two lists that count, and where the
+        squares of the weights, or of weights times values, are beyond float32.
+    """
+    function = functools.partial(_standard_error, empty_value=empty_value)
+    return ops.cast(in_float64(function, totals, remainders), dtype)
+
+
+def _standard_error(
+    totals: Tensor, remainders: Tensor, *, empty_value: float | None
+) -> Tensor:
+    sums = totals[0] + (totals[1] + remainders)
+    value, weight, relevant, lists = _numbers(sums[LISTS])
+    squared_value, value_by_weight, *_ = _numbers(sums[VALUE])
+    _, squared_weight, *_ = _numbers(sums[WEIGHT])
+    if empty_value is None:
+        lists, empty_value = relevant, 0.0
+    # By Cauchy's inequality, but for weights whose squares are 0 in float32.
+    has_squares = relevant * squared_weight >= 0.5 * weight * weight
+    is_known = ops.logical_and(lists > 1.0, has_squares)
+    squared = squared_error(
+        value,
+        where(weight > 0.0, weight, 1.0),
+        relevant,
+        where(is_known, lists, 2.0) - relevant,
+        squared_weight,
+        value_by_weight,
+        squared_value,
+        empty_value,
+    )
+    error = at_least(squared, 0.0) ** 0.5
+    return ops.cast(where(is_known, error, math.nan), "float32")[0]
+
+
+def squared_error(
+    value: Tensor,
+    weight: Tensor,
+    relevant: Tensor,
+    empty: Tensor,
+    squared_weight: Tensor,
+    value_by_weight: Tensor,
+    squared_value: Tensor,
+    empty_value: float,
+) -> Tensor:
+    """The squared standard error of the mean over all lists, by the delta method.
+
+        SE**2 = ((n / W)**2 * (Q2 - 2 * r * Q1 + r**2 * Q0)
+                 + (r - e)**2 * n * E / N) / (N * (N - 1))
+
+    Any numbers or arrays will do, in float64. W has to be above 0, and N above 1.
+
+    Args:
+        value: the sum of `w * v`, of weights w and values v of lists with relevant
+            items. Divided by W it is r, the mean over these.
+        weight: W, the sum of `w`.
+        relevant: n, the number of lists with relevant items.
+        empty: E, the number of lists without, or 0 if they don't count. N is n + E.
+        squared_weight: Q0, the sum of `w**2`.
+        value_by_weight: Q1, the sum of `w**2 * v`.
+        squared_value: Q2, the sum of `w**2 * v**2`.
+        empty_value: e, the value of a list without relevant items.
+    """
+    r, lists = value / weight, relevant + empty
+    among_relevant = squared_value - 2.0 * r * value_by_weight + r * r * squared_weight
+    of_empty = (r - empty_value) ** 2 * relevant * empty / lists
+    scale = relevant / weight
+    return (scale * scale * among_relevant + of_empty) / (lists * (lists - 1.0))

@@ -37,7 +37,9 @@ def make_metrics():
     """A metric, a group, and one that sees the weights."""
     return [
         NDCG(k=3, seed=1),
-        RankingMetrics(["map@3", "mrr", "precision@2"], prefix="group_"),
+        RankingMetrics(
+            ["map@3", "mrr", "precision@2"], prefix="group_", standard_errors=True
+        ),
         NDCG(k=5, seed=1, name="weighted_ndcg@5"),
     ]
 

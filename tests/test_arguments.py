@@ -158,7 +158,8 @@ def test_an_unknown_argument(make, name):
         ),
         (
             lambda: metrics.RankingMetrics(["ndcg"], k=3),
-            "`RankingMetrics` takes the arguments metrics, prefix, name. Received: k=3",
+            "`RankingMetrics` takes the arguments metrics, prefix, standard_errors, "
+            "name. Received: k=3",
         ),
     ],
 )

@@ -20,21 +20,24 @@ def test_sums_go_on_beyond_two_to_the_24():
     """Where `keras.metrics.Mean` stops counting."""
     start = np.float32(2**24)
     assert start + np.float32(1) == start
-    sums = ops.convert_to_tensor(np.array([[2**24] * 4, [0] * 4], "float32"))
-    rest = ops.zeros(4)
+    start = np.stack([np.full((4, 4), 2**24), np.zeros((4, 4))])
+    sums, rest = ops.convert_to_tensor(start, "float32"), ops.zeros((4, 4))
+    addends = ops.array([[1.0, 0.7, 1e-3, 0.0]] * 4)
     for _ in range(100):
-        sums, rest = totals.add(sums, rest, ops.array([1.0, 0.7, 1e-3, 0.0]))
+        sums, rest = totals.add(sums, rest, addends, ops.zeros((4, 4)))
     found = exact(ops.convert_to_numpy(sums)) - 2**24
-    np.testing.assert_allclose(found, [100, 70, 0.1, 0], rtol=1e-6)
+    np.testing.assert_allclose(found, [[100, 70, 0.1, 0]] * 4, rtol=1e-6)
 
 
 def test_sums_of_many_addends(rng):
-    addends = rng.random((3000, 4)).astype("float32") * 1e4
-    sums, rest = ops.zeros(totals.SHAPE), ops.zeros(4)
-    for row in addends:
-        sums, rest = totals.add(sums, rest, ops.convert_to_tensor(row))
+    addends = rng.random((3000, 4, 4)) * 1e4
+    high = addends.astype("float32")
+    low = (addends - high).astype("float32")
+    sums, rest = ops.zeros(totals.SHAPE), ops.zeros((4, 4))
+    for parts in zip(high, low, strict=True):
+        sums, rest = totals.add(sums, rest, *map(ops.convert_to_tensor, parts))
     found = exact(ops.convert_to_numpy(sums))
-    np.testing.assert_allclose(found, addends.astype("float64").sum(0), rtol=1e-11)
+    np.testing.assert_allclose(found, addends.sum(0), rtol=1e-11)
 
 
 def test_adding_variables_is_merging(rng):
@@ -89,7 +92,7 @@ def test_names_of_exported_states():
     for _ in range(2):
         with keras.name_scope("somewhere"):
             single, group = metrics.NDCG(k=10), make_group()
-        variables = {"totals": (2, 4), "remainders": (4,), "lists_seen": ()}
+        variables = {"totals": (2, 4, 4), "remainders": (4, 4), "lists_seen": ()}
         for metric, names in ((single, ["ndcg@10"]), (group, TEST_NAMES)):
             state = keras_rank.utils.export_state(metric)
             assert {name: value.shape for name, value in state.items()} == {
@@ -106,7 +109,7 @@ def test_an_exported_state_stays_what_it_is():
     metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
     metric.reset_state()
     assert state["ndcg/lists_seen"] == 1
-    np.testing.assert_array_equal(exact(state["ndcg/totals"]), [1, 1, 1, 0])
+    np.testing.assert_array_equal(exact(state["ndcg/totals"])[totals.LISTS], [1] * 4)
 
 
 def test_a_metric_is_merged_with_itself():

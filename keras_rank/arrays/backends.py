@@ -5,6 +5,7 @@ The only file that names a backend or a device.
 
 import contextlib
 import functools
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -192,6 +193,60 @@ def _made_once_on_torch(
     function: Callable[..., Tensor], *numbers: Any, device: Any
 ) -> Tensor:
     return function(*numbers).to(device)
+
+
+def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Returns `function(*tensors)`, of tensors as float64 where a device has it.
+
+    The function has to keep to the operators of Python, as those of Keras bring float64
+    down to float32 on most backends. It returns float32: JAX has float64 in a scope
+    only, which none may leave.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        if jax.default_backend() not in ("cpu", "gpu"):
+            # A TPU rounds what it multiplies to bfloat16 else.
+            with jax.default_matmul_precision("float32"):
+                return function(*tensors)
+        with _float64_on_jax():
+            return function(*_as_float64(tensors))
+    if keras.backend.backend() == "torch" and tensors[0].device.type == "mps":
+        return function(*tensors)
+    return function(*_as_float64(tensors))
+
+
+def _as_float64(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    return [ops.cast(x, "float64") for x in tensors]
+
+
+def _float64_on_jax() -> Any:
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    # Of older versions.
+    return importlib.import_module("jax.experimental").enable_x64(True)
+
+
+def parts_of_float64(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns float64 numbers as float32 ones, and what these have lost by rounding."""
+    high = ops.cast(x, "float32")
+    if keras.backend.backend() == "jax":
+        import jax
+
+        # XLA may leave out to cast there and back.
+        rounded = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=23)
+    else:
+        rounded = ops.cast(high, x.dtype)
+    return high, ops.cast(x - rounded, "float32")
+
+
+def silent_overflow() -> contextlib.AbstractContextManager[Any]:
+    """In which NumPy does not warn of what is infinite, as no other backend does."""
+    if keras.backend.backend() == "numpy":
+        return np.errstate(over="ignore", invalid="ignore")
+    return contextlib.nullcontext()
 
 
 def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:

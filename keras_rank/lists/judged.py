@@ -203,9 +203,9 @@ class JudgedLists(Shared):
         return ops.cast(self.has_relevant, self.dtype)
 
     @kept
-    def empty_lists(self) -> Tensor:
-        """1 for lists of irrelevant items and 0 for others, of shape `(batch,)`."""
-        return ops.cast(self.has_items, self.dtype) - self.relevant_lists
+    def lists_with_items(self) -> Tensor:
+        """1 for lists with items and 0 for those of padding only, `(batch,)`."""
+        return ops.cast(self.has_items, self.dtype)
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with what lists without relevant items score.

@@ -224,6 +224,25 @@ class RankingMetric(keras.metrics.Metric):
             self.totals, self.remainders, self.empty_value, self._compute_dtype
         )
 
+    def standard_error(self) -> Tensor:
+        """Returns the standard error of the result: how far it is from the truth.
+
+        It is that of the sample of lists, by the delta method for a weighted mean.
+        About 95 % of the intervals of 1.96 standard errors around the result hold the
+        mean over all lists that could have been drawn. It knows nothing of how the
+        model was trained, and takes each list for one drawn by itself.
+
+        Returns:
+            A scalar tensor: NaN for fewer than two lists that count, and where the
+            squares of the weights, or of weights times values, are beyond float32.
+        """
+        return totals.standard_error(
+            self.totals.value,
+            self.remainders.value,
+            self.empty_value,
+            self._compute_dtype,
+        )
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
@@ -358,18 +377,23 @@ def _new_states(
                 f"Received: values of shape {tuple(values.shape)}"
             )
         values = where(judged.has_relevant, values, 0.0) * weights
-        columns += [values, weights, judged.relevant_lists, judged.empty_lists]
-    sums = ops.sum(ops.stack(columns), axis=1)
-    number = len(metrics)
+        columns += [values, weights, judged.relevant_lists, judged.lists_with_items]
+    stacked, number = ops.stack(columns), len(metrics)
+    if number > 1:
+        shape = number, len(columns) // number, ops.shape(stacked)[1]
+        stacked = ops.reshape(stacked, shape)
+    high, low = totals.products(stacked)
     new_totals, new_remainders = totals.add(
         _joined([metric.totals.value for metric in metrics]),
         _joined([metric.remainders.value for metric in metrics]),
-        sums if number == 1 else ops.reshape(sums, (number, -1)),
+        high,
+        low,
     )
+    lists_of_first = high[-1, -1] if number == 1 else high[0, -1, -1]
     return (
         _parted(new_totals, number),
         _parted(new_remainders, number),
-        ops.cast(ops.sum(sums[2:4]), "int32"),
+        ops.cast(lists_of_first, "int32"),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_rank.arguments import names_arguments
+from keras_rank.arguments import check_flag, names_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.metrics.base import RankingMetric, update_together
 from keras_rank.metrics.binary import (
@@ -65,6 +65,8 @@ class RankingMetrics(keras.metrics.Metric):
         prefix: str. Put before the names of the results. Keras merges the dicts of
             all outputs of a model, so that of two outputs with the same metrics only
             the last would be seen: give each group a prefix then. Defaults to `""`.
+        standard_errors: bool. Whether the results hold the standard error of each
+            member too, right after its value: `ndcg@10_stderr`. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -85,6 +87,7 @@ class RankingMetrics(keras.metrics.Metric):
         metrics: Sequence[RankingMetric | str | dict[str, Any]],
         *,
         prefix: str = "",
+        standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
         members = [_member(metric) for metric in _members(metrics)]
@@ -95,6 +98,7 @@ class RankingMetrics(keras.metrics.Metric):
         _require_names_of_their_own(members)
         super().__init__(name=name or prefix + members[0].name)
         self.prefix = prefix
+        self.standard_errors = check_flag("standard_errors", standard_errors)
         self.members = members
         self._direction = members[0]._direction
         _share_drawn_seed(members)
@@ -125,7 +129,24 @@ class RankingMetrics(keras.metrics.Metric):
 
     def result(self) -> dict[str, Tensor]:
         """Returns the result of each member by its name, in their order."""
-        return {self.prefix + member.name: member.result() for member in self.members}
+        results = {}
+        for member in self.members:
+            name = self.prefix + member.name
+            results[name] = member.result()
+            if self.standard_errors:
+                results[f"{name}_stderr"] = member.standard_error()
+        return results
+
+    def standard_error(self) -> dict[str, Tensor]:
+        """Returns the standard error of each result by the name of the result.
+
+        Each is that of the sample of lists: NaN for fewer than two lists that count,
+        and where squares are beyond float32.
+        """
+        return {
+            self.prefix + member.name: member.standard_error()
+            for member in self.members
+        }
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -133,6 +154,7 @@ class RankingMetrics(keras.metrics.Metric):
                 keras.saving.serialize_keras_object(member) for member in self.members
             ],
             "prefix": self.prefix,
+            "standard_errors": self.standard_errors,
             "name": self.name,
         }
 

@@ -1,0 +1,396 @@
+"""How sure the number is: the standard error of every metric, and its laws."""
+
+import compiled
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import FIRST_CASES
+from strategies import BATCH, LIST_SIZE, batches, ties
+
+import keras_rank
+from keras_rank import totals
+from keras_rank.metrics import NDCG, RankingMetrics
+from keras_rank.utils import export_state, merge_state
+
+empty_values = st.sampled_from([0.0, 0.5, None])
+
+
+class FirstLabel(keras_rank.metrics.RankingMetric):
+    """The value is what is given as label, of lists of one item."""
+
+    def compute(self, lists, ranking):
+        return lists.labels[:, 0]
+
+
+def first_labels(*values_and_weights, **arguments):
+    """A metric that has seen these values. Those of 0 have no relevant item."""
+    metric = FirstLabel(relevance_threshold=1e-6, shuffle_ties=False, **arguments)
+    for values, weights in values_and_weights:
+        values = np.float32(values)[:, None]
+        metric.update_state(values, np.zeros_like(values), weights)
+    return metric
+
+
+def group_of(**arguments):
+    """All metrics at once: they order each batch together."""
+    members = [case.make(name=case.name, **arguments) for case in FIRST_CASES]
+    return RankingMetrics(members)
+
+
+def errors_of(group):
+    """By name, as floats; NaN, which equals nothing, as -1."""
+    found = {name: float(error) for name, error in group.standard_error().items()}
+    return {name: -1.0 if np.isnan(x) else x for name, x in found.items()}
+
+
+def errors_after(*all_batches, **arguments):
+    group = group_of(**arguments)
+    for batch in all_batches:
+        group.update_state(*batch)
+    return errors_of(group)
+
+
+def close(expected):
+    """To rounding, also beside values that are much larger than their differences."""
+    return pytest.approx(expected, rel=2e-6, abs=2e-6)
+
+
+def values_of(case, labels, scores, **arguments):
+    values = case.values(labels, scores, **arguments)
+    return ops.convert_to_numpy(values).astype("float64")
+
+
+def mean_of(values, weights, axis=-1):
+    """The weighted mean, where lists of weight 0 score 0 at the mean weight."""
+    relevant = weights > 0
+    share = relevant.mean(axis=axis)
+    return (weights * values).sum(axis=axis) / weights.sum(axis=axis) * share
+
+
+def by_contributions(values, weights, empty_value):
+    """The error from what each list has contributed to the mean.
+
+    Args:
+        values: the value of each list, whatever it is where the weight is 0.
+        weights: 0 for the lists without relevant items.
+        empty_value: what these score; they are left out already if it is `None`.
+    """
+    relevant, number = weights > 0, len(weights)
+    if number < 2:
+        return -1.0
+    weight = weights.sum() or 1.0
+    among = (weights * values).sum() / weight
+    filled = np.where(relevant, among, empty_value or 0.0)
+    own = relevant.sum() * weights * (values - among) / weight
+    parts = np.where(relevant, own, 0.0) + filled - filled.mean()
+    return np.sqrt((parts**2).sum() / (number * (number - 1)))
+
+
+@given(batch=batches(), shuffle_ties=ties, empty_value=empty_values)
+def test_without_weights_it_is_that_of_the_values(batch, shuffle_ties, empty_value):
+    """Their standard deviation over the square root of their number."""
+    arguments = {"k": 3, "shuffle_ties": shuffle_ties, "empty_value": empty_value}
+    expected = {}
+    for case in FIRST_CASES:
+        values = values_of(case, *batch[:2], **arguments)
+        values = values[~np.isnan(values)]
+        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else -1.0
+        expected[case.name] = error
+    assert errors_after(batch, **arguments) == close(expected)
+
+
+@given(batch=batches(weighted=True), empty_value=empty_values)
+def test_with_weights_it_is_that_of_the_contributions(batch, empty_value):
+    labels, scores, weights = batch
+    # One for each list, which changes no value.
+    weights = 0.5 + weights[:, 0]
+    expected = {}
+    for case in FIRST_CASES:
+        values = values_of(case, labels, scores, k=3, empty_value=None)
+        relevant = ~np.isnan(values)
+        left_out = empty_value is None or case.leaves_out_empty
+        kept = relevant if left_out else (labels >= 0).any(axis=1)
+        values = np.where(relevant, values, 0.0)
+        expected[case.name] = by_contributions(
+            values[kept], np.where(relevant, weights, 0.0)[kept], empty_value
+        )
+    found = errors_after((labels, scores, weights), k=3, empty_value=empty_value)
+    assert found == close(expected)
+
+
+@pytest.fixture
+def batch(rng):
+    """Of uneven lists: one without relevant items, one without any item."""
+    shape = (BATCH, LIST_SIZE)
+    labels = rng.integers(-1, 5, shape).astype("float32")
+    labels[1], labels[2] = 0.0, -1.0
+    weights = rng.choice([0.5, 1.0, 2.0, 3.5], shape).astype("float32")
+    return labels, rng.normal(size=shape).astype("float32"), weights
+
+
+def in_parts(*batch):
+    return [[x[rows] for x in batch] for rows in (slice(4), slice(4, BATCH))]
+
+
+def padded(labels, scores, weights):
+    """By items. One list is of padding alone."""
+    sizes = [(0, 0), (0, 5)]
+    labels = np.pad(labels, sizes, constant_values=-1)
+    return [(labels, np.pad(scores, sizes), np.pad(weights, sizes, constant_values=9))]
+
+
+def scaled(labels, scores, weights):
+    return [(labels, scores, 7.3 * weights)]
+
+
+@pytest.mark.parametrize("change", [in_parts, padded, scaled])
+def test_what_changes_nothing(change, batch):
+    found = errors_after(*change(*batch), k=3)
+    assert found == close(errors_after(batch, k=3))
+    assert all(error > 0 for error in found.values())
+
+
+@pytest.mark.parametrize("empty_value", [0.0, None])
+def test_every_list_twice(empty_value, batch):
+    """The same spread, and twice the lists."""
+    arguments = {"k": 3, "empty_value": empty_value}
+    expected = errors_after(batch, **arguments)
+    for case in FIRST_CASES:
+        n = np.sum(~np.isnan(values_of(case, *batch[:2], **arguments)))
+        expected[case.name] *= np.sqrt((n - 1) / (2 * n - 1))
+    assert errors_after(batch, batch, **arguments) == close(expected)
+
+
+def test_merged_and_exported(batch):
+    groups = [group_of(k=3) for _ in range(3)]
+    for group, part in zip(groups, in_parts(*batch), strict=False):
+        group.update_state(*part)
+    states = [export_state(group) for group in groups]
+    expected = close(errors_after(batch, k=3))
+    added = [sum(vs) for vs in zip(*(g.variables for g in groups), strict=True)]
+    with keras.StatelessScope(zip(groups[0].variables, added, strict=True)):
+        assert errors_of(groups[0]) == expected
+    assert errors_of(merge_state(group_of(k=3), states)) == expected
+    assert errors_of(merge_state(groups[0], groups[1:])) == expected
+
+
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_compiled_equals_eager(way, batch):
+    """The update, and the error itself."""
+    compiled.skip_unless_here(way)
+    eager, group = (
+        RankingMetrics(["ndcg@3", NDCG(k=2, empty_value=None), "mrr"]) for _ in range(2)
+    )
+    update = compiled.WAYS[way](group)
+    for part in in_parts(*batch):
+        eager.update_state(*part)
+        update(*part)
+
+    def errors(variables):
+        with keras.StatelessScope(zip(group.variables, variables, strict=True)):
+            return group.standard_error()
+
+    if way == "jax.jit":
+        call = compiled.function(way, errors)
+        found = call([variable.value for variable in group.variables])
+    else:
+        found = compiled.function(way, group.standard_error)()
+    expected = {name: float(x) for name, x in eager.standard_error().items()}
+    assert {name: float(x) for name, x in found.items()} == close(expected)
+
+
+def sums_of(values, weights):
+    """What the formula takes, of data sets in rows; a list of weight 0 is empty."""
+    relevant = np.sum(weights > 0, axis=-1)
+    v, w = values, weights
+    first = np.sum([w * v, w], axis=-1)
+    squares = np.sum([w**2, w**2 * v, w**2 * v**2], axis=-1)
+    return [*first, relevant, weights.shape[-1] - relevant, *squares]
+
+
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+def test_it_is_that_of_the_bootstrap(case, rng, backend):
+    """Within four deviations of the bootstrap's own noise."""
+    stats = pytest.importorskip("scipy.stats")
+    if backend != "numpy":
+        pytest.skip("the same formula everywhere: the resamples take long")
+    lists, resamples = 400, 2000
+    labels = rng.integers(0, 5, (lists, 6)) * (rng.random((lists, 1)) > 0.2)
+    scores = labels + 2.0 * rng.normal(size=labels.shape)
+    weights = rng.exponential(size=lists) + 0.1
+    metric = case.make(k=3)
+    metric.update_state(labels, scores, weights)
+    values = values_of(case, labels, scores, k=3, empty_value=None)
+    relevant = ~np.isnan(values)
+    if case.leaves_out_empty:
+        values, weights, relevant = (x[relevant] for x in (values, weights, relevant))
+    expected = stats.bootstrap(
+        (np.where(relevant, values, 0.0), np.where(relevant, weights, 0.0)),
+        mean_of,
+        n_resamples=resamples,
+        paired=True,
+        method="percentile",
+        rng=rng,
+    ).standard_error
+    found = float(metric.standard_error())
+    assert found == pytest.approx(expected, rel=4 / np.sqrt(2 * resamples))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_intervals_cover_the_truth_as_often_as_they_say(weighted, rng, backend):
+    stats = pytest.importorskip("scipy.stats")
+    if backend != "numpy":
+        pytest.skip("the same formula everywhere: the data sets take long")
+    number, data_sets, lists = 100_000, 2000, 400
+    values = rng.beta(2, 1, number)
+    # They go with the values, so that they matter. A fifth of the lists is empty.
+    weights = 0.2 + values * rng.exponential(size=number) if weighted else 1.0
+    weights = np.where(rng.random(number) < 0.2, 0.0, weights)
+    rows = rng.integers(0, number, (data_sets, lists))
+    errors = np.sqrt(totals.squared_error(*sums_of(values[rows], weights[rows]), 0.0))
+    width = stats.t.ppf(0.975, lists - 1) * errors
+    off = mean_of(values[rows], weights[rows]) - mean_of(values, weights)
+    assert np.mean(np.abs(off) < width) == pytest.approx(0.95, abs=0.015)
+
+
+def test_values_that_are_nearly_alike(rng):
+    """Ten million that differ by a ten-thousandth: float32 squares know nothing."""
+    values = (0.9 + 1e-4 * rng.normal(size=250_000)).astype("float32")
+    weights = rng.uniform(0.5, 2.0, size=len(values)).astype("float32")
+    for given_weights in (None, weights):
+        metric = first_labels()
+        merge_state(metric, [first_labels((values, given_weights))] * 40)
+        w = np.ones(1) if given_weights is None else weights.astype("float64")
+        v = values.astype("float64")
+        number, mean = 40 * len(v), np.average(v, weights=w if len(w) > 1 else None)
+        spread = np.mean((w * (v - mean)) ** 2) / np.mean(w) ** 2
+        expected = np.sqrt(spread / (number - 1))
+        assert float(metric.standard_error()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_without_float64(rng, backend, monkeypatch):
+    """As on a TPU: right for values that are not nearly alike."""
+    if backend != "jax":
+        pytest.skip("tried where the device can be made to look like another")
+    import jax
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    values = rng.uniform(0.1, 1.0, 300)
+    error = float(first_labels((values, None)).standard_error())
+    expected = values.std(ddof=1) / np.sqrt(len(values))
+    assert error == pytest.approx(expected, rel=1e-5)
+
+
+def test_fewer_than_two_lists_that_count_have_none():
+    seen, empty = ([0.5, 0.0, -1.0], None), ([0.0, 0.0, -1.0], None)
+    for batches_seen, empty_value, expected in (
+        ([], 0.0, None),
+        ([seen], None, None),
+        ([seen], 0.0, 0.25),
+        ([empty], None, None),
+        ([empty], 0.5, 0.0),
+        ([seen, seen], None, 0.0),
+    ):
+        metric = first_labels(*batches_seen, empty_value=empty_value)
+        error = float(metric.standard_error())
+        assert np.isnan(error) if expected is None else error == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "weights"),
+    [
+        ([1e19, 3e19], [1.0, 2.0]),
+        ([1.0, 2.0], [2.0**49, 2.0**50]),
+        ([2.0**49, 2.0**40], [2.0**49, 2.0**50]),
+        ([1.0, 2.0], [1e-25, 2e-25]),
+    ],
+)
+def test_where_squares_are_beyond_float32(values, weights):
+    """The result is what it is, before and after, alone and merged: no warning."""
+    metric = first_labels((values, weights), (values, weights))
+    merge_state(metric, [metric])
+    expected = np.average(values, weights=weights)
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-6)
+    error = float(metric.standard_error())
+    squares = np.square(np.multiply(values, weights)), np.square(weights)
+    beyond = np.max(squares) > 3.4e38 or np.min(squares) < 1e-45
+    assert np.isnan(error) if beyond else error > 0.0
+
+
+def test_it_has_the_dtype_of_the_result(backend):
+    if backend == "jax":
+        pytest.skip("JAX has no float64 unless asked for")
+    metric = NDCG(dtype="float64")
+    metric.update_state([[1, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1]])
+    assert metric.standard_error().dtype == metric.result().dtype
+    half_the_difference = (1 - 1 / np.log2(3)) / 2
+    assert float(metric.standard_error()) == pytest.approx(half_the_difference)
+
+
+def test_the_formula_takes_sums_of_any_kind(rng):
+    """As a table of values has them, and for many means at once."""
+    values, weights = rng.random((2, 5, 30))
+    weights[rng.random(weights.shape) < 0.2] = 0.0
+    found = np.sqrt(totals.squared_error(*sums_of(values, weights), 0.25))
+    rows = zip(values, weights, strict=True)
+    expected = [by_contributions(*row, 0.25) for row in rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_results_of_a_group(batch):
+    plain = RankingMetrics(["ndcg@3", "mrr"], prefix="my_")
+    group = RankingMetrics(["ndcg@3", "mrr"], prefix="my_", standard_errors=True)
+    copy = RankingMetrics.from_config(group.get_config())
+    for each in (plain, group, copy):
+        each.update_state(*batch)
+    assert list(plain.result()) == ["my_ndcg@3", "my_mrr"]
+    assert list(copy.result()) == [
+        "my_ndcg@3",
+        "my_ndcg@3_stderr",
+        "my_mrr",
+        "my_mrr_stderr",
+    ]
+    errors = {f"{name}_stderr": x for name, x in plain.standard_error().items()}
+    expected = {**plain.result(), **errors}
+    assert {name: float(x) for name, x in group.result().items()} == close(
+        {name: float(x) for name, x in expected.items()}
+    )
+
+
+def test_whether_results_have_errors_is_a_bool():
+    with pytest.raises(ValueError, match=r"`standard_errors` should be .* Received"):
+        RankingMetrics(["ndcg"], standard_errors=1)
+
+
+@pytest.mark.trains
+def test_in_fit_and_evaluate_saved_and_loaded(batch, tmp_path):
+    labels, x, _ = batch
+    inputs = keras.Input((LIST_SIZE,))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
+    group = RankingMetrics(["ndcg@3", "mrr"], standard_errors=True)
+    model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[group])
+    data = {"x": x, "y": labels, "batch_size": 4, "verbose": 0}
+    history = model.fit(**data, validation_data=(x, labels)).history
+    alone = RankingMetrics(["ndcg@3", "mrr"])
+    alone.update_state(labels, model.predict(x, verbose=0))
+    model.save(tmp_path / "model.keras")
+    logs = keras.models.load_model(tmp_path / "model.keras").evaluate(
+        **data, return_dict=True
+    )
+    for name, error in alone.standard_error().items():
+        logged = f"{name}_stderr"
+        found = [history[logged][0], history[f"val_{logged}"][0], logs[logged]]
+        assert found == close([float(error)] * 3)
+
+
+def test_states_of_older_versions_are_refused():
+    """They held sums of four columns, without those that a standard error needs."""
+    metric = NDCG(k=1)
+    state = export_state(metric)
+    state["ndcg@1/totals"] = np.zeros((2, 4), "float32")
+    state["ndcg@1/remainders"] = np.zeros(4, "float32")
+    with pytest.raises(ValueError, match="as an older version exports them, without"):
+        merge_state(metric, [state])
