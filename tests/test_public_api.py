@@ -1,6 +1,7 @@
 """What is public, that it is documented, and that the layers hold."""
 
 import ast
+import importlib
 import inspect
 import pathlib
 import subprocess
@@ -19,8 +20,10 @@ def place(path):
 
 
 def public_objects():
-    for name in keras_rank.__all__:
-        module = getattr(keras_rank, name)
+    # What needs more than Keras is imported by its own name only.
+    evaluation = importlib.import_module("keras_rank.evaluation")
+    for name in [*keras_rank.__all__, "evaluation"]:
+        module = evaluation if name == "evaluation" else getattr(keras_rank, name)
         yield name, module
         for inner in getattr(module, "__all__", []):
             yield f"{name}.{inner}", getattr(module, inner)
@@ -71,6 +74,8 @@ ROOMS = [
     {"callbacks"},
     {"model"},
     {"keras_rank"},
+    {"evaluation"},
+    {"__main__"},
 ]
 
 
@@ -108,10 +113,11 @@ def test_only_one_file_names_a_backend():
 
 @pytest.mark.slow
 def test_importing_is_light(backend):
-    """No backend is imported but what Keras imports."""
+    """No backend is imported but what Keras imports, and nothing for evaluation."""
     if backend != "numpy":
         pytest.skip("tested on NumPy, where none need be imported")
-    backends = "{'jax', 'tensorflow', 'torch'} & set(sys.modules)"
+    backends = "{'jax', 'tensorflow', 'torch', 'duckdb', 'pyarrow', 'scipy'}"
+    backends += " & set(sys.modules)"
     code = f"import sys, keras; before = {backends}; import keras_rank"
     code += f"; print(sorted({backends} - before))"
     done = subprocess.run(
@@ -119,3 +125,13 @@ def test_importing_is_light(backend):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy"])
+def test_evaluation_says_what_to_install(monkeypatch, missing):
+    for name in [*sys.modules]:
+        if name.startswith("keras_rank.evaluation"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r'pip install "keras-rank\[evaluation\]"'):
+        importlib.import_module("keras_rank.evaluation")

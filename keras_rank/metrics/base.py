@@ -286,14 +286,16 @@ def update_together(
 ) -> None:
     """Adds a batch of lists to metrics, which share all that they have in common."""
     # The new values come first, so that an error leaves all states as they were.
+    updates = []
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
         rankings = [_ranking_for(metric, y_true) for metric in metrics]
-        updates = [(metrics, *_new_states(metrics, y_true.lists, rankings))]
+        updates.append((metrics, *_new_states(metrics, y_true.lists, rankings)))
     else:
-        updates = []
-        for members, lists in _prepared(metrics, y_true, y_pred, sample_weight):
-            rankings = _rankings(members, lists)
+        for (sparse_labels, dtype), members in alike(metrics).items():
+            prepare = standardize_sparse if sparse_labels else standardize
+            lists = prepare(y_true, y_pred, sample_weight, dtype)
+            rankings = rank_together(members, lists)
             updates.append((members, *_new_states(members, lists, rankings)))
     for members, new_totals, new_remainders, new_lists in updates:
         for i, member in enumerate(members):
@@ -302,17 +304,15 @@ def update_together(
             member.lists_seen.assign(member.lists_seen + new_lists)
 
 
-def _prepared(
-    metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
-) -> Iterator[tuple[Sequence[RankingMetric], Lists]]:
-    """The lists, once for all metrics that read them alike."""
-    alike: dict[Any, list[RankingMetric]] = {}
+def alike(
+    metrics: Sequence[RankingMetric],
+) -> dict[tuple[bool, str], list[RankingMetric]]:
+    """The metrics that share their inputs, by whether labels are sparse, and dtype."""
+    by_inputs: dict[tuple[bool, str], list[RankingMetric]] = {}
     for metric in metrics:
         inputs = metric.sparse_labels, metric._compute_dtype
-        alike.setdefault(inputs, []).append(metric)
-    for (sparse_labels, dtype), members in alike.items():
-        prepare = standardize_sparse if sparse_labels else standardize
-        yield members, prepare(y_true, y_pred, sample_weight, dtype)
+        by_inputs.setdefault(inputs, []).append(metric)
+    return by_inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -357,25 +357,8 @@ def _new_states(
     metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Returns totals and remainders with the lists added, and the number of these."""
-    judged_lists: dict[Judgement, JudgedLists] = {}
     columns: list[Tensor] = []
-    for metric, ranking in zip(metrics, rankings, strict=True):
-        if type(metric).relevance is RankingMetric.relevance:
-            judgement = metric._judgement
-            if judgement not in judged_lists:
-                judged_lists[judgement] = judge(lists, judgement)
-            judged = judged_lists[judgement]
-        else:
-            judged = judge(lists, metric.relevance(lists))
-        # Before the formula, which might be the first to ask in a branch of a graph.
-        weights = judged.once(list_weights)
-        values = ops.cast(metric.compute(judged, ranking), lists.dtype)
-        if not sizes_agree(values.shape, weights.shape):
-            raise ValueError(
-                f"`{type(metric).__name__}.compute` should return one value per list, "
-                f"of shape (batch,), for lists of shape {tuple(lists.labels.shape)}. "
-                f"Received: values of shape {tuple(values.shape)}"
-            )
+    for judged, values, weights in values_together(metrics, lists, rankings):
         values = where(judged.has_relevant, values, 0.0) * weights
         columns += [values, weights, judged.relevant_lists, judged.lists_with_items]
     stacked, number = ops.stack(columns), len(metrics)
@@ -397,6 +380,36 @@ def _new_states(
     )
 
 
+def values_together(
+    metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
+) -> list[tuple[JudgedLists, Tensor, Tensor]]:
+    """Returns for each metric the judged lists, and the value and weight of each list.
+
+    Those of a list without relevant items are not to be used.
+    """
+    judged_lists: dict[Judgement, JudgedLists] = {}
+    of_metrics = []
+    for metric, ranking in zip(metrics, rankings, strict=True):
+        if type(metric).relevance is RankingMetric.relevance:
+            judgement = metric._judgement
+            if judgement not in judged_lists:
+                judged_lists[judgement] = judge(lists, judgement)
+            judged = judged_lists[judgement]
+        else:
+            judged = judge(lists, metric.relevance(lists))
+        # Before the formula, which might be the first to ask in a branch of a graph.
+        weights = judged.once(list_weights)
+        values = ops.cast(metric.compute(judged, ranking), lists.dtype)
+        if not sizes_agree(values.shape, weights.shape):
+            raise ValueError(
+                f"`{type(metric).__name__}.compute` should return one value per list, "
+                f"of shape (batch,), for lists of shape {tuple(lists.labels.shape)}. "
+                f"Received: values of shape {tuple(values.shape)}"
+            )
+        of_metrics.append((judged, values, weights))
+    return of_metrics
+
+
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
     """One tensor of several, which are added to in one operation."""
     return tensors[0] if len(tensors) == 1 else ops.stack(tensors)
@@ -406,21 +419,37 @@ def _parted(tensor: Tensor, number: int) -> list[Tensor]:
     return [tensor] if number == 1 else [tensor[i] for i in range(number)]
 
 
-def _rankings(metrics: Sequence[RankingMetric], lists: Lists) -> list[Ranking]:
-    """Orders the lists once for each way to order ties, up to the largest cutoff."""
+def rank_together(
+    metrics: Sequence[RankingMetric],
+    lists: Lists,
+    first_list: Tensor | None = None,
+    ties: Ties | None = None,
+) -> list[Ranking]:
+    """Orders the lists once for each way to order ties, up to the largest cutoff.
+
+    Args:
+        metrics: metrics that share their inputs.
+        lists: the lists.
+        first_list: int tensor of shape `(batch,)`. What the place of a list in the
+            batch is added to, to key the shuffle. Defaults to `None`: the number of
+            lists that a metric has seen.
+        ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
+            they say.
+    """
+    orders = [metric._order if ties is None else (ties, 0) for metric in metrics]
     rankings: dict[tuple[Ties, int], tuple[Ranking, Ranking]] = {}
-    for order in dict.fromkeys(metric._order for metric in metrics):
-        members = [metric for metric in metrics if metric._order == order]
+    for order in dict.fromkeys(orders):
+        members = [m for m, its in zip(metrics, orders, strict=True) if its == order]
         cutoffs = [metric.k for metric in members if metric.k is not None]
         largest_k = max(cutoffs, default=None)
         k = largest_k if len(cutoffs) == len(members) else None
-        first_list = members[0].lists_seen.value
-        ranking = rank_by_scores(lists, k, *order, first_list)
+        first = members[0].lists_seen.value if first_list is None else first_list
+        ranking = rank_by_scores(lists, k, *order, first)
         # In two steps, so that the ideal order of the top k is that of the largest k.
         rankings[order] = ranking, ranking.cut(largest_k)
     return [
-        rankings[metric._order][metric.k is not None].cut(metric.k)
-        for metric in metrics
+        rankings[order][metric.k is not None].cut(metric.k)
+        for metric, order in zip(metrics, orders, strict=True)
     ]
 
 

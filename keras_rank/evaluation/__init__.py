@@ -1,0 +1,24 @@
+"""Evaluation of what is scored already: tables, TREC runs, comparisons, slices."""
+
+try:
+    import duckdb as _duckdb  # noqa: F401
+    import pyarrow as _pyarrow  # noqa: F401
+    import scipy as _scipy  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "`keras_rank.evaluation` needs duckdb, pyarrow and scipy: "
+        f'`pip install "keras-rank[evaluation]"`. Received: {error}'
+    ) from error
+
+from keras_rank.evaluation.evaluation import Comparison, Evaluation, compare
+from keras_rank.evaluation.scored import evaluate, evaluate_run
+from keras_rank.evaluation.table import Table
+
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "Table",
+    "compare",
+    "evaluate",
+    "evaluate_run",
+]

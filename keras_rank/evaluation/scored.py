@@ -1,0 +1,248 @@
+"""From what is scored already to an evaluation."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from keras_rank.arguments import check_choice
+from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.lists import PerList, Progress
+from keras_rank.evaluation.reading import Columns, Rows, connected, read_rows, read_run
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.group import RankingMetrics
+from keras_rank.ordering.preference import Ties
+
+# Which of tied items comes first: as the metric says, or as in trec_eval.
+TIES = ("metric", "trec_eval")
+# What an item without a label is.
+UNJUDGED = ("irrelevant", "drop")
+# What is done about an item that a query has twice.
+DUPLICATES = ("error", "count")
+
+
+def evaluate(
+    rows: Any,
+    metrics: RankingMetrics | Sequence[RankingMetric | str],
+    *,
+    query: str = "query_id",
+    label: str = "label",
+    score: str = "score",
+    item: str | None = None,
+    weight: str | None = None,
+    keep: str | Sequence[str] = (),
+    ties: str = "metric",
+    unjudged: str = "irrelevant",
+    duplicates: str = "error",
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluates a table that has a row for each item of each query.
+
+    The rows of a query may lie anywhere in the table, and in any of its files. They
+    are sorted on disk where they don't fit into memory, and read as a stream.
+
+    A label that is missing, or below 0, counts as 0. An item without a score, or with
+    the score NaN, was not retrieved. A missing query or weight, a label that is no
+    number, and an item that a query has twice are errors.
+
+    Args:
+        rows: files of Parquet, CSV, JSON lines or Arrow: a path, a pattern such as
+            `"rows/*.parquet"`, or a list of such. Or a table in memory: of pyarrow,
+            pandas, Polars, DuckDB, anything with `__arrow_c_stream__`, or a dict of
+            columns. Or a `ray.data.Dataset`, which is evaluated where it is: see
+            `docs/tables.md`.
+        metrics: list of ranking metrics, or of strings of the name and the cutoff,
+            such as `"ndcg@10"`; or `RankingMetrics`. Those whose `seed` was not given
+            get the seed 0, so that a table always has the same numbers.
+        query: str. The column of what a row belongs to: the query, the user, the
+            session.
+        label: str. The column of labels: how good an item is, 0 if irrelevant.
+        score: str. The column of what the model says.
+        item: str. The column of the items, to find those that a query has twice.
+            Defaults to `None`.
+        weight: str. The column of the weights of the items. Defaults to `None`.
+        keep: str or list of such. Columns that have one value for each query, to
+            slice and cluster by. Defaults to none.
+        ties: `"metric"`: tied items are ordered as each metric says, for which the
+            earlier item is that of the earlier row. `"trec_eval"`: the item with the
+            larger id first, among scores that are equal in float32. Defaults to
+            `"metric"`.
+        unjudged: `"irrelevant"`: an item without a label has the label 0. `"drop"`:
+            it is left out, as if it had not been retrieved. Defaults to
+            `"irrelevant"`.
+        duplicates: `"error"`, or `"count"`: an item that a query has twice counts
+            twice, and `health` tells of it. Defaults to `"error"`.
+        memory_limit: str. The memory for reading and sorting, such as `"2GB"`: what
+            does not fit is written to disk. What is known of each list comes on top.
+            Defaults to `None`: most of the memory there is.
+        progress: function that is called with the number of rows and of lists that
+            are done. Defaults to `None`.
+
+    Returns:
+        An `Evaluation`.
+
+    Raises:
+        ValueError: if the rows can't be read, or an argument is none of those.
+
+    Example:
+
+    >>> from keras_rank.evaluation import evaluate
+    >>> rows = {
+    ...     "query_id": ["a", "b", "a", "b", "c"],
+    ...     "label": [1, 1, 0, 0, 2],
+    ...     "score": [0.9, 0.1, 0.3, 0.8, 0.5],
+    ...     "market": ["de", "fr", "de", "fr", "de"],
+    ... }
+    >>> ev = evaluate(rows, ["mrr", "ndcg@10"], keep=["market"])
+    >>> for row in ev.summary(by="market"):
+    ...     print(row["market"], row["metric"], f"{row['value']:.4f}", row["lists"])
+    de mrr 1.0000 2
+    de ndcg@10 1.0000 2
+    fr mrr 0.5000 1
+    fr ndcg@10 0.6309 1
+    """
+    columns = Columns(query, label, score, item, weight, _names("keep", keep))
+    members = members_of(metrics)
+    check_choice("ties", ties, TIES)
+    check_choice("unjudged", unjudged, UNJUDGED)
+    check_choice("duplicates", duplicates, DUPLICATES)
+    if ties == "trec_eval" and item is None:
+        raise ValueError(
+            '`item` should name a column with `ties="trec_eval"`, which orders tied '
+            "items by their ids. Received: item=None"
+        )
+    _require_free_names(columns, members)
+    per_list = PerList(members, columns, _order(ties), duplicates == "count")
+    arguments = {"by_item": ties == "trec_eval", "drop_unjudged": unjudged == "drop"}
+    with connected(memory_limit) as connection:
+        read = read_rows(connection, rows, columns, **arguments)
+        return _evaluation(per_list, read, progress)
+
+
+def evaluate_run(
+    judgements: Any,
+    run: Any,
+    metrics: RankingMetrics | Sequence[RankingMetric | str],
+    *,
+    query: str = "query_id",
+    item: str = "item_id",
+    label: str = "label",
+    score: str = "score",
+    ties: str = "metric",
+    unjudged: str = "irrelevant",
+    memory_limit: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluates a run against judgements, as trec_eval does with `-c`.
+
+    Both are joined by query and item. An item that was judged but not retrieved has
+    no rank, and counts among the relevant ones. An item that was retrieved but not
+    judged is irrelevant. A negative judgement is 0. A query that is only in the
+    judgements counts, as one where nothing was found; one that is only in the run is
+    left out, and `health` tells of it. An item that a query has twice is an error.
+
+    Args:
+        judgements: a TREC file, of lines `query iteration item label`; or a table, as
+            of `evaluate`, with the columns `query`, `item` and `label`. What is a
+            table is told by the end of a name: `.parquet`, `.csv`, ...
+        run: a TREC file, of lines `query Q0 item rank score tag`, of which the rank is
+            not read; `"-"` for standard input; or a table with the columns `query`,
+            `item` and `score`.
+        metrics: list of ranking metrics, or of strings of the name and the cutoff,
+            such as `"ndcg@10"`; or `RankingMetrics`. Those whose `seed` was not given
+            get the seed 0.
+        query: str. The column of the queries, in tables and in the results.
+        item: str. The column of the items, in tables.
+        label: str. The column of the labels, in a table.
+        score: str. The column of the scores, in a table.
+        ties: `"metric"`: tied items are ordered as each metric says, for which the
+            earlier item is that of the earlier line. `"trec_eval"`: the item with the
+            larger id first, among scores that are equal in float32. Defaults to
+            `"metric"`.
+        unjudged: `"irrelevant"`: an item that nobody judged has the label 0. `"drop"`:
+            it is left out, as with `-J` of trec_eval. Defaults to `"irrelevant"`.
+        memory_limit: str. The memory for reading and sorting, such as `"2GB"`: what
+            does not fit is written to disk. Defaults to `None`: most of the memory
+            there is.
+        progress: function that is called with the number of rows and of lists that
+            are done. Defaults to `None`.
+
+    Returns:
+        An `Evaluation`.
+
+    Raises:
+        ValueError: if the files can't be read, have no query in common, or an
+            argument is none of those.
+
+    Example:
+
+    >>> from keras_rank.evaluation import evaluate_run
+    >>> judgements = {
+    ...     "query_id": ["a", "a", "b"],
+    ...     "item_id": [1, 2, 1],
+    ...     "label": [1, 2, 1],
+    ... }
+    >>> run = {"query_id": ["a", "a"], "item_id": [7, 2], "score": [0.9, 0.5]}
+    >>> evaluate_run(judgements, run, ["mrr"]).per_list["mrr"].to_pylist()
+    [0.5, 0.0]
+    """
+    columns = Columns(query, label, score, item)
+    members = members_of(metrics)
+    check_choice("ties", ties, TIES)
+    check_choice("unjudged", unjudged, UNJUDGED)
+    _require_free_names(columns, members)
+    per_list = PerList(members, columns, _order(ties))
+    arguments = {"by_item": ties == "trec_eval", "drop_unjudged": unjudged == "drop"}
+    with connected(memory_limit) as connection:
+        read = read_run(connection, judgements, run, columns, **arguments)
+        return _evaluation(per_list, read, progress)
+
+
+def members_of(
+    metrics: RankingMetrics | Sequence[RankingMetric | str],
+) -> list[RankingMetric]:
+    """The metrics of a group, which order the lists of a table alike each time."""
+    group = metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
+    for member in group.members:
+        if member.sparse_labels:
+            raise ValueError(
+                "`metrics` should have `sparse_labels=False`, as a table has a label "
+                f"for each item. Received: {member.name!r} with sparse_labels=True"
+            )
+        if member.seed_is_drawn:
+            member.seed = 0
+    return list(group.members)
+
+
+def _order(ties: str) -> Ties | None:
+    """How all metrics order ties: those of trec_eval are in order when they come."""
+    return "stable" if ties == "trec_eval" else None
+
+
+def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
+    names = [names] if isinstance(names, str) else list(names or [])
+    if all(isinstance(name, str) for name in names):
+        return tuple(dict.fromkeys(names))
+    raise ValueError(
+        f"`{argument}` should be names of columns. Received: {argument}={names!r}"
+    )
+
+
+def _require_free_names(columns: Columns, members: Sequence[RankingMetric]) -> None:
+    """Raises where two columns of the result would have one name."""
+    taken = [columns.query, *columns.keep, "weight", *(m.name for m in members)]
+    for name in taken:
+        if taken.count(name) > 1:
+            raise ValueError(
+                "`query`, `keep` and `metrics` should have names of their own, and not "
+                f"be `weight`, as all are columns of the result. Received: {name!r} "
+                "twice"
+            )
+
+
+def _evaluation(per_list: PerList, rows: Rows, progress: Progress | None) -> Evaluation:
+    table = pa.concat_tables(per_list.tables(rows, progress))
+    return Evaluation(
+        table, per_list.metrics, per_list.columns.query, left_out=rows.left_out
+    )

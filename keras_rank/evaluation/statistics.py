@@ -1,0 +1,132 @@
+"""Means of lists, how sure they are, and how sure a difference is."""
+
+import dataclasses
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+# A permutation test draws so many signs, of so many numbers at a time.
+_RESAMPLES = 9999
+_NUMBERS_AT_A_TIME = 2**24
+
+
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """A weighted mean over lists.
+
+    Attributes:
+        value: the mean.
+        influence: array of shape `(lists,)`. What each list adds to the number of
+            lists times the error of the mean; it sums up to 0.
+    """
+
+    value: float
+    influence: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A number and how sure it is: its standard error, interval and p-value."""
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    p: float
+    lists: int
+
+
+def mean(values: Array, weights: Array, empty_value: float | None) -> Mean:
+    """The mean as the metric computes it.
+
+    Args:
+        values: array of shape `(lists,)`.
+        weights: array of the same shape, NaN for a list without relevant items: it
+            weighs the average of the others, whatever that is.
+        empty_value: what such a list scores.
+    """
+    is_relevant = ~np.isnan(weights)
+    relevant, weights = values[is_relevant], weights[is_relevant]
+    lists, total = len(values), weights.sum()
+    if lists == 0:
+        return Mean(0.0, values)
+    empty = float(empty_value or 0.0)
+    # Without weights of its own, the average is 1.
+    average = total / len(weights) if len(weights) and total > 0.0 else 1.0
+    of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
+    share = len(relevant) / lists
+    value = share * of_relevant + (1.0 - share) * empty
+    influence = np.full(lists, empty - value)
+    influence[is_relevant] = weights / average * (relevant - of_relevant)
+    influence[is_relevant] += of_relevant - value
+    return Mean(float(value), influence)
+
+
+def estimate(
+    value: float,
+    influence: Array,
+    clusters: Array | None,
+    confidence: float,
+    permute: bool = False,
+) -> Estimate:
+    """How sure a number is, by the delta method.
+
+    The lists of a cluster count as one: what they add is summed up. With one list in
+    each and weights of 1, the standard error is that of a mean, s / sqrt(n), and p
+    that of the t-test.
+
+    Args:
+        value: the number.
+        influence: array of shape `(lists,)`, as of `Mean`.
+        clusters: int array of the same shape, or `None` for a cluster for each list.
+        confidence: the share of such intervals that hold the true number.
+        permute: whether p is found by random signs, in place of Student's t.
+    """
+    lists = len(influence)
+    if clusters is not None:
+        _, numbers = np.unique(clusters, return_inverse=True)
+        influence = np.bincount(numbers, influence)
+    units = len(influence)
+    if units < 2:
+        nan = float("nan")
+        return Estimate(value, nan, nan, nan, nan, lists)
+    variance = units / (units - 1) * np.sum(np.square(influence)) / lists**2
+    error = float(np.sqrt(variance))
+    half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))
+    if error == 0.0:
+        p = float(value == 0.0)
+    elif permute:
+        p = _permuted(influence / lists * units + value)
+    else:
+        p = float(2.0 * stats.t.sf(abs(value) / error, units - 1))
+    return Estimate(value, error, value - half, value + half, p, lists)
+
+
+def _permuted(differences: Array) -> float:
+    found = stats.permutation_test(
+        (differences,),
+        np.mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=_RESAMPLES,
+        batch=max(1, _NUMBERS_AT_A_TIME // len(differences)),
+        rng=np.random.default_rng(0),
+    )
+    return float(found.pvalue)
+
+
+def corrected(p: Array, correction: str | None) -> Array:
+    """The p-values of many comparisons, NaN where there are none."""
+    result, is_known = p.copy(), ~np.isnan(p)
+    known = p[is_known]
+    if correction == "holm":
+        order = np.argsort(known)
+        steps = known[order] * np.arange(len(known), 0, -1)
+        known[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    elif correction is not None and len(known):
+        known = stats.false_discovery_control(known, method=correction)
+    result[is_known] = known
+    return result

@@ -1,0 +1,165 @@
+"""Results as a table: in the terminal, in a notebook, and as files."""
+
+import html
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+FORMATS = ("table", "tsv", "json", "markdown")
+
+
+class Table:
+    """Results with a name for each column.
+
+    `print` shows it, and a notebook does by itself. A column is `table["value"]`, and
+    `table.rows` are dicts.
+
+    Args:
+        columns: dict from names to lists of values, which are of one length.
+        notes: sentences to be read with the table.
+
+    Example:
+
+    >>> from keras_rank.evaluation import Table
+    >>> table = Table({"metric": ["ndcg@10", "mrr"], "value": [0.41234, 0.5]})
+    >>> print(table)
+    metric    value
+    ndcg@10  0.4123
+    mrr      0.5000
+    >>> table["value"]
+    [0.41234, 0.5]
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], notes: Sequence[str] = ()
+    ) -> None:
+        self.columns = {name: list(values) for name, values in columns.items()}
+        self.notes = list(notes)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, as dicts from the names of the columns to their values."""
+        return [
+            dict(zip(self.columns, row, strict=True))
+            for row in zip(*self.columns.values(), strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return self.format("table")
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        rows = [_tags("th", head), *(_tags("td", row) for row in body)]
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>{notes}"
+
+    def format(self, output: str) -> str:
+        """Returns the table as text.
+
+        Args:
+            output: `"table"` for people, `"markdown"`, or, with all digits, `"tsv"`
+                or `"json"`.
+        """
+        formats = {
+            "table": self._aligned,
+            "tsv": self._separated,
+            "json": self.to_json,
+            "markdown": self.to_markdown,
+        }
+        if output not in formats:
+            raise ValueError(
+                f"`output` should be one of {list(FORMATS)}. Received: "
+                f"output={output!r}"
+            )
+        return formats[output]()
+
+    def to_markdown(self) -> str:
+        """Returns the table in Markdown."""
+        head, *body = self._cells()
+        marks = ["--:" if is_right else "---" for is_right in self._are_numbers()]
+        lines = [f"| {' | '.join(row)} |" for row in [head, marks, *body]]
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+
+    def to_json(self) -> str:
+        """Returns the rows in JSON, with all digits; what is not known is null."""
+        return json.dumps(self.to_data(), indent=1)
+
+    def to_data(self) -> list[dict[str, Any]]:
+        """Returns the rows as dicts of what JSON has."""
+        return [
+            {name: _plain(value) for name, value in row.items()} for row in self.rows
+        ]
+
+    def to_pandas(self) -> Any:
+        """Returns a `pandas.DataFrame`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    def _aligned(self) -> str:
+        cells, are_numbers = self._cells(), self._are_numbers()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for row in cells:
+            placed = [
+                cell.rjust(width) if is_number else cell.ljust(width)
+                for cell, width, is_number in zip(row, widths, are_numbers, strict=True)
+            ]
+            lines.append("  ".join(placed).rstrip())
+        return "\n".join([*lines, *self.notes])
+
+    def _separated(self) -> str:
+        rows = [[_exact(value) for value in row.values()] for row in self.rows]
+        return "\n".join("\t".join(row) for row in [list(self.columns), *rows])
+
+    def _are_numbers(self) -> list[bool]:
+        return [
+            all(_is_number(value) or value is None for value in values)
+            for values in self.columns.values()
+        ]
+
+    def _cells(self) -> list[list[str]]:
+        columns = [
+            [name, *(_short(name, value) for value in values)]
+            for name, values in self.columns.items()
+        ]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _tags(tag: str, cells: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(name: str, value: Any) -> str:
+    """A cell for people: four places, and nothing for what is not known."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        is_p = name in ("p", "corrected_p")
+        return "<0.0001" if is_p and value < 1e-4 else f"{value:.4f}"
+    return str(value)
+
+
+def _exact(value: Any) -> str:
+    return "" if _plain(value) is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    is_plain = value is None or isinstance(value, str | int | float | bool)
+    return value if is_plain else str(value)

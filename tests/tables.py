@@ -1,0 +1,43 @@
+"""Tables of scored items, as the tests of evaluation and of its command read them."""
+
+import pathlib
+
+import numpy as np
+import pyarrow as pa
+
+TREC = pathlib.Path(__file__).parents[2] / "shared" / "data" / "trec_eval"
+
+
+def rows_of(lists=60, seed=0, noise=1.0, digits=1):
+    """Shuffled rows of lists of 1 to 20 items, with ties, empty lists and weights."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 21, lists)
+    query = np.repeat(np.arange(lists), sizes)
+    label = rng.choice(4, len(query), p=[0.7, 0.15, 0.1, 0.05])
+    label[query % 7 == 0] = 0
+    score = np.round(label + noise * rng.normal(size=len(query)), digits)
+    order = rng.permutation(len(query))
+    columns = {
+        "query_id": query,
+        "item_id": np.arange(len(query)) % 37,
+        "label": label,
+        "score": score.astype("float32"),
+        "weight": rng.uniform(0.5, 2.0, lists)[query],
+        "item_weight": rng.uniform(0.5, 2.0, len(query)),
+        "market": np.array(["de", "fr", "jp"])[query % 3],
+        "user": query // 4,
+    }
+    return pa.table({name: values[order] for name, values in columns.items()})
+
+
+def lists_of(table, *names):
+    """The values of columns by query, in the order of the rows."""
+    columns = {name: table[name].to_pylist() for name in (*names, "query_id")}
+    queries = sorted(set(columns["query_id"]))
+    places = {query: [] for query in queries}
+    for place, query in enumerate(columns["query_id"]):
+        places[query].append(place)
+    return [
+        [[columns[name][place] for place in places[query]] for query in queries]
+        for name in names
+    ]

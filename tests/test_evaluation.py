@@ -1,0 +1,556 @@
+"""What is scored already: read, computed by the package's formulas, and summed up."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, feather, parquet
+from scipy import stats
+from tables import TREC, lists_of, rows_of
+
+from keras_rank import functional
+from keras_rank.evaluation import (
+    Evaluation,
+    compare,
+    evaluate,
+    evaluate_run,
+    reading,
+    statistics,
+)
+from keras_rank.evaluation import lists as evaluation_lists
+from keras_rank.metrics import (
+    NDCG,
+    AverageRelevancePosition,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    PairwiseAccuracy,
+    PrecisionAtK,
+    RankingMetrics,
+)
+
+# What does not depend on the backend: one runs it.
+pytestmark = pytest.mark.usefixtures("only_where_it_is_quick")
+needs_trec = pytest.mark.skipif(
+    not TREC.exists(), reason="the data is not here, and not ours to publish"
+)
+
+
+@pytest.fixture
+def only_where_it_is_quick(request, backend):
+    if backend != "numpy" and "on_all_backends" not in request.node.name:
+        pytest.skip("reading and statistics are the same on all backends")
+
+
+def members():
+    """Metrics of which each leaves out or weighs empty lists in a way of its own."""
+    return [
+        NDCG(k=5, shuffle_ties=False),
+        NDCG(k=3, shuffle_ties="average", empty_value=None, name="left_out"),
+        MeanAveragePrecision(shuffle_ties="average", empty_value=0.5),
+        MeanReciprocalRank(shuffle_ties=False, relevance_threshold=2.0),
+        AverageRelevancePosition(shuffle_ties=False),
+        PairwiseAccuracy(shuffle_ties="average"),
+    ]
+
+
+def column(evaluation, name):
+    return evaluation.per_list[name].to_numpy()
+
+
+# The values of each list, and their mean.
+
+
+@pytest.mark.parametrize("weight", [None, "weight", "item_weight"])
+def test_means_are_those_of_the_metrics_on_all_backends(weight):
+    rows = rows_of()
+    labels, scores = lists_of(rows, "label", "score")
+    weights = None if weight is None else lists_of(rows, weight)[0]
+    group = RankingMetrics(members())
+    group.update_state(labels, scores, weights)
+    found = evaluate(rows, members(), weight=weight).summary()
+    expected = {name: float(value) for name, value in group.result().items()}
+    assert found["metric"] == list(expected)
+    assert dict(zip(found["metric"], found["value"], strict=True)) == pytest.approx(
+        expected, abs=1e-6
+    )
+
+
+def test_values_are_those_of_the_functions():
+    rows = rows_of()
+    labels, scores = lists_of(rows, "label", "score")
+    found = evaluate(rows, members())
+    assert found.per_list.column_names == [
+        "query_id",
+        *[metric.name for metric in members()],
+        "weight",
+    ]
+    expected = functional.ndcg(labels, scores, k=5, shuffle_ties=False)
+    assert column(found, "ndcg@5") == pytest.approx(expected, abs=1e-6)
+    expected = functional.ndcg(
+        labels, scores, k=3, shuffle_ties="average", empty_value=None
+    )
+    assert np.any(np.isnan(expected))
+    np.testing.assert_allclose(column(found, "left_out"), expected, atol=1e-6)
+    assert column(found, "query_id").tolist() == sorted(
+        set(rows["query_id"].to_pylist())
+    )
+    assert column(found, "weight").tolist() == [1.0] * 60
+
+
+def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
+    rows, names = rows_of(), ["ndcg@5", "mrr"]
+    (of_lists,) = lists_of(rows, "weight")
+    (labels,) = lists_of(rows, "label")
+    found = evaluate(rows, names, weight="weight")
+    assert found.per_list.column_names == ["query_id", *names, "weight"]
+    expected = [
+        w[0] if any(y) else np.nan for w, y in zip(of_lists, labels, strict=True)
+    ]
+    np.testing.assert_allclose(column(found, "weight"), expected, rtol=1e-6)
+    found = evaluate(rows, names, weight="item_weight")
+    assert found.per_list.column_names[-2:] == ["ndcg@5_weight", "mrr_weight"]
+
+
+def test_how_rows_are_cut_does_not_matter(monkeypatch):
+    """Nor which other lists there are: ties are shuffled by the id of the query."""
+    rows, names = rows_of(digits=0), ["ndcg@5", "map"]
+    expected = evaluate(rows, names, weight="item_weight", keep=["market"])
+    monkeypatch.setattr(reading, "_ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(evaluation_lists, "_POSITIONS", 40)
+    found = evaluate(rows, names, weight="item_weight", keep=["market"])
+    assert found.per_list.equals(expected.per_list)
+    assert found.table.equals(expected.table)
+    some = rows.filter(pa.compute.greater(rows["query_id"], 20))
+    found = evaluate(some, names, weight="item_weight", keep=["market"])
+    assert found.per_list.equals(expected.per_list.slice(21))
+    other = evaluate(some, [NDCG(k=5, seed=3)])
+    assert column(other, "ndcg@5").tolist() != column(found, "ndcg@5").tolist()
+
+
+def test_lists_of_similar_length_are_padded_by_less_than_a_third():
+    sizes = np.random.default_rng(0).integers(1, 2000, 3000)
+    seen = []
+    for chosen, size in evaluation_lists._batches_of(sizes):
+        seen += chosen.tolist()
+        assert size >= sizes[chosen].max()
+        assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)
+    assert sorted(seen) == list(range(3000))
+
+
+# Reading.
+
+
+def written(rows, path):
+    """Writes rows in the format that the name says, a half each if it has two."""
+    if path.suffix == ".parquet":
+        parquet.write_table(rows, path)
+    elif path.suffix == ".csv":
+        csv.write_csv(rows, path)
+    elif path.suffix == ".arrow":
+        feather.write_feather(rows, path)
+    else:
+        rows.to_pandas().to_json(path, orient="records", lines=True)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "arrow"])
+def test_files(tmp_path, suffix):
+    """A query lies in both files, in rows apart."""
+    rows = rows_of()
+    expected = evaluate(rows, ["ndcg@5"], keep="market").per_list
+    for i, part in enumerate((rows.slice(0, 200), rows.slice(200))):
+        written(part, tmp_path / f"{i}.{suffix}")
+    for source in (
+        str(tmp_path / f"*.{suffix}"),
+        [tmp_path / f"0.{suffix}", tmp_path / f"1.{suffix}"],
+    ):
+        found = evaluate(source, ["ndcg@5"], keep="market").per_list
+        assert found.equals(expected)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda rows: rows.to_pydict(),
+        lambda rows: rows.to_pandas(),
+        lambda rows: rows.to_pandas().astype({"market": "category"}),
+        lambda rows: pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches()),
+        lambda rows: rows.combine_chunks().to_batches()[0],
+        lambda rows: pytest.importorskip("duckdb").from_arrow(rows),
+        lambda rows: pytest.importorskip("polars").from_arrow(rows),
+    ],
+    ids=["dict", "pandas", "category", "stream", "batch", "duckdb", "polars"],
+)
+def test_tables_in_memory(made):
+    rows = rows_of()
+    expected = evaluate(rows, ["ndcg@5"], keep="market").per_list
+    found = evaluate(made(rows), ["ndcg@5"], keep="market").per_list
+    assert found.to_pydict() == expected.to_pydict()
+
+
+def test_rules_of_missing_labels_and_scores():
+    rows = {
+        "query_id": [1, 1, 1, 2, 2, 2, 3, 3],
+        "label": [None, 1.0, -2.0, float("nan"), 1.0, 0.0, 1.0, 0.0],
+        "score": [0.9, 0.5, 0.1, 0.9, 0.5, 0.1, float("nan"), None],
+    }
+    assert column(evaluate(rows, ["mrr"]), "mrr").tolist() == [0.5, 0.5, 0.0]
+    dropped = evaluate(rows, ["mrr"], unjudged="drop")
+    assert column(dropped, "mrr").tolist() == [1.0, 1.0, 0.0]
+
+
+def test_scores_keep_their_precision():
+    """Two scores that differ in float64 only are no tie, but to trec_eval."""
+    rows = {"query_id": [1, 1], "item_id": ["a", "b"], "label": [0, 1]}
+    rows["score"] = [1.0, 1.0 + 1e-12]
+    assert column(evaluate(rows, ["mrr"]), "mrr") == [1.0]
+    rows["label"] = [1, 0]
+    assert column(evaluate(rows, ["mrr"]), "mrr") == [0.5]
+    for item_ids, expected in ((["a", "b"], 0.5), (["b", "a"], 1.0)):
+        rows["item_id"] = item_ids
+        found = evaluate(rows, [MeanReciprocalRank(shuffle_ties=False)], item="item_id")
+        assert column(found, "mrr") == [0.5]
+        found = evaluate(
+            rows,
+            [MeanReciprocalRank(shuffle_ties=False)],
+            item="item_id",
+            ties="trec_eval",
+        )
+        assert column(found, "mrr") == [expected]
+
+
+@needs_trec
+def test_trec_eval_prints_the_same():
+    printed = {}
+    for line in (TREC / "out.test.aq").read_text().splitlines():
+        measure, topic, value = line.split(maxsplit=2)
+        printed[measure, topic] = value
+    ours = {"map": "map", "recip_rank": "mrr", "Rprec": "r_precision", "ndcg": "ndcg"}
+    ours |= {"P_10": "precision@10", "recall_100": "recall@100"}
+    ours |= {"ndcg_cut_10": "ndcg@10", "map_cut_100": "map@100"}
+    files = TREC / "qrels.test", TREC / "results.test"
+    evaluation = evaluate_run(*files, list(ours.values()), ties="trec_eval")
+    means = dict(zip(ours, evaluation.summary()["value"], strict=True))
+    topics = evaluation.per_list["query_id"].to_pylist()
+    for measure, name in ours.items():
+        assert f"{means[measure]:.4f}" == printed[measure, "all"]
+        for topic, value in zip(topics, column(evaluation, name), strict=True):
+            assert f"{value:.4f}" == printed[measure, topic]
+
+
+def trec_files(tmp_path, qrels, run):
+    for name, lines in (("qrels", qrels), ("run", run)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    return tmp_path / "qrels", tmp_path / "run"
+
+
+QRELS = ["1 0 a 2", "1 0 b 0", "1 0 c -1", "1 0 d 1", "2 0 a 1", "3 0 a 0"]
+RUN = ["1 Q0 x 1 0.9 t", "1\tQ0  a 2 0.8 t", "", "1 Q0 c 3 0.8 t", "9 Q0 a 1 1 t"]
+
+
+def test_outer_join_of_trec_files(tmp_path):
+    """As trec_eval -c: query 2 was not run, 3 has nothing relevant, 9 no judgements."""
+    files = trec_files(tmp_path, QRELS, RUN)
+    found = evaluate_run(*files, ["map", "mrr"], ties="trec_eval")
+    assert found.per_list.to_pydict() == {
+        "query_id": ["1", "2", "3"],
+        "map": pytest.approx([1 / 3 / 2, 0.0, 0.0]),
+        "mrr": pytest.approx([1 / 3, 0.0, 0.0]),
+        "weight": [1.0, 1.0, 1.0],
+    }
+    assert any("1 queries of the run are left out" in w for w in found.warnings)
+    dropped = evaluate_run(*files, ["mrr"], ties="trec_eval", unjudged="drop")
+    assert column(dropped, "mrr") == pytest.approx([0.5, 0.0, 0.0])
+
+
+def test_trec_eval_agrees_on_the_join(tmp_path):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(0)
+    qrels, run = {}, {}
+    for query in map(str, range(20)):
+        items = [f"d{i}" for i in rng.permutation(30)]
+        qrels[query] = {
+            d: int(x) for d, x in zip(items[:15], rng.integers(-1, 3, 15), strict=True)
+        }
+        run[query] = {
+            d: float(x) for d, x in zip(items[5:], rng.integers(0, 9, 25), strict=True)
+        }
+    files = trec_files(
+        tmp_path,
+        [f"{q} 0 {d} {x}" for q, row in qrels.items() for d, x in row.items()],
+        [f"{q} Q0 {d} 0 {x} t" for q, row in run.items() for d, x in row.items()],
+    )
+    metrics = ["map", NDCG(k=10, gain_fn="linear"), PrecisionAtK(k=5), "mrr"]
+    found = evaluate_run(*files, metrics, ties="trec_eval")
+    names = {"map": "map", "ndcg_cut_10": "ndcg@10", "P_5": "precision@5"}
+    names["recip_rank"] = "mrr"
+    judged = pytrec_eval.RelevanceEvaluator(qrels, {*names, "ndcg_cut.10", "P.5"})
+    expected = judged.evaluate(run)
+    queries = found.per_list["query_id"].to_pylist()
+    for theirs, ours in names.items():
+        values = [expected[query][theirs] for query in queries]
+        assert column(found, ours) == pytest.approx(values, abs=1e-6)
+
+
+def test_ids_of_other_types_are_compared_as_text(tmp_path):
+    run = trec_files(tmp_path, QRELS, RUN)[1]
+    judgements = {"query_id": [1, 2], "item_id": ["a", "a"], "label": [2, 1]}
+    found = evaluate_run(judgements, run, ["mrr"], ties="trec_eval")
+    assert found.per_list["query_id"].to_pylist() == ["1", "2"]
+    assert column(found, "mrr") == pytest.approx([1 / 3, 0.0])
+
+
+# Summaries.
+
+
+def test_standard_error_is_that_of_a_mean():
+    evaluation = evaluate(rows_of(), ["ndcg@5", "arp"])
+    for row in evaluation.summary(confidence=0.9):
+        values = column(evaluation, row["metric"])
+        values = values[~np.isnan(values)]
+        assert row["lists"] == len(values)
+        assert row["standard_error"] == pytest.approx(stats.sem(values))
+        interval = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+
+
+def test_weighted_errors_are_those_of_the_bootstrap(rng):
+    rows = rows_of(lists=400)
+    evaluation = evaluate(rows, [NDCG(k=5, empty_value=0.3)], weight="weight")
+    (found,) = evaluation.summary()
+    values, weights = column(evaluation, "ndcg@5"), column(evaluation, "weight")
+    means = []
+    for _ in range(1000):
+        drawn = rng.integers(0, len(values), len(values))
+        means.append(statistics.mean(values[drawn], weights[drawn], 0.3).value)
+    assert found["standard_error"] == pytest.approx(np.std(means), rel=0.1)
+
+
+def test_slices():
+    evaluation = evaluate(rows_of(), ["ndcg@5", "mrr"], keep=["market", "user"])
+    summary = evaluation.summary(by="market")
+    assert list(summary.columns)[:3] == ["market", "metric", "value"]
+    assert summary["market"] == ["de", "de", "fr", "fr", "jp", "jp"]
+    per_list = evaluation.per_list
+    of_market = per_list.filter(pa.compute.equal(per_list["market"], "fr"))
+    assert summary["value"][2] == pytest.approx(np.mean(of_market["ndcg@5"]))
+    both = evaluation.summary(by=["market", "user"])
+    assert sum(both["lists"]) == 120
+    assert len(both) == 2 * len(per_list.group_by(["market", "user"]).aggregate([]))
+
+
+def test_lists_of_a_cluster_stay_together():
+    """As if there were one list for each: four times the same does not count more."""
+    once = rows_of(lists=30)
+    copies = []
+    for copy in range(4):
+        names = ["query_id", "label", "score"]
+        copied = once.select(names).to_pydict()
+        copied["query_id"] = [f"{query}/{copy}" for query in copied["query_id"]]
+        copied["user"] = once["query_id"].to_pylist()
+        copies.append(pa.table(copied))
+    (expected,) = evaluate(once, [NDCG(k=5, shuffle_ties=False)]).summary()
+    evaluation = evaluate(
+        pa.concat_tables(copies), [NDCG(k=5, shuffle_ties=False)], keep="user"
+    )
+    (naive,), (found,) = evaluation.summary(), evaluation.summary(cluster="user")
+    assert found["standard_error"] == pytest.approx(expected["standard_error"])
+    assert (found["low"], found["lists"]) == (pytest.approx(expected["low"]), 120)
+    assert naive["standard_error"] < 0.6 * found["standard_error"]
+
+
+# Comparisons.
+
+
+def two_models(**arguments):
+    base = evaluate(rows_of(lists=80, noise=3.0), ["ndcg@5", "map"], **arguments)
+    return base, evaluate(rows_of(lists=80, noise=1.0), ["ndcg@5", "map"], **arguments)
+
+
+def test_paired_t_test_is_that_of_scipy():
+    base, new = two_models()
+    comparison = new.compare(base, confidence=0.9)
+    for row in comparison:
+        both = column(new, row["metric"]), column(base, row["metric"])
+        expected = stats.ttest_rel(*both)
+        interval = expected.confidence_interval(0.9)
+        assert row["p"] == pytest.approx(expected.pvalue)
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+        assert row["difference"] == pytest.approx(np.mean(both[0]) - np.mean(both[1]))
+        assert (row["value"], row["baseline"]) == pytest.approx(np.mean(both, axis=1))
+        of_lists = comparison.differences[row["metric"]].to_numpy()
+        assert of_lists == pytest.approx(both[0] - both[1])
+
+
+def test_permutation_test_is_that_of_scipy():
+    base, new = two_models()
+    row = new.compare(base, test="permutation").rows[0]
+    expected = stats.permutation_test(
+        (column(new, "ndcg@5") - column(base, "ndcg@5"),),
+        np.mean,
+        permutation_type="samples",
+        rng=np.random.default_rng(1),
+    )
+    assert row["p"] == pytest.approx(expected.pvalue, abs=0.005)
+
+
+def test_clusters_are_compared_as_wholes():
+    base, new = two_models(keep="user")
+    found = new.compare(base, cluster="user").rows[0]
+    differences = column(new, "ndcg@5") - column(base, "ndcg@5")
+    users = column(new, "user")
+    of_users = [differences[users == user].mean() for user in np.unique(users)]
+    assert found["p"] == pytest.approx(stats.ttest_1samp(of_users, 0.0).pvalue)
+
+
+def test_corrections():
+    p = np.array([0.01, 0.04, np.nan, 0.03, 0.005, 0.8])
+    holm = statistics.corrected(p, "holm")
+    assert holm == pytest.approx([0.04, 0.09, np.nan, 0.09, 0.025, 0.8], nan_ok=True)
+    assert statistics.corrected(p, None) == pytest.approx(p, nan_ok=True)
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    known = ~np.isnan(p)
+    for ours, theirs in (("holm", "holm"), ("bh", "fdr_bh"), ("by", "fdr_by")):
+        expected = multitest.multipletests(p[known], method=theirs)[1]
+        assert statistics.corrected(p, ours)[known] == pytest.approx(expected)
+
+
+def test_several_models_are_corrected_together():
+    base, new = two_models(keep="market")
+    comparison = compare(base, {"same": base, "new": new}, by="market")
+    assert list(comparison.columns) == [
+        *["model", "market", "metric", "baseline", "value", "difference"],
+        *["low", "high", "p", "corrected_p", "lists"],
+    ]
+    assert len(comparison) == 2 * 3 * 2
+    assert comparison["p"][:6] == [1.0] * 6
+    expected = statistics.corrected(np.array(comparison["p"]), "holm")
+    assert comparison["corrected_p"] == pytest.approx(expected)
+    assert comparison.differences.column_names == ["model", "query_id", "ndcg@5", "map"]
+    assert "corrected_p" not in compare(base, {"new": new}, correction=None).columns
+
+
+def test_what_only_one_side_has_is_named():
+    rows = rows_of()
+    keep = pa.compute.less(rows["query_id"], 57)
+    base, new = evaluate(rows.filter(keep), ["mrr"]), evaluate(rows, ["mrr"])
+    comparison = new.compare(base)
+    assert comparison["lists"] == [57]
+    (note,) = comparison.notes
+    assert "3 queries are left out, as only the new one has them: 57, 58, 59." in note
+    (note,) = base.compare(new).notes
+    assert "only the baseline has them: 57, 58, 59." in note
+
+
+# What went wrong.
+
+
+def test_worst_queries():
+    base, new = two_models(keep="market")
+    worst = new.worst("ndcg@5", 3)
+    assert list(worst.columns) == ["query_id", "market", "ndcg@5"]
+    assert worst["ndcg@5"] == sorted(column(new, "ndcg@5"))[:3]
+    lost = new.worst("map", 2, baseline=base)
+    assert lost["difference"] == sorted(column(new, "map") - column(base, "map"))[:2]
+    arp = evaluate(rows_of(), ["arp"]).worst("arp", 1)
+    assert arp["arp"] == [np.nanmax(column(evaluate(rows_of(), ["arp"]), "arp"))]
+
+
+def checks(evaluation):
+    return {row["check"]: row for row in evaluation.health()}
+
+
+def test_a_table_in_good_health_has_no_warnings(rng):
+    query, label = np.repeat(np.arange(50), 20), np.tile([3, 2, 1, 0], 250)
+    rows = {"query_id": query, "label": label, "score": rng.normal(size=1000)}
+    evaluation = evaluate(rows, ["ndcg@10"])
+    assert evaluation.warnings == []
+    assert evaluation.health().notes == []
+    assert str(evaluation) == str(evaluation.summary())
+
+
+def test_health_tells_why_to_mistrust_a_number():
+    rows = {
+        "query_id": [1, 1, 1, 2, 2, 3, 3, 4],
+        "item_id": list("abcababa"),
+        "label": [1, 0, None, 0, 0, 1, 0, 1],
+        "score": [0.5, 0.5, 0.5, 0.3, float("nan"), 0.2, 0.1, 0.4],
+    }
+    evaluation = evaluate(rows, ["ndcg@2", "mrr"], item="item_id")
+    found = {
+        name: (row["lists"], row["share"]) for name, row in checks(evaluation).items()
+    }
+    assert found["nothing relevant"] == (1, 0.25)
+    assert found["one item"] == (1, 0.25)
+    assert found["shorter than 2"] == (1, 0.25)
+    assert found["constant scores"] == (1, 0.25)
+    assert found["NaN scores"] == (1, 0.25)
+    assert found["tied at 2"] == (1, 0.25)
+    assert found["judged@2"] == (1, pytest.approx((2 / 3 + 3) / 4))
+    assert found["duplicated items"] == (0, 0.0)
+    spread = checks(evaluation)["ties of mrr"]
+    of_ties = {"worst": 1 / 3, "average": 11 / 18, "best": 1.0}
+    for order, value in of_ties.items():
+        assert spread[order] == pytest.approx((value + 0 + 1 + 1) / 4)
+    assert any("1 of 4 lists have tied items: mrr is" in w for w in evaluation.warnings)
+    assert all(warning in str(evaluation) for warning in evaluation.warnings)
+
+
+def test_the_spread_over_ties_is_that_of_all_orders():
+    rows = rows_of(lists=30, digits=0)
+    labels, scores = lists_of(rows, "label", "score")
+    evaluation = evaluate(rows, ["ndcg@3", "arp"])
+    for name, function in (
+        ("ndcg@3", functional.ndcg),
+        ("arp", functional.average_relevance_position),
+    ):
+        arguments = {"k": 3} if name == "ndcg@3" else {}
+        row = checks(evaluation)[f"ties of {name}"]
+        average = function(labels, scores, shuffle_ties="average", **arguments)
+        assert row["average"] == pytest.approx(np.nanmean(average), abs=1e-6)
+        values = np.array(
+            [function(labels, scores, seed=seed, **arguments) for seed in range(200)]
+        )
+        low, high = sorted((row["worst"], row["best"]))
+        assert (row["best"] < row["worst"]) == (name == "arp")
+        assert low <= np.nanmean(values.min(axis=0)) + 1e-6
+        assert high >= np.nanmean(values.max(axis=0)) - 1e-6
+        assert low == pytest.approx(np.nanmean(values.min(axis=0)), abs=0.02)
+        assert high == pytest.approx(np.nanmean(values.max(axis=0)), abs=0.02)
+
+
+def test_duplicates_are_counted_where_that_is_asked_for():
+    rows = {"query_id": [1, 1, 2], "item_id": [5, 5, 5], "label": [1, 0, 1]}
+    rows["score"] = [0.1, 0.2, 0.3]
+    evaluation = evaluate(rows, ["mrr"], item="item_id", duplicates="count")
+    assert checks(evaluation)["duplicated items"]["lists"] == 1
+    assert any("an item more than once" in warning for warning in evaluation.warnings)
+
+
+def test_health_of_columns_that_seem_swapped():
+    rows = rows_of().rename_columns({"label": "score", "score": "label"})
+    warnings = evaluate(rows, ["mrr"]).warnings
+    assert any("are `label` and `score` swapped?" in w for w in warnings)
+    by_item = evaluate(rows_of().slice(0, 30), ["mrr"], query="item_id")
+    assert any("does `query` name" in w for w in by_item.warnings)
+
+
+# What is kept of it.
+
+
+def test_an_evaluation_is_written_and_read(tmp_path):
+    evaluation = evaluate(rows_of(), ["ndcg@5", "mrr"], keep="market", weight="weight")
+    evaluation.write(tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    assert again.per_list.equals(evaluation.per_list)
+    assert str(again) == str(evaluation)
+    assert again.summary(by="market").rows == evaluation.summary(by="market").rows
+    assert again.compare(evaluation)["difference"] == [0.0, 0.0]
+    with pytest.raises(
+        ValueError, match="`table` should be the table of an evaluation"
+    ):
+        Evaluation(evaluation.per_list)
+    metrics = RankingMetrics(["ndcg@5", "mrr"]).members
+    bare = Evaluation(evaluation.per_list, metrics, "query_id")
+    assert bare.summary().rows == evaluation.summary().rows
+    assert bare.warnings == []
+    with pytest.raises(ValueError, match="columns of health"):
+        bare.health()
