@@ -1,5 +1,15 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
+import os
+import sys
+
+# Keras reads its backend when it is imported, which is below: the command needs none
+# that trains, and NumPy starts in the shortest time.
+if os.path.basename(sys.argv[0]) in ("keras-rank", "keras-rank.exe") or (
+    sys.argv[0] == "-m" and "keras_rank" in sys.orig_argv
+):
+    os.environ.setdefault("KERAS_BACKEND", "numpy")
+
 from keras_rank import (
     callbacks,
     catalogue,

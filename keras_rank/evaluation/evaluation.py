@@ -530,6 +530,11 @@ def compare(
     same 0.000 1.000
     better 0.333 0.184
     """
+    if not (isinstance(models, Mapping) and models):
+        raise ValueError(
+            "`models` should be a dict from names to evaluations. "
+            f"Received: models={models!r}"
+        )
     check_choice("test", test, TESTS)
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)

@@ -156,7 +156,7 @@ def read_rows(
     if drop_unjudged:
         table = table.filter("NOT coalesce(isnan(label), true)")
     batches = _sorted_batches(table, "rows", source, list(selected), by_item)
-    return Rows(batches, functools.partial(_files_of, connection, source, columns))
+    return Rows(batches, functools.partial(_files_of, source, columns))
 
 
 def read_run(
@@ -341,12 +341,13 @@ def _number(table: Relation, argument: str, name: str) -> str:
     type_ = _column(table, argument, name)
     if not type_.startswith(tuple(_NUMBERS)) or type_.endswith("]"):
         found = table.filter(f"{_quoted(name)} IS NOT NULL").limit(1).fetchall()
-        value = found[0][table.columns.index(name)] if found else None
-        example = f", such as {value!r}" if found else ""
-        raise ValueError(
-            f"`{argument}` should name a column of numbers. Received: "
-            f"{argument}={name!r}, which is of the type {type_}{example}"
-        )
+        # A column without any value has a type of chance.
+        for row in found:
+            raise ValueError(
+                f"`{argument}` should name a column of numbers. Received: "
+                f"{argument}={name!r}, which is of the type {type_}, such as "
+                f"{row[table.columns.index(name)]!r}"
+            )
     # Scores are compared as they come: never in less than their own precision.
     precision = type_ if type_ == "FLOAT" else "DOUBLE"
     return f"CAST({_quoted(name)} AS {precision})"
@@ -395,18 +396,18 @@ def _no_rows(argument: str, source: Any) -> ValueError:
     )
 
 
-def _files_of(
-    connection: Connection, source: Any, columns: Columns, query: Any, item: Any
-) -> str:
+def _files_of(source: Any, columns: Columns, query: Any, item: Any) -> str:
     """Returns the names of the files that have rows of an item of a query."""
     if not _are_files(source) or _format(_files("rows", source)[0]) == "ipc":
         return named(source)
     column, constant = duckdb.ColumnExpression, duckdb.ConstantExpression
     is_item = column(columns.item or "") == constant(item)
     of_query = column(columns.query) == constant(query)
-    rows = _open_files(connection, "rows", source, filename=True)
-    files = rows.filter(is_item & of_query).select("filename").distinct().fetchall()
-    return named(sorted(file for (file,) in files))
+    # Another DuckDB, as the rows are still read from the one.
+    with connected(None) as connection:
+        rows = _open_files(connection, "rows", source, filename=True)
+        files = rows.filter(is_item & of_query).select("filename").distinct()
+        return named(sorted(file for (file,) in files.fetchall()))
 
 
 def _create(

@@ -286,7 +286,7 @@ def update_together(
 ) -> None:
     """Adds a batch of lists to metrics, which share all that they have in common."""
     # The new values come first, so that an error leaves all states as they were.
-    updates = []
+    updates: list[tuple[Any, ...]] = []
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
         rankings = [_ranking_for(metric, y_true) for metric in metrics]

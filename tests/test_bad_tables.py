@@ -1,0 +1,305 @@
+"""What users do wrong with tables and runs, and the message that each gets."""
+
+import contextlib
+import gzip
+import re
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tables import rows_of
+
+from keras_rank.evaluation import compare, evaluate, evaluate_run
+from keras_rank.metrics import NDCG
+
+ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
+
+
+@pytest.fixture(autouse=True)
+def only_where_it_is_quick(backend):
+    if backend != "numpy":
+        pytest.skip("reading is the same on all backends")
+
+
+def raises(message):
+    return pytest.raises(ValueError, match=re.escape(message))
+
+
+def changed(**columns):
+    return {name: x for name, x in {**ROWS, **columns}.items() if x is not None}
+
+
+COLUMNS = "Received: {}, and a table with the columns ['query_id', 'label', 'score']"
+WRONG_ROWS = {
+    "a missing column": (
+        ROWS,
+        {"query": "qid"},
+        "`query` should name a column. " + COLUMNS.format("query='qid'"),
+    ),
+    "a missing kept column": (
+        ROWS,
+        {"keep": ["market"]},
+        "`keep` should name a column. " + COLUMNS.format("keep='market'"),
+    ),
+    "text labels": (
+        changed(label=["good", "bad", "good"]),
+        {},
+        "`label` should name a column of numbers. Received: label='label', which is of "
+        "the type VARCHAR, such as 'good'",
+    ),
+    "a list of scores in each row": (
+        changed(score=[[0.1], [0.2], [0.3]]),
+        {},
+        "`score` should name a column of numbers. Received: score='score', which is of "
+        "the type DOUBLE[], such as [0.1]",
+    ),
+    "no rows": (
+        changed(query_id=[], label=[], score=[]),
+        {},
+        "`rows` should have rows. Received: none, from a dict",
+    ),
+    "a missing query": (
+        changed(query_id=[1, None, 2]),
+        {},
+        "`query` should name a column without missing ids. Received: query='query_id'",
+    ),
+    "a query that is NaN": (
+        changed(query_id=[1.0, float("nan"), 2.0]),
+        {},
+        "`query` should name a column without missing ids. Received: query='query_id'",
+    ),
+    "a missing weight": (
+        changed(w=[1.0, 1.0, None]),
+        {"weight": "w"},
+        "`weight` should name a column without missing weights. Received: weight='w', "
+        "with one missing in the query 2",
+    ),
+    "an item twice": (
+        changed(item=["a", "a", "a"]),
+        {"item": "item"},
+        "`rows` should have each item of a query once. Received twice: the item 'a' of "
+        "the query 1, in a dict",
+    ),
+    "a kept column that differs within a query": (
+        changed(market=["de", "fr", "de"]),
+        {"keep": "market"},
+        "`keep` should name columns with one value for each query. Received: 'market', "
+        "with 'de' and 'fr' in the query 1",
+    ),
+    "trec_eval's order without items": (
+        ROWS,
+        {"ties": "trec_eval"},
+        '`item` should name a column with `ties="trec_eval"`',
+    ),
+    "ties of another name": (ROWS, {"ties": True}, "`ties` should be one of ['metric'"),
+    "a column that is no name": (
+        ROWS,
+        {"label": 3},
+        "`label` should be the name of a column. Received: label=3",
+    ),
+    "names that clash": (
+        changed(weight=[1, 1, 1]),
+        {"keep": ["weight"]},
+        "should have names of their own, and not be `weight`, as all are columns of "
+        "the result. Received: 'weight' twice",
+    ),
+    "a size that is none": (
+        ROWS,
+        {"memory_limit": "a lot"},
+        '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
+    ),
+    "no table": (3, {}, "`rows` should be files (Parquet, CSV, JSON lines or Arrow)"),
+    "columns of other lengths": (
+        changed(score=[1.0]),
+        {},
+        "`rows` should be a table that can be read. Received: a dict, and the error: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_wrong_rows(name):
+    rows, arguments, message = WRONG_ROWS[name]
+    with raises(message):
+        evaluate(rows, ["mrr"], **arguments)
+
+
+def test_wrong_metrics():
+    with raises("Received: 'ndgc@10'"):
+        evaluate(ROWS, ["ndgc@10"])
+    sparse = NDCG(k=10, sparse_labels=True)
+    with raises("`metrics` should have `sparse_labels=False`"):
+        evaluate(ROWS, [sparse])
+
+
+def half_written(path):
+    parquet.write_table(rows_of(), path)
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+WRONG_FILES = {
+    "none.parquet": (
+        lambda path: None,
+        "`rows` should be files that exist. Received: ",
+    ),
+    "half.parquet": (half_written, "the error: Invalid Input Error: No magic bytes"),
+    "empty.parquet": (lambda path: path.touch(), "too small to be a Parquet file"),
+    "text.parquet": (lambda path: path.write_text("a,b\n" * 9), "No magic bytes"),
+    "empty.csv": (
+        lambda path: path.touch(),
+        "`query` should name a column. Received: ",
+    ),
+    "head.csv": (
+        lambda path: path.write_text("query_id,label,score\n"),
+        "`rows` should have rows. Received: none, from ",
+    ),
+    "rows.txt": (
+        lambda path: path.write_text("query_id,label,score\n1,1,1\n"),
+        "`rows` should be files of one format, with names that end in one of ",
+    ),
+    "folder.parquet": (lambda path: path.mkdir(), "which is a folder: "),
+    "torn.csv.gz": (
+        lambda path: path.write_bytes(gzip.compress(b"query_id,label\n" * 99)[:40]),
+        "`rows` should be a table that can be read. Received: ",
+    ),
+    "late.csv": (
+        lambda path: path.write_text(
+            "query_id,label,score\n" + "1,1,0.5\n" * 30_000 + "1,good,0.5\n"
+        ),
+        "`rows` should be a table that can be read. Received: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FILES)
+def test_wrong_files(tmp_path, name):
+    make, message = WRONG_FILES[name]
+    make(tmp_path / name)
+    with raises(message) as error:
+        evaluate(tmp_path / name, ["mrr"])
+    if "should name a column" not in message:
+        assert name in str(error.value)
+
+
+def test_shards_of_other_columns(tmp_path):
+    """A label that one shard lacks is not taken for one that is missing."""
+    rows = pa.table(ROWS)
+    parquet.write_table(rows, tmp_path / "0.parquet")
+    parquet.write_table(rows.drop_columns("label"), tmp_path / "1.parquet")
+    with raises("1.parquet"):
+        evaluate(f"{tmp_path}/*.parquet", ["mrr"])
+
+
+def test_an_item_twice_in_two_files(tmp_path):
+    rows = pa.table(changed(item=["a", "b", "a"]))
+    for shard in range(3):
+        parquet.write_table(rows.slice(shard, 1), tmp_path / f"{shard}.parquet")
+    parquet.write_table(rows.slice(1, 1), tmp_path / "3.parquet")
+    with raises("the item 'b' of the query 1, in ") as error:
+        evaluate(f"{tmp_path}/*.parquet", ["mrr"], item="item")
+    named = re.findall(r"(\d)\.parquet", str(error.value))
+    assert named == ["1", "3"]
+
+
+QRELS, RUN = ["1 0 a 1", "2 0 a 1"], ["1 Q0 a 1 0.9 t", "2 Q0 a 1 0.8 t"]
+WRONG_RUNS = {
+    "swapped": (
+        RUN,
+        QRELS,
+        "`judgements` should have lines of the fields query iteration item label, with "
+        "a number as label. Received: line 1 of QRELS, '1 Q0 a 1 0.9 t', as in a run: "
+        "are they swapped?",
+    ),
+    "a run of four fields": (
+        QRELS,
+        QRELS,
+        "`run` should have lines of the fields query Q0 item rank score tag, with a "
+        "number as score. Received: line 1 of RUN, '1 0 a 1', as in judgements: are "
+        "they swapped?",
+    ),
+    "no score": (
+        QRELS,
+        [*RUN, "", "3 Q0 a 1 - t"],
+        "Received: line 4 of RUN, '3 Q0 a 1 - t'",
+    ),
+    "a label that is text": (
+        ["1 0 a good"],
+        RUN,
+        "Received: line 1 of QRELS, '1 0 a good'",
+    ),
+    "no common query": (
+        ["01 0 a 1"],
+        RUN,
+        "`judgements` and `run` should have queries in common. Received: none, "
+        "judgements of such as '01' and a run of such as '1'",
+    ),
+    "an item twice in the run": (
+        QRELS,
+        [*RUN, "2 Q0 a 2 0.7 t"],
+        "`run` should have each item of a query once. Received twice: the item 'a' of "
+        "the query '2', in RUN",
+    ),
+    "an item twice in the judgements": (
+        [*QRELS, "2 0 a 0"],
+        RUN,
+        "`judgements` should have each item of a query once. Received twice: the item "
+        "'a' of the query '2', in QRELS",
+    ),
+    "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
+    "empty judgements": (
+        [],
+        RUN,
+        "`judgements` should have rows. Received: none, from ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RUNS)
+def test_wrong_runs(tmp_path, name):
+    qrels, run, message = WRONG_RUNS[name]
+    with contextlib.chdir(tmp_path):
+        for file, lines in (("QRELS", qrels), ("RUN", run)):
+            (tmp_path / file).write_text("".join(f"{line}\n" for line in lines))
+        with raises(message):
+            evaluate_run("QRELS", "RUN", ["mrr"])
+
+
+def test_wrong_tables_of_runs():
+    judgements = {"query_id": [1], "item_id": ["a"], "label": [1]}
+    run = {"query_id": [1], "doc": ["a"], "score": [0.5]}
+    with raises("`item` should name a column. Received: item="):
+        evaluate_run(judgements, run, ["mrr"])
+    run = {"query_id": [None], "item_id": ["a"], "score": [0.5]}
+    with raises("without missing ids. Received: 1 missing"):
+        evaluate_run(judgements, run, ["mrr"])
+
+
+def test_wrong_comparisons():
+    mine = evaluate(ROWS, ["mrr"])
+    as_text = evaluate(changed(query_id=["1", "1", "2"]), ["mrr"])
+    others = evaluate(changed(query_id=[7, 7, 8]), ["mrr"])
+    with raises("ids of queries of the same type. Received: st"):
+        mine.compare(as_text)
+    with raises("Received: none, such as 7 beside 1"):
+        mine.compare(others)
+    with raises("in common with what is compared with it. Received: ['map'] and"):
+        mine.compare(evaluate(ROWS, ["map"]))
+    for name, wrong in (("test", "wilcoxon"), ("correction", "bonferroni")):
+        with raises(f"`{name}` should be one of "):
+            mine.compare(mine, **{name: wrong})
+    with raises("`models` should be"):
+        compare(mine, {})
+
+
+def test_wrong_questions():
+    evaluation = evaluate(changed(market=[1, 1, 2]), ["mrr"], keep="market")
+    with raises("`by` should name columns that were kept"):
+        evaluation.summary(by="user")
+    with raises("`cluster` should name columns that were kept"):
+        evaluation.summary(cluster="user")
+    with raises("`confidence` should be a number between"):
+        evaluation.summary(confidence=95)
+    with raises("`metric` should be one of"):
+        evaluation.worst("map")
+    with raises("`output` should be one of"):
+        evaluation.summary().format("latex")

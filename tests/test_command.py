@@ -1,0 +1,224 @@
+"""The command: what it prints where, and its exit codes."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from pyarrow import parquet
+from tables import TREC, rows_of
+
+from keras_rank.evaluation import Evaluation, evaluate
+from keras_rank.evaluation.command import run
+from keras_rank.metrics import NDCG, MeanReciprocalRank
+
+QRELS = "1 0 a 1\n1 0 b 0\n2 0 a 1\n"
+RUN = "1 Q0 b 1 0.9 t\n1 Q0 a 2 0.8 t\n2 Q0 a 1 0.7 t\n"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(backend, tmp_path, monkeypatch):
+    if backend != "numpy":
+        pytest.skip("the command is the same on all backends")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qrels").write_text(QRELS)
+    (tmp_path / "run").write_text(RUN)
+    for name, noise in (("base", 3.0), ("new", 0.5)):
+        parquet.write_table(rows_of(noise=noise), f"{name}.parquet")
+
+
+@pytest.fixture
+def command(capsys):
+    def call(line, expected=0):
+        exit_code = run_or_exit(line.split())
+        printed = capsys.readouterr()
+        assert exit_code == expected, printed.err
+        return printed
+
+    return call
+
+
+def run_or_exit(arguments):
+    try:
+        return run(arguments)
+    except SystemExit as end:
+        return end.code
+
+
+def test_a_run(command):
+    for line in ("evaluate qrels run -m mrr map", "evaluate -m mrr map -j qrels run"):
+        printed = command(line)
+        assert printed.err == ""
+        assert printed.out.splitlines() == [
+            "metric   value  standard_error      low    high  lists",
+            "mrr     0.7500          0.2500  -2.4266  3.9266      2",
+            "map     0.7500          0.2500  -2.4266  3.9266      2",
+        ]
+    # As trec_eval has it, where the files come last.
+    assert command("evaluate -m mrr map qrels run").out == printed.out
+
+
+def test_a_run_from_standard_input(command, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(RUN))
+    assert "mrr     0.7500" in command("evaluate qrels - -m mrr").out
+
+
+def test_values_of_each_query(command):
+    printed = command("evaluate qrels run -m mrr -q -o tsv")
+    assert printed.out.split("\n\n")[0] == (
+        "query_id\tmrr\tweight\n1\t0.5\t1.0\n2\t1.0\t1.0"
+    )
+
+
+def test_several_runs_and_json(command, tmp_path):
+    (tmp_path / "other").write_text(RUN.replace("2 Q0", "3 Q0"))
+    printed = command("evaluate qrels run other -m mrr -q -o json --health")
+    found = json.loads(printed.out)
+    assert list(found) == ["per_query", "health", "summary", "warnings"]
+    assert [(row["run"], row["value"]) for row in found["summary"]] == [
+        ("run", 0.75),
+        ("other", 0.25),
+    ]
+    assert found["summary"][0]["standard_error"] == 0.25
+    assert {row["run"] for row in found["per_query"]} == {"run", "other"}
+    assert any("no item with a score" in warning for warning in found["warnings"])
+    assert "keras-rank: other: Warning: 1 of 2 lists have no item" in printed.err
+
+
+def test_a_table_and_its_slices(command):
+    line = "evaluate base.parquet new.parquet --by market --cluster user -m ndcg@5"
+    found = json.loads(command(f"{line} --duplicates count -o json").out)
+    assert [row["market"] for row in found["summary"]] == ["de", "fr", "jp"]
+    printed = command(f"{line} -o markdown").out
+    assert printed.startswith("| market | metric | value |")
+    assert len(printed.splitlines()) == 2 + 3
+
+
+def test_arguments_are_those_of_python(command):
+    printed = command(
+        "evaluate base.parquet --weight item_weight --item item_id --gains linear "
+        "--relevance-threshold 2 -m ndcg@5 mrr --ties trec_eval --memory-limit 1GB "
+        "-o json"
+    )
+    metrics = [
+        NDCG(k=5, gain_fn="linear", relevance_threshold=2.0),
+        MeanReciprocalRank(relevance_threshold=2.0),
+    ]
+    expected = evaluate(
+        "base.parquet",
+        metrics,
+        weight="item_weight",
+        item="item_id",
+        ties="trec_eval",
+    )
+    assert json.loads(printed.out)["summary"] == expected.summary().rows
+
+
+def test_lists_are_written_and_compared(command):
+    for name in ("base", "new"):
+        command(f"evaluate {name}.parquet -m ndcg@5 --per-list {name}_lists.parquet")
+    of_rows = command("compare base.parquet new.parquet -m ndcg@5 -o json")
+    of_lists = command("compare base_lists.parquet new_lists.parquet -o json")
+    (row,) = json.loads(of_lists.out)["comparison"]
+    assert [row] == json.loads(of_rows.out)["comparison"]
+    base, new = map(Evaluation.read, ("base_lists.parquet", "new_lists.parquet"))
+    assert row == new.compare(base).rows[0]
+    line = "compare base.parquet new.parquet base_lists.parquet -m ndcg@5"
+    printed = command(f"{line} --correction none").out.splitlines()
+    assert [row.split()[0] for row in printed] == [
+        "model",
+        "new.parquet",
+        "base_lists.parquet",
+    ]
+
+
+def test_gates(command):
+    line = "evaluate qrels run -m mrr --fail-below"
+    assert command(f"{line} mrr=0.75").err == ""
+    printed = command(f"{line} mrr=0.76", expected=1)
+    assert printed.err == "keras-rank: mrr is 0.7500, below 0.76\n"
+    assert "mrr     0.7500" in printed.out
+    command("compare base.parquet new.parquet -m ndcg@5 --fail-if-worse")
+    line = "compare new.parquet base.parquet -m ndcg@5 arp --fail-if-worse"
+    printed = command(line, expected=1)
+    assert "ndcg@5 is worse by 0." in printed.err
+    assert "arp is worse by " in printed.err
+    command("compare base.parquet base.parquet -m ndcg@5 --fail-if-worse")
+
+
+WRONG = {
+    "": "the following arguments are required",
+    "foo": "invalid choice: 'foo'",
+    "evaluate": "There should be files to read",
+    "evaluate qrels": "Judgements should be followed by runs",
+    "evaluate run qrels": "are they swapped?",
+    "evaluate none.parquet": "should be files that exist. Received: 'none.parquet'",
+    "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
+    "evaluate qrels run --by market": "should be left out with judgements and runs",
+    "evaluate qrels run --fail-below mrr": "should be as ndcg@10=0.40, not 'mrr'",
+    "evaluate qrels run -m mrr --fail-below map=1": "should name one of the metrics",
+    "evaluate qrels run run": "Each file should be given once. Received twice: run",
+    "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",
+    "evaluate base.parquet --query qid": "`query` should name a column",
+    "evaluate base.parquet --by item_id": "one value for each query",
+    "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
+    "evaluate base.parquet -o xml": "invalid choice: 'xml'",
+    "compare base.parquet": "at least one file to compare with it",
+    "compare base.parquet qrels": "should be files of one format",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_errors_take_one_line(command, line):
+    printed = command(line, expected=2)
+    assert printed.out == ""
+    assert WRONG[line] in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert printed.err.startswith("keras-rank")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, command):
+    assert command("evaluate qrels run -m mrr").err == ""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert run(["evaluate", "qrels", "run", "-m", "mrr"]) == 0
+    shown = sys.stderr.getvalue()
+    assert "\r3 rows read, 2 queries done" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_it_runs_as_a_module_and_by_its_name(tmp_path, by_name):
+    """On NumPy, unless another backend is named."""
+    call = ["-m", "keras_rank"]
+    if by_name:
+        call = [str(tmp_path / "keras-rank")]
+        (tmp_path / "keras-rank").write_text(
+            "from keras_rank.__main__ import main\nmain()\n"
+        )
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    root = os.path.dirname(os.path.dirname(__file__))
+    done = subprocess.run(
+        [sys.executable, *call, "evaluate", "qrels", "run", "-m", "mrr"],
+        capture_output=True,
+        text=True,
+        env={**environment, "PYTHONPATH": root},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "mrr     0.7500" in done.stdout
+
+
+@pytest.mark.skipif(not TREC.exists(), reason="the data is not here")
+def test_trec_evals_own_files(command):
+    line = f"evaluate {TREC}/qrels.test {TREC}/results.test -m map mrr r_precision"
+    printed = command(f"{line} --ties trec_eval -o tsv").out
+    found = [line.split("\t")[:2] for line in printed.splitlines()[1:]]
+    values = {name: f"{float(value):.4f}" for name, value in found}
+    assert values == {"map": "0.1785", "mrr": "0.4064", "r_precision": "0.2174"}
