@@ -172,3 +172,27 @@ def test_exclude_items_in_a_model():
     found = model([ops.array([[4.0, 3.0, 2.0, 1.0]]), ops.array([[2, -1]])])
     expected = [[4.0, 3.0, -np.inf, 1.0]]
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array([-100, 100, -100, 127, -128], "int8"),
+        np.array([2**63, 2**63 + 70_000, 2**63, 2**63 + 1, 2**64 - 1], "uint64"),
+        np.array([2**63, 2**63 + 70_000, 2**63, 2**63 + 70_000, 2**63 + 1], "uint64"),
+        np.array([-(2**63), 2**63 - 1, 0, 0, -(2**63)]),
+        np.array([70_000, 4, 70_000, 65_540, 4]),
+        np.array([0.5, -1.0, 0.5, 3.0, 0.5]),
+        np.array(["b", "a", "b", "c", "b"], object),
+        np.array([True, False, True, False, False]),
+        np.array([], "int64"),
+    ],
+    ids=lambda ids: str(ids.dtype),
+)
+def test_group_ids_of_any_type(ids):
+    """Lists come in the order of their first rows, and their rows as they are."""
+    rows = {}
+    for row, group in enumerate(ids.tolist()):
+        rows.setdefault(group, []).append(row)
+    padded = utils.pad_lists(np.arange(len(ids)), group_ids=ids).tolist()
+    assert [[x for x in row if x >= 0] for row in padded] == list(rows.values())

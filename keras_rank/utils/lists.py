@@ -173,7 +173,7 @@ def _places(
             f"group_ids.shape={ids.shape} for {rows} rows"
         )
     try:
-        _, first_rows, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        by_id = _sorting(ids)
         are_known = bool(np.all(ids == ids))
     except TypeError:
         # Ids of several types, of which None is one, have no order.
@@ -183,13 +183,27 @@ def _places(
             "`group_ids` should be ids of one type, none of which is missing. "
             f"Received: group_ids={reprlib.repr(ids.tolist())}"
         )
+    is_first = np.concatenate([[True], ids[by_id[1:]] != ids[by_id[:-1]]])[:rows]
+    starts = np.flatnonzero(is_first)
     # In the order of their first rows, not of the ids.
-    group = np.argsort(np.argsort(first_rows))[inverse]
-    by_group = np.argsort(group, kind="stable")
-    sizes = np.bincount(group, minlength=len(first_rows))
-    place = np.empty(rows, int)
-    place[by_group] = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    number = np.argsort(np.argsort(by_id[starts]))
+    group, place = np.empty(rows, int), np.empty(rows, int)
+    sizes = np.diff(starts, append=rows)
+    group[by_id] = np.repeat(number, sizes)
+    place[by_id] = np.arange(rows) - np.repeat(starts, sizes)
     return group, place
+
+
+def _sorting(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The order that sorts ids, equal ones as they come."""
+    is_integer = ids.dtype.kind in "iu" and ids.size > 0
+    if not (is_integer and int(ids.max()) - int(ids.min()) < 2**32):
+        return np.argsort(ids, kind="stable")
+    # NumPy sorts numbers of 16 bits by counting, ten times as fast as by comparing.
+    offsets = ids.astype("uint32") - np.uint32(int(ids.min()) % 2**32)
+    order = np.argsort(offsets.astype("uint16"), kind="stable")
+    high = (offsets >> np.uint32(16)).astype("uint16")
+    return order[np.argsort(high[order], kind="stable")] if high.any() else order
 
 
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
