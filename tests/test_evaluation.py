@@ -108,6 +108,14 @@ def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
     np.testing.assert_allclose(column(found, "weight"), expected, rtol=1e-6)
     found = evaluate(rows, names, weight="item_weight")
     assert found.per_list.column_names[-2:] == ["ndcg@5_weight", "mrr_weight"]
+    again = Evaluation(found.per_list, RankingMetrics(names).members, "query_id")
+    assert again.summary().rows == found.summary().rows
+
+
+def test_a_query_that_lies_in_two_parts_is_an_error():
+    parts = [evaluate(rows_of(seed=seed), ["mrr"]).table for seed in (0, 1)]
+    with pytest.raises(ValueError, match="`table` should have each query once"):
+        Evaluation(pa.concat_tables(parts))
 
 
 def test_how_rows_are_cut_does_not_matter(monkeypatch):
@@ -124,6 +132,13 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     assert found.per_list.equals(expected.per_list.slice(21))
     other = evaluate(some, [NDCG(k=5, seed=3)])
     assert column(other, "ndcg@5").tolist() != column(found, "ndcg@5").tolist()
+
+
+def test_the_order_of_rows_does_not_matter_where_items_are_known():
+    rows = rows_of(digits=0).append_column("id", pa.array(range(len(rows_of()))))
+    other = rows.take(np.random.default_rng(1).permutation(len(rows)))
+    found = [evaluate(each, ["ndcg@5", "map"], item="id") for each in (rows, other)]
+    assert found[0].table.equals(found[1].table)
 
 
 def test_lists_of_similar_length_are_padded_by_less_than_a_third():

@@ -99,9 +99,13 @@ class Evaluation:
         self._metrics = [_Measured(*metric) for metric in known["metrics"]]
         self._left_out: int = known.get("left_out", 0)
         metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(known).encode()}
-        self.table = _with_one_weight(table, self.metrics).replace_schema_metadata(
-            metadata
-        )
+        self.table = table.replace_schema_metadata(metadata)
+        if pc.count_distinct(table[self.query]).as_py() < len(table):
+            raise ValueError(
+                "`table` should have each query once: of one that lies in several "
+                "parts, no part has the value. Received: a table of "
+                f"{len(table)} lists, some of the same query"
+            )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
@@ -127,14 +131,19 @@ class Evaluation:
         are relevant to all metrics, there is a column for each: `ndcg@10_weight`.
         """
         names = [x for x in self.table.column_names if not x.startswith(HEALTH)]
-        return self.table.select(names).replace_schema_metadata()
+        table = self.table.select(names).replace_schema_metadata()
+        return _with_one_weight(table, self.metrics)
 
     @property
     def kept(self) -> list[str]:
         """The names of the columns that are known of a query."""
         others = {self.query, WEIGHT, *self.metrics}
         others |= {OWN_WEIGHT.format(name) for name in self.metrics}
-        return [x for x in self.per_list.column_names if x not in others]
+        return [
+            name
+            for name in self.table.column_names
+            if name not in others and not name.startswith(HEALTH)
+        ]
 
     def __len__(self) -> int:
         return len(self.table)

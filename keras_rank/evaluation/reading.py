@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import duckdb
 import pyarrow as pa
@@ -39,6 +39,9 @@ _FORMATS = {
 _INTEGERS = [f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "SMALL", "BIG")]
 _INTEGERS += ["INTEGER", "UINTEGER", "HUGEINT", "UHUGEINT"]
 _NUMBERS = ["FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", *_INTEGERS]
+Order: TypeAlias = Literal["row", "item", "trec_eval"]
+_ORDERS: dict[Order, str] = {"row": "row", "item": "item", "trec_eval": "item DESC"}
+
 # The fields of a line of TREC files, and how many there have to be.
 _TREC = {
     "judgements": (("query", "iteration", "item", "label"), 4),
@@ -122,7 +125,7 @@ def read_rows(
     source: Any,
     columns: Columns,
     *,
-    by_item: bool = False,
+    order: Order = "row",
     drop_unjudged: bool = False,
 ) -> Rows:
     """Reads a table with a row for each item of each query.
@@ -131,8 +134,9 @@ def read_rows(
         connection: a DuckDB.
         source: files, or a table in memory.
         columns: the names of the columns.
-        by_item: whether ties are broken as trec_eval does: by the item, the last one
-            first, among scores that are equal in float32.
+        order: how the rows of a query are ordered: as they come, by the items, or as
+            trec_eval breaks ties: by the items, the last one first, with scores that
+            are equal in float32 taken for ties.
         drop_unjudged: whether rows without a label are left out.
     """
     table = _open(connection, "rows", source)
@@ -146,16 +150,15 @@ def read_rows(
         selected["item"] = _id(table, "item", columns.item)
     for i, name in enumerate(columns.keep):
         selected[str(i)] = _id(table, "keep", name)
-    if by_item:
+    if order == "trec_eval":
         selected["score"] = f"CAST({selected['score']} AS FLOAT)"
-    # The rows of a query keep their order, so that the same table always gives the
-    # same numbers, though DuckDB sorts in parallel.
+    # DuckDB sorts in parallel: without the row, the order would change each time.
     table = _query(
         table, f"SELECT {_as(selected)}, row_number() OVER () AS row FROM source"
     )
     if drop_unjudged:
         table = table.filter("NOT coalesce(isnan(label), true)")
-    batches = _sorted_batches(table, "rows", source, list(selected), by_item)
+    batches = _sorted_batches(table, "rows", source, list(selected), order)
     return Rows(batches, functools.partial(_files_of, source, columns))
 
 
@@ -165,7 +168,7 @@ def read_run(
     run: Any,
     columns: Columns,
     *,
-    by_item: bool = False,
+    order: Order = "row",
     drop_unjudged: bool = False,
 ) -> Rows:
     """Joins judgements and a run: what is in one of them only has no score or label.
@@ -175,7 +178,7 @@ def read_run(
         judgements: files of TREC, or a table of queries, items and labels.
         run: files of TREC, or a table of queries, items and scores.
         columns: the names of the columns, for tables.
-        by_item: as in `read_rows`.
+        order: as in `read_rows`.
         drop_unjudged: whether items without a judgement are left out.
     """
     types = [
@@ -210,14 +213,14 @@ def read_run(
             f"judgements of such as {one!r} and a run of such as {other!r}"
         )
     join = "LEFT" if drop_unjudged else "FULL"
-    score = "CAST(score AS FLOAT)" if by_item else "score"
+    score = "CAST(score AS FLOAT)" if order == "trec_eval" else "score"
     table = connection.sql(
         f"SELECT query, label, {score} AS score, item, of_run.row FROM judgements "
         f"{join} JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM judgements))"
         " AS of_run USING (query, item)"
     )
     names = ["query", "label", "score", "item"]
-    batches = _sorted_batches(table, "judgements", judgements, names, by_item)
+    batches = _sorted_batches(table, "judgements", judgements, names, order)
     return Rows(batches, lambda query, item: named(run), in_run - common)
 
 
@@ -370,12 +373,11 @@ def _as(expressions: Mapping[str, str]) -> str:
 
 
 def _sorted_batches(
-    table: Relation, argument: str, source: Any, names: Sequence[str], by_item: bool
+    table: Relation, argument: str, source: Any, names: Sequence[str], order: Order
 ) -> Iterator[pa.RecordBatch]:
-    order = "item DESC" if by_item else "row"
     selected = ", ".join(map(_quoted, names))
     with _errors_of(argument, source):
-        ordered = f"SELECT {selected} FROM source ORDER BY query, {order}"
+        ordered = f"SELECT {selected} FROM source ORDER BY query, {_ORDERS[order]}"
         reader = _query(table, ordered).to_arrow_reader(_ROWS_AT_A_TIME)
     is_empty = True
     while True:

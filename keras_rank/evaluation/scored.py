@@ -1,5 +1,6 @@
 """From what is scored already to an evaluation."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,14 @@ import pyarrow as pa
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import PerList, Progress
-from keras_rank.evaluation.reading import Columns, Rows, connected, read_rows, read_run
+from keras_rank.evaluation.reading import (
+    Columns,
+    Order,
+    Rows,
+    connected,
+    read_rows,
+    read_run,
+)
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.ordering.preference import Ties
@@ -60,7 +68,8 @@ def evaluate(
         label: str. The column of labels: how good an item is, 0 if irrelevant.
         score: str. The column of what the model says.
         item: str. The column of the items, to find those that a query has twice.
-            Defaults to `None`.
+            Where it is given, the numbers don't depend on the order of the rows, but
+            for metrics with `shuffle_ties=False`. Defaults to `None`.
         weight: str. The column of the weights of the items. Defaults to `None`.
         keep: str or list of such. Columns that have one value for each query, to
             slice and cluster by. Defaults to none.
@@ -113,10 +122,16 @@ def evaluate(
             "items by their ids. Received: item=None"
         )
     _require_free_names(columns, members)
-    per_list = PerList(members, columns, _order(ties), duplicates == "count")
-    arguments = {"by_item": ties == "trec_eval", "drop_unjudged": unjudged == "drop"}
+    if type(rows).__module__.startswith("ray.data"):
+        from keras_rank.evaluation.ray_data import evaluate_dataset
+
+        passed = {**dataclasses.asdict(columns), "ties": ties, "unjudged": unjudged}
+        passed |= {"duplicates": duplicates, "memory_limit": memory_limit}
+        return evaluate_dataset(rows, members, columns, passed)
+    per_list = PerList(members, columns, _order_of_ties(ties), duplicates == "count")
+    order, drop = _order_of_rows(ties, item, members), unjudged == "drop"
     with connected(memory_limit) as connection:
-        read = read_rows(connection, rows, columns, **arguments)
+        read = read_rows(connection, rows, columns, order=order, drop_unjudged=drop)
         return _evaluation(per_list, read, progress)
 
 
@@ -192,10 +207,12 @@ def evaluate_run(
     check_choice("ties", ties, TIES)
     check_choice("unjudged", unjudged, UNJUDGED)
     _require_free_names(columns, members)
-    per_list = PerList(members, columns, _order(ties))
-    arguments = {"by_item": ties == "trec_eval", "drop_unjudged": unjudged == "drop"}
+    per_list = PerList(members, columns, _order_of_ties(ties))
+    order, drop = _order_of_rows(ties, item, members), unjudged == "drop"
     with connected(memory_limit) as connection:
-        read = read_run(connection, judgements, run, columns, **arguments)
+        read = read_run(
+            connection, judgements, run, columns, order=order, drop_unjudged=drop
+        )
         return _evaluation(per_list, read, progress)
 
 
@@ -215,7 +232,21 @@ def members_of(
     return list(group.members)
 
 
-def _order(ties: str) -> Ties | None:
+def _order_of_rows(
+    ties: str, item: str | None, members: Sequence[RankingMetric]
+) -> Order:
+    """How the rows of a list are ordered, by which tied items are told apart.
+
+    By the items where these are known, so that a table has the same numbers in any
+    order of its rows; but for a metric that says that the earlier one is first.
+    """
+    if ties == "trec_eval":
+        return "trec_eval"
+    are_stable = [metric.shuffle_ties is False for metric in members]
+    return "row" if item is None or any(are_stable) else "item"
+
+
+def _order_of_ties(ties: str) -> Ties | None:
     """How all metrics order ties: those of trec_eval are in order when they come."""
     return "stable" if ties == "trec_eval" else None
 

@@ -1,0 +1,132 @@
+"""From a Parquet file of shuffled rows to a summary: seconds, rows per second, memory.
+
+    python benchmarks/tables.py
+    python benchmarks/tables.py --lists 50000 --peers
+    python benchmarks/tables.py --lists 3000000 --memory-limit 2GB --folder /large/disk
+
+Each library runs in a process of its own, so that its peak of memory is its own. Peers
+hold all in memory: what they need to make their own form of the rows is counted too.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("KERAS_BACKEND", "numpy")
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+METRICS = ["ndcg@10", "map", "mrr"]
+# Lists that are written at a time.
+_LISTS = 100_000
+
+
+def generate(path, lists):
+    """Writes lists of 5 to 59 items; the rows of a query lie apart, and far apart."""
+    rng = np.random.default_rng(0)
+    types = {"query_id": "int64", "item_id": "int64", "label": "int32"}
+    schema = pa.schema([*types.items(), ("score", "float32")])
+    rows = 0
+    with parquet.ParquetWriter(path, schema) as writer:
+        # A query has rows in each of two passes over the file.
+        for part in range(2):
+            for first in range(0, lists, _LISTS):
+                queries = np.arange(first, min(first + _LISTS, lists))
+                query = np.repeat(queries, rng.integers(3, 30, len(queries)))
+                label = rng.choice(5, len(query), p=[0.6, 0.2, 0.1, 0.06, 0.04])
+                score = label + 2.0 * rng.normal(size=len(query))
+                item = 10**6 * part + np.arange(len(query))
+                order = rng.permutation(len(query))
+                columns = query[order], item, label[order], score[order]
+                table = pa.table(list(columns), names=schema.names)
+                writer.write_table(table.cast(schema))
+                rows += len(query)
+    return rows
+
+
+def ours(path, memory_limit):
+    from keras_rank.evaluation import evaluate
+
+    start = time.perf_counter()
+    summary = evaluate(path, METRICS, memory_limit=memory_limit).summary()
+    return time.perf_counter() - start, summary["value"]
+
+
+def pytrec_eval(path, memory_limit):
+    import pytrec_eval
+
+    start = time.perf_counter()
+    qrels, run = _dicts(path)
+    measures = {"ndcg_cut.10", "map", "recip_rank"}
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, measures)
+    found = evaluator.evaluate(run)
+    names = ("ndcg_cut_10", "map", "recip_rank")
+    means = [np.mean([values[name] for values in found.values()]) for name in names]
+    return time.perf_counter() - start, means
+
+
+def ranx(path, memory_limit):
+    from ranx import Qrels, Run, evaluate
+
+    start = time.perf_counter()
+    qrels, run = _dicts(path)
+    found = evaluate(Qrels(qrels), Run(run), METRICS, make_comparable=False)
+    return time.perf_counter() - start, [found[name] for name in METRICS]
+
+
+def _dicts(path):
+    qrels, run = {}, {}
+    table = parquet.read_table(path)
+    columns = [table[name].to_pylist() for name in table.column_names]
+    for query, item, label, score in zip(*columns, strict=True):
+        qrels.setdefault(str(query), {})[str(item)] = label
+        run.setdefault(str(query), {})[str(item)] = score
+    return qrels, run
+
+
+def peak():
+    """The peak of the memory of this process, in GB."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024**2
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lists", type=int, default=50_000)
+    parser.add_argument("--memory-limit")
+    parser.add_argument("--folder", help="where the file is written, and read")
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.only:
+        name, path = arguments.only
+        before = peak()
+        seconds, values = globals()[name](path, arguments.memory_limit)
+        print(json.dumps([seconds, values, before, peak()]))
+        return
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        path = os.path.join(folder, "rows.parquet")
+        rows = generate(path, arguments.lists)
+        print(f"{rows:,} rows of {arguments.lists:,} lists")
+        print(f"{'':14}{'seconds':>10}{'rows/s':>12}{'GB before':>12}{'GB peak':>10}")
+        for name in ["ours", "pytrec_eval", "ranx"] if arguments.peers else ["ours"]:
+            limit = arguments.memory_limit
+            call = [sys.executable, __file__, "--only", name, path]
+            call += ["--memory-limit", limit] if limit else []
+            done = subprocess.run(call, capture_output=True, text=True, check=True)
+            seconds, values, before, after = json.loads(done.stdout)
+            print(
+                f"{name:14}{seconds:10.2f}{rows / seconds:12,.0f}{before:12.2f}"
+                f"{after:10.2f}   " + " ".join(f"{value:.6f}" for value in values)
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Evaluation on Spark: each partition holds whole queries, and sends a row per list.
+
+    python examples/evaluate_on_spark.py rows/*.parquet
+
+Without files, rows are generated. Needs `pip install "keras-rank[numpy,evaluation]"
+"pyspark>=4"`, on the workers too.
+"""
+
+import itertools
+import os
+import sys
+
+os.environ.setdefault("KERAS_BACKEND", "numpy")
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from keras_rank.evaluation import Evaluation, evaluate
+from keras_rank.metrics import RankingMetrics
+
+METRICS = ["ndcg@10", "mrr"]
+
+
+def of_partition(batches):
+    """Yields the rows of the lists of a partition, which is read as a stream."""
+    first = next(batches, None)
+    if first is not None:
+        rows = itertools.chain([first], batches)
+        stream = pa.RecordBatchReader.from_batches(first.schema, rows)
+        yield from evaluate(stream, METRICS, item="item_id").table.to_batches()
+
+
+def evaluate_on_spark(rows):
+    """Evaluates a frame of the columns query_id, item_id, label and score."""
+    # What comes back is known from a query or two.
+    some = pa.Table.from_pandas(rows.limit(10).toPandas(), preserve_index=False)
+    schema = evaluate(some, METRICS, item="item_id").table.schema
+    lists = rows.repartition("query_id").mapInArrow(
+        of_partition, from_arrow_schema(schema)
+    )
+    table = lists.orderBy("query_id").toArrow()
+    return Evaluation(table, RankingMetrics(METRICS).members, "query_id")
+
+
+def generated(spark, queries=500, items=20):
+    """Returns rows whose scores know a little of the labels."""
+    rows = spark.range(queries * items).selectExpr(
+        f"id DIV {items} AS query_id",
+        f"id % {items} AS item_id",
+        "cast(4 * pow(rand(1), 3) AS int) AS label",
+    )
+    return rows.selectExpr("*", "label + 2 * randn(2) AS score")
+
+
+def main():
+    """Prints the means, and what to mistrust."""
+    spark = SparkSession.builder.getOrCreate()
+    files = sys.argv[1:]
+    print(evaluate_on_spark(spark.read.parquet(*files) if files else generated(spark)))
+
+
+if __name__ == "__main__":
+    main()
