@@ -504,14 +504,19 @@ def full_precision() -> Iterator[None]:
         yield
 
 
-def count_true(conditions: Tensor) -> Tensor:
-    """Returns the number of entries of each row that are true, as int32."""
-    if keras.backend.backend() == "numpy":
+def count_true(conditions: Tensor, dtype: str) -> Tensor:
+    """Returns the number of entries of each row that are true."""
+    backend = keras.backend.backend()
+    if backend == "numpy":
         # Ten times as fast as a sum of numbers.
-        return np.count_nonzero(conditions, axis=1, keepdims=True).astype("int32")
-    if keras.backend.backend() == "torch":
-        return conditions.sum(1, keepdim=True).int()
-    return ops.sum(ops.cast(conditions, "int32"), axis=1, keepdims=True)
+        return np.count_nonzero(conditions, axis=1, keepdims=True).astype(dtype)
+    if backend == "torch":
+        import torch
+
+        # As bytes, which it adds thirty times as fast as booleans.
+        as_bytes = conditions.view(torch.int8)
+        return as_bytes.sum(1, keepdim=True, dtype=getattr(torch, dtype))
+    return ops.sum(ops.cast(conditions, dtype), axis=1, keepdims=True)
 
 
 def goes_row_by_row(x: Tensor) -> bool:

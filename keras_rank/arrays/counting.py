@@ -7,7 +7,11 @@ from keras import ops
 from keras_rank.arrays.backends import Tensor, count_true, goes_row_by_row, row_by_row
 
 
-def count(matches: Callable[..., Tensor], *pairs: tuple[Tensor, Tensor]) -> Tensor:
+def count(
+    matches: Callable[..., Tensor],
+    *pairs: tuple[Tensor, Tensor],
+    dtype: str = "int32",
+) -> Tensor:
     """Counts the entries of each row that match each of several thresholds.
 
     Args:
@@ -15,9 +19,10 @@ def count(matches: Callable[..., Tensor], *pairs: tuple[Tensor, Tensor]) -> Tens
             those of further pairs.
         *pairs: pairs of entries, of shape `(batch, size)`, and of thresholds, of shape
             `(batch, number)`.
+        dtype: the dtype of the counts. Float32 is exact up to 2**24.
 
     Returns:
-        An int32 tensor of shape `(batch, number)`: exact where float32 is not.
+        A tensor of shape `(batch, number)`.
     """
     number = pairs[0][1].shape[1]
 
@@ -25,15 +30,18 @@ def count(matches: Callable[..., Tensor], *pairs: tuple[Tensor, Tensor]) -> Tens
         entries, thresholds = tensors[::2], tensors[1::2]
         parts = zip(entries, thresholds, strict=True)
         matching = matches(*(x for e, t in parts for x in (e[:, None], t[..., None])))
-        return ops.sum(ops.cast(matching, "int32"), axis=2)
-
-    def each(i: int) -> Tensor:
-        parts = ((entries, of[:, i : i + 1]) for entries, of in pairs)
-        return count_true(matches(*(x for part in parts for x in part)))
+        return ops.sum(ops.cast(matching, dtype), axis=2)
 
     tensors = [x for pair in pairs for x in pair]
+    if number == 1:
+        return count_true(matches(*tensors), dtype)
     if number is None:
         return at_once(*tensors)
-    if number > 1 and goes_row_by_row(tensors[0]):
+    if goes_row_by_row(tensors[0]):
         return row_by_row(at_once, *tensors)
-    return ops.concatenate([each(i) for i in range(number)], axis=1)
+    counts = []
+    for i in range(number):
+        parts = ((entries, of[:, i : i + 1]) for entries, of in pairs)
+        matching = matches(*(x for part in parts for x in part))
+        counts.append(count_true(matching, dtype))
+    return ops.concatenate(counts, axis=1)

@@ -180,7 +180,7 @@ def _target_lists(
     dtype: str,
 ) -> TargetLists:
     is_target = ids >= 0
-    has_items = items != 0 if isinstance(items, int) else True
+    has_items = not (isinstance(items, int) and items == 0)
     counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
         is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
@@ -264,10 +264,15 @@ def to_ids(argument: str, value: Any) -> Tensor:
 
 def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
     """Whether ids are those of items: whole numbers below the number of items."""
-    are_below = ids < ops.cast(items, ids.dtype)
+    are_below = ids < _as(items, ids)
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
     return ops.logical_and(are_below, ids == ops.floor(ids))
+
+
+def _as(number: Tensor | int, ids: Tensor) -> Tensor:
+    is_known = isinstance(number, int)
+    return constant(number, ids) if is_known else ops.cast(number, ids.dtype)
 
 
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
@@ -275,7 +280,7 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     if is_known_true(ops.all(are_items(ids, items))):
         return
     require(
-        ops.all(ids < ops.cast(items, ids.dtype)),
+        ops.all(ids < _as(items, ids)),
         f"`{argument}` should hold ids below the number of items, {items}. "
         "Received: a larger id",
     )

@@ -28,7 +28,7 @@ def rank_targets(
     limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
     def counted_in(scores: Tensor, is_counted: Callable[..., Tensor]) -> Tensor:
-        return ops.cast(count(is_counted, (scores, target_scores)), dtype)
+        return count(is_counted, (scores, target_scores), dtype=dtype)
 
     def in_reach(above: Tensor) -> Tensor:
         return ops.logical_and(retrieved, above < limit)
@@ -103,5 +103,5 @@ def _place_among_tied(
 
     keys = preference(None)
     target_keys = take(keys, positions)
-    before = count(goes_before, (scores, target_scores), (keys, target_keys))
-    return 1.0 + ops.cast(before, dtype)
+    pairs = (scores, target_scores), (keys, target_keys)
+    return 1.0 + count(goes_before, *pairs, dtype=dtype)
