@@ -16,7 +16,7 @@ from keras_rank.arrays.backends import (
     Tensor,
     in_float64,
     parts_of_float64,
-    silent_overflow,
+    without_warnings,
 )
 
 # The columns of a batch, an entry for each list: its weighted value and its weight, 0
@@ -26,6 +26,7 @@ from keras_rank.arrays.backends import (
 # rows hold what its error needs.
 VALUE, WEIGHT, RELEVANT, LISTS = range(4)
 SHAPE = (2, 4, 4)
+SMALLEST_SQUARE = 1e-37
 
 
 def products(columns: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,7 +43,7 @@ def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         High and low parts, float32 of shape `(..., 4, 4)`.
     """
-    with silent_overflow():
+    with without_warnings():
         high, low = in_float64(_products, columns)
     return high, low
 
@@ -70,7 +71,7 @@ def add(
     Returns:
         The totals and the remainders, of the same shapes.
     """
-    with silent_overflow():
+    with without_warnings():
         total_high, total_low = totals[..., 0, :, :], totals[..., 1, :, :]
         total_low, error = _sum_and_error(total_low, high)
         total_high, total_low = _sum_and_error(total_high, total_low)
@@ -141,34 +142,40 @@ def standard_error(
         A scalar tensor: NaN for fewer than two lists that count, and where the
         squares of the weights, or of weights times values, are beyond float32.
     """
-    function = functools.partial(_standard_error, empty_value=empty_value)
-    return ops.cast(in_float64(function, totals, remainders), dtype)
+    with without_warnings():
+        function = functools.partial(
+            _squared_error, counts_empty=empty_value is not None
+        )
+        empty = ops.full_like(remainders[0, :1], empty_value or 0.0)
+        squared = in_float64(function, totals, remainders, empty)
+    *_, relevant, lists = _numbers(totals[0, LISTS])
+    _, squared_weight, *_ = _numbers(totals[0, WEIGHT])
+    # Not denormal, which some backends take for 0.
+    has_squares = squared_weight >= SMALLEST_SQUARE * relevant
+    number = relevant if empty_value is None else lists
+    error = at_least(where(relevant > 0.0, squared, 0.0), 0.0) ** 0.5
+    is_known = ops.logical_and(number > 1.0, has_squares)
+    return ops.cast(where(is_known, error, math.nan)[0], dtype)
 
 
-def _standard_error(
-    totals: Tensor, remainders: Tensor, *, empty_value: float | None
+def _squared_error(
+    totals: Tensor, remainders: Tensor, empty_value: Tensor, *, counts_empty: bool
 ) -> Tensor:
     sums = totals[0] + (totals[1] + remainders)
     value, weight, relevant, lists = _numbers(sums[LISTS])
     squared_value, value_by_weight, *_ = _numbers(sums[VALUE])
     _, squared_weight, *_ = _numbers(sums[WEIGHT])
-    if empty_value is None:
-        lists, empty_value = relevant, 0.0
-    # By Cauchy's inequality, but for weights whose squares are 0 in float32.
-    has_squares = relevant * squared_weight >= 0.5 * weight * weight
-    is_known = ops.logical_and(lists > 1.0, has_squares)
     squared = squared_error(
         value,
-        where(weight > 0.0, weight, 1.0),
+        weight,
         relevant,
-        where(is_known, lists, 2.0) - relevant,
+        (lists if counts_empty else relevant) - relevant,
         squared_weight,
         value_by_weight,
         squared_value,
         empty_value,
     )
-    error = at_least(squared, 0.0) ** 0.5
-    return ops.cast(where(is_known, error, math.nan), "float32")[0]
+    return ops.cast(squared, "float32")
 
 
 def squared_error(
@@ -179,7 +186,7 @@ def squared_error(
     squared_weight: Tensor,
     value_by_weight: Tensor,
     squared_value: Tensor,
-    empty_value: float,
+    empty_value: Tensor | float,
 ) -> Tensor:
     """The squared standard error of the mean over all lists, by the delta method.
 
@@ -199,8 +206,9 @@ def squared_error(
         squared_value: Q2, the sum of `w**2 * v**2`.
         empty_value: e, the value of a list without relevant items.
     """
+    # Without bare numbers, for `in_float64`.
     r, lists = value / weight, relevant + empty
-    among_relevant = squared_value - 2.0 * r * value_by_weight + r * r * squared_weight
+    among = squared_value - (r + r) * value_by_weight + r * r * squared_weight
     of_empty = (r - empty_value) ** 2 * relevant * empty / lists
     scale = relevant / weight
-    return (scale * scale * among_relevant + of_empty) / (lists * (lists - 1.0))
+    return (scale * scale * among + of_empty) / (lists * lists - lists)

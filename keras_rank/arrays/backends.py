@@ -200,7 +200,8 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
 
     The function has to keep to the operators of Python, as those of Keras bring float64
     down to float32 on most backends. It returns float32: JAX has float64 in a scope
-    only, which none may leave.
+    only, which none may leave. No bare numbers and constants in it: JAX 0.6 compiles
+    them as float32.
     """
     if keras.backend.backend() == "jax":
         import jax
@@ -242,10 +243,10 @@ def parts_of_float64(x: Tensor) -> tuple[Tensor, Tensor]:
     return high, ops.cast(x - rounded, "float32")
 
 
-def silent_overflow() -> contextlib.AbstractContextManager[Any]:
-    """In which NumPy does not warn of what is infinite, as no other backend does."""
+def without_warnings() -> contextlib.AbstractContextManager[Any]:
+    """In which NumPy is as silent about infinities and NaN as other backends are."""
     if keras.backend.backend() == "numpy":
-        return np.errstate(over="ignore", invalid="ignore")
+        return np.errstate(over="ignore", divide="ignore", invalid="ignore")
     return contextlib.nullcontext()
 
 
