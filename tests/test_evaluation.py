@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from keras import ops
 from pyarrow import csv, feather, parquet
 from scipy import stats
 from tables import TREC, lists_of, rows_of
@@ -60,7 +61,7 @@ def column(evaluation, name):
 
 
 @pytest.mark.parametrize("weight", [None, "weight", "item_weight"])
-def test_means_are_those_of_the_metrics_on_all_backends(weight):
+def test_means_are_those_of_the_metrics(weight):
     rows = rows_of()
     labels, scores = lists_of(rows, "label", "score")
     weights = None if weight is None else lists_of(rows, weight)[0]
@@ -72,6 +73,34 @@ def test_means_are_those_of_the_metrics_on_all_backends(weight):
     assert dict(zip(found["metric"], found["value"], strict=True)) == pytest.approx(
         expected, abs=1e-6
     )
+
+
+def test_it_evaluates_on_all_backends():
+    """Five lists, as many as no backend that compiles each shape would take."""
+    rows = {"query_id": np.repeat(np.arange(5), 6), "label": np.arange(30) * 7 % 3}
+    rows |= {"score": np.arange(30) * 5 % 11, "weight": 1.0 + np.arange(30) % 4}
+    metrics = [NDCG(k=3, shuffle_ties="average"), MeanReciprocalRank(seed=1)]
+    found = evaluate(rows, metrics, weight="weight")
+    arguments = {"k": 3, "shuffle_ties": "average"}
+    labels, scores, weights = (
+        rows[name].reshape(5, 6) for name in ("label", "score", "weight")
+    )
+    values = functional.ndcg(labels, scores, sample_weight=weights, **arguments)
+    values = ops.convert_to_numpy(values)
+    assert column(found, "ndcg@3") == pytest.approx(values, abs=1e-6)
+    assert len(found.health()) > 5
+    group = RankingMetrics([metrics[0]])
+    group.update_state(labels, scores, weights)
+    mean = float(group.result()["ndcg@3"])
+    assert found.summary()["value"][0] == pytest.approx(mean, abs=1e-6)
+
+
+def test_the_shuffle_is_the_same_on_all_backends():
+    """And in each process: of four tied items, the relevant one comes at a rank."""
+    rows = {"query_id": np.repeat(list("abcdefgh"), 4), "score": np.zeros(32)}
+    rows["label"] = np.tile([0, 1, 0, 0], 8)
+    found = column(evaluate(rows, ["mrr"]), "mrr")
+    assert (1.0 / found).round().tolist() == [4.0, 2.0, 2.0, 4.0, 3.0, 2.0, 4.0, 2.0]
 
 
 def test_values_are_those_of_the_functions():

@@ -272,6 +272,11 @@ def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return ops.sum(function(x), axis=1)
 
 
+def compiles_each_shape() -> bool:
+    """Whether each operation is compiled for each shape, in eager code too."""
+    return bool(keras.backend.backend() == "jax")
+
+
 def neighbours_are_slow() -> bool:
     """Whether a maximum over a few entries side by side takes ten times as long."""
     return bool(keras.backend.backend() == "numpy")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from keras import ops
 
 from keras_rank import functional
+from keras_rank.arrays.backends import compiles_each_shape
 from keras_rank.evaluation.reading import Columns, Rows, received_twice
 from keras_rank.lists.inputs import standardize
 from keras_rank.metrics.base import (
@@ -117,7 +118,7 @@ class PerList:
                 own = found[OWN_WEIGHT.format(metric.name)]
                 own[:] = np.where((lowest < highest) | np.isnan(own), own, lowest)
         is_nan = np.isnan(score) & np.asarray(rows["score"].is_valid())
-        found[HEALTH + "items"] = sizes
+        found[HEALTH + "items"] = sizes.astype(np.int32)
         found[HEALTH + "nan"] = _count(is_nan, starts)
         for name, numbers in (("labels", label), ("scores", score)):
             is_fraction = ~np.isnan(numbers) & (numbers != np.floor(numbers))
@@ -161,7 +162,7 @@ class PerList:
         if len(again) and not self.counts_duplicates:
             values = queries[twice[0]].as_py(), codes.dictionary[item[0]].as_py()
             raise received_twice("rows", *values, described(*values))
-        return np.bincount(twice, minlength=len(starts))
+        return np.bincount(twice, minlength=len(starts)).astype(np.int32)
 
     def _values(
         self, items: dict[str, Array], starts: Array, sizes: Array, numbers: Array
@@ -169,16 +170,17 @@ class PerList:
         """The values and weights of all lists, by the names of their columns."""
         found: dict[str, Array] = {}
         for chosen, size in _batches_of(sizes):
-            positions = starts[chosen, None] + np.arange(size)
-            is_item = np.arange(size) < sizes[chosen, None]
-            positions = np.where(is_item, positions, starts[chosen, None])
+            shown = _of_few_shapes(chosen)
+            positions = starts[shown, None] + np.arange(size)
+            is_item = np.arange(size) < sizes[shown, None]
+            positions = np.where(is_item, positions, starts[shown, None])
             batch = {name: values[positions] for name, values in items.items()}
             batch["label"] = np.where(is_item, batch["label"], -1.0)
             batch["judged"] = batch["judged"] | ~is_item
-            for name, values in self._of_batch(batch, numbers[chosen]).items():
+            for name, values in self._of_batch(batch, numbers[shown]).items():
                 if name not in found:
                     found[name] = np.empty(len(starts), values.dtype)
-                found[name][chosen] = values
+                found[name][chosen] = values[: len(chosen)]
         return found
 
     def _of_batch(self, batch: dict[str, Array], numbers: Array) -> dict[str, Array]:
@@ -194,7 +196,7 @@ class PerList:
         scores = np.where(batch["label"] >= 0.0, batch["score"], np.nan)
         scores = np.sort(np.where(scores > -np.inf, scores, -np.inf), axis=1)[:, ::-1]
         is_retrieved = scores > -np.inf
-        retrieved = np.sum(is_retrieved, axis=1)
+        retrieved = np.sum(is_retrieved, axis=1).astype(np.int32)
         tied = (scores[:, 1:] == scores[:, :-1]) & is_retrieved[:, 1:]
         found[HEALTH + "retrieved"] = retrieved
         found[HEALTH + "constant"] = (np.sum(tied, axis=1) == retrieved - 1) & (
@@ -217,11 +219,16 @@ class PerList:
             for metric in self.metrics
             for order in ORDERS
         }
-        spread = {column: found[name].copy() for (name, _), column in names.items()}
-        if not np.any(has_ties):
+        # In the precision of most metrics: these are most of what is known of a list.
+        spread = {
+            column: found[name].astype("float32") for (name, _), column in names.items()
+        }
+        chosen = np.flatnonzero(has_ties)
+        if not len(chosen):
             return spread
-        tied = {name: values[has_ties] for name, values in batch.items()}
-        numbers = np.zeros(len(tied["label"]), np.int32)
+        shown = _of_few_shapes(chosen)
+        tied = {name: values[shown] for name, values in batch.items()}
+        numbers = np.zeros(len(shown), np.int32)
         for order, ties in ORDERS.items():
             ordered = tied
             if ties == "stable":
@@ -233,7 +240,7 @@ class PerList:
                     for name, values in tied.items()
                 }
             for metric, _, values, _ in self._computed(ordered, numbers, ties):
-                spread[names[metric.name, order]][has_ties] = values
+                spread[names[metric.name, order]][chosen] = values[: len(chosen)]
         return spread
 
     def _computed(
@@ -295,10 +302,18 @@ def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
     classes = np.searchsorted(grid, sizes)
     by_class = np.argsort(classes, kind="stable")
     for chosen in np.split(by_class, np.flatnonzero(np.diff(classes[by_class])) + 1):
-        size = int(sizes[chosen].max())
+        size = grid[classes[chosen[0]]]
         lists = max(1, _POSITIONS // size)
         for first in range(0, len(chosen), lists):
             yield chosen[first : first + lists], size
+
+
+def _of_few_shapes(chosen: Array) -> Array:
+    """The numbers of lists, the first repeated where each shape would be compiled."""
+    if not compiles_each_shape():
+        return chosen
+    missing = 2 ** int(len(chosen) - 1).bit_length() - len(chosen)
+    return np.concatenate([chosen, np.repeat(chosen[:1], missing)])
 
 
 def _numbers_of_lists(queries: pa.Array) -> Array:
@@ -310,11 +325,11 @@ def _numbers_of_lists(queries: pa.Array) -> Array:
 def _judged_share(batch: dict[str, Array], k: int) -> Array:
     """The share of the first k items that have a label."""
     if batch["judged"].all():
-        return np.ones(len(batch["label"]))
+        return np.ones(len(batch["label"]), np.float32)
     is_retrieved = (batch["label"] >= 0.0) & (batch["score"] > -np.inf)
     labels = np.where(is_retrieved, batch["judged"], -1.0)
     share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")
-    return np.asarray(ops.convert_to_numpy(share), "float64")
+    return np.asarray(ops.convert_to_numpy(share))
 
 
 def _kept(
@@ -341,7 +356,7 @@ def _numbers(column: pa.ChunkedArray) -> Array:
 
 
 def _count(is_counted: Array, starts: Array) -> Array:
-    counts: Array = np.add.reduceat(is_counted, starts, dtype=np.int64)
+    counts: Array = np.add.reduceat(is_counted, starts, dtype=np.int32)
     return counts
 
 

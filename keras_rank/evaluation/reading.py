@@ -116,6 +116,13 @@ def connected(memory_limit: str | None) -> Iterator[Connection]:
                 '`memory_limit` should be a size such as "2GB". '
                 f"Received: memory_limit={memory_limit!r}"
             ) from error
+        if memory_limit is not None:
+            # Half of it, as what is known of the lists needs memory too.
+            ((limit,),) = connection.sql(
+                "SELECT current_setting('memory_limit')"
+            ).fetchall()
+            size, unit = limit.split()
+            connection.execute(f"SET memory_limit = '{float(size) / 2} {unit}'")
         with connection:
             yield connection
 

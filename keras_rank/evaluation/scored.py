@@ -82,8 +82,9 @@ def evaluate(
             `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: an item that a query has twice counts
             twice, and `health` tells of it. Defaults to `"error"`.
-        memory_limit: str. The memory for reading and sorting, such as `"2GB"`: what
-            does not fit is written to disk. What is known of each list comes on top.
+        memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
+            sorting: what does not fit is written to disk, in the folder of temporary
+            files. The rest is for what is known of the lists, some 150 bytes each.
             Defaults to `None`: most of the memory there is.
         progress: function that is called with the number of rows and of lists that
             are done. Defaults to `None`.
@@ -177,9 +178,9 @@ def evaluate_run(
             `"metric"`.
         unjudged: `"irrelevant"`: an item that nobody judged has the label 0. `"drop"`:
             it is left out, as with `-J` of trec_eval. Defaults to `"irrelevant"`.
-        memory_limit: str. The memory for reading and sorting, such as `"2GB"`: what
-            does not fit is written to disk. Defaults to `None`: most of the memory
-            there is.
+        memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
+            sorting: what does not fit is written to disk. Defaults to `None`: most of
+            the memory there is.
         progress: function that is called with the number of rows and of lists that
             are done. Defaults to `None`.
 
