@@ -146,7 +146,8 @@ def standard_error(
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None
         )
-        empty = ops.full_like(remainders[0, :1], empty_value or 0.0)
+        # Made of the state, so that it is traced with it, and on its device.
+        empty = 0.0 * remainders[LISTS, LISTS:] + (empty_value or 0.0)
         squared = in_float64(function, totals, remainders, empty)
     *_, relevant, lists = _numbers(totals[0, LISTS])
     _, squared_weight, *_ = _numbers(totals[0, WEIGHT])
