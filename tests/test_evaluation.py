@@ -30,6 +30,7 @@ from keras_rank.metrics import (
 
 # What does not depend on the backend: one runs it.
 pytestmark = pytest.mark.usefixtures("only_where_it_is_quick")
+NAN = float("nan")
 needs_trec = pytest.mark.skipif(
     not TREC.exists(), reason="the data is not here, and not ours to publish"
 )
@@ -237,8 +238,12 @@ def test_rules_of_missing_labels_and_scores():
         "score": [0.9, 0.5, 0.1, 0.9, 0.5, 0.1, float("nan"), None],
     }
     assert column(evaluate(rows, ["mrr"]), "mrr").tolist() == [0.5, 0.5, 0.0]
+    rows = {name: [*values, values[0]] for name, values in rows.items()}
+    rows["query_id"][-1] = 4
     dropped = evaluate(rows, ["mrr"], unjudged="drop")
-    assert column(dropped, "mrr").tolist() == [1.0, 1.0, 0.0]
+    # Of the last one nothing is left, which is seen.
+    assert column(dropped, "mrr") == pytest.approx([1.0, 1.0, 0.0, NAN], nan_ok=True)
+    assert dropped.summary()["lists"] == [3]
 
 
 def test_scores_keep_their_precision():

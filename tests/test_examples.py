@@ -117,6 +117,21 @@ def test_learning_to_rank(backend, tmp_path, by_qid, rng, run):
     assert random < feature
 
 
+def test_evaluate_on_spark(backend):
+    skip_unless_on(backend, "numpy")
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("Spark is not installed")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "evaluate_on_spark.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = [row.split()[0] for row in done.stdout.splitlines()[:3]]
+    assert names == ["metric", "ndcg@10", "mrr"]
+
+
 def processes_below(ancestor):
     """The processes that descend from one, as (id, command line), from /proc."""
     parents = {}

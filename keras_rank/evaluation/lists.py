@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_rank import functional
 from keras_rank.arrays.backends import compiles_each_shape
-from keras_rank.evaluation.reading import Columns, Rows, received_twice
+from keras_rank.evaluation.reading import Columns, Rows, judge, received_twice
 from keras_rank.lists.inputs import standardize
 from keras_rank.metrics.base import (
     RankingMetric,
@@ -49,6 +49,7 @@ class PerList:
         columns: the names of the columns.
         ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
             they say.
+        drops_unjudged: whether an item without a label is none.
         counts_duplicates: whether an item that a query has twice is counted. Else it
             is an error.
     """
@@ -58,9 +59,11 @@ class PerList:
         metrics: Sequence[RankingMetric],
         columns: Columns,
         ties: Ties | None = None,
+        drops_unjudged: bool = False,
         counts_duplicates: bool = False,
     ) -> None:
         self.metrics, self.columns, self.ties = metrics, columns, ties
+        self.drops_unjudged = drops_unjudged
         self.counts_duplicates = counts_duplicates
         self.cutoffs = sorted({metric.k for metric in metrics if metric.k is not None})
 
@@ -93,13 +96,9 @@ class PerList:
             found[name] = _kept(
                 name, rows[str(i)].combine_chunks(), starts, of_list, queries
             )
-        label, score = _numbers(rows["label"]), _numbers(rows["score"])
-        is_judged = ~np.isnan(label)
-        items = {
-            "label": np.maximum(np.where(is_judged, label, 0.0), 0.0),
-            "score": score,
-            "judged": is_judged,
-        }
+        given, score = _numbers(rows["label"]), _numbers(rows["score"])
+        label, is_judged = judge(given, self.drops_unjudged)
+        items = {"label": label, "score": score, "judged": is_judged}
         if self.columns.weight is not None:
             weights = self._weights(rows["weight"], of_list, queries)
             items["weight"] = weights
@@ -118,9 +117,9 @@ class PerList:
                 own = found[OWN_WEIGHT.format(metric.name)]
                 own[:] = np.where((lowest < highest) | np.isnan(own), own, lowest)
         is_nan = np.isnan(score) & np.asarray(rows["score"].is_valid())
-        found[HEALTH + "items"] = sizes.astype(np.int32)
+        found[HEALTH + "items"] = _count(label >= 0.0, starts)
         found[HEALTH + "nan"] = _count(is_nan, starts)
-        for name, numbers in (("labels", label), ("scores", score)):
+        for name, numbers in (("labels", given), ("scores", score)):
             is_fraction = ~np.isnan(numbers) & (numbers != np.floor(numbers))
             found[f"{HEALTH}fractional {name}"] = _count(is_fraction, starts)
         if self.columns.item is not None:

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from pyarrow import dataset
 
+Array: TypeAlias = np.ndarray[Any, Any]
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 
@@ -131,9 +133,7 @@ def read_rows(
     connection: Connection,
     source: Any,
     columns: Columns,
-    *,
-    order: Order = "row",
-    drop_unjudged: bool = False,
+    order: Order,
 ) -> Rows:
     """Reads a table with a row for each item of each query.
 
@@ -144,7 +144,6 @@ def read_rows(
         order: how the rows of a query are ordered: as they come, by the items, or as
             trec_eval breaks ties: by the items, the last one first, with scores that
             are equal in float32 taken for ties.
-        drop_unjudged: whether rows without a label are left out.
     """
     table = _open(connection, "rows", source)
     numbers = {"label": columns.label, "score": columns.score}
@@ -163,8 +162,6 @@ def read_rows(
     table = _query(
         table, f"SELECT {_as(selected)}, row_number() OVER () AS row FROM source"
     )
-    if drop_unjudged:
-        table = table.filter("NOT coalesce(isnan(label), true)")
     batches = _sorted_batches(table, "rows", source, list(selected), order)
     return Rows(batches, functools.partial(_files_of, source, columns))
 
@@ -174,9 +171,7 @@ def read_run(
     judgements: Any,
     run: Any,
     columns: Columns,
-    *,
-    order: Order = "row",
-    drop_unjudged: bool = False,
+    order: Order,
 ) -> Rows:
     """Joins judgements and a run: what is in one of them only has no score or label.
 
@@ -186,7 +181,6 @@ def read_run(
         run: files of TREC, or a table of queries, items and scores.
         columns: the names of the columns, for tables.
         order: as in `read_rows`.
-        drop_unjudged: whether items without a judgement are left out.
     """
     types = [
         _create(connection, "judgements", judgements, columns, "label"),
@@ -219,16 +213,28 @@ def read_run(
             "`judgements` and `run` should have queries in common. Received: none, "
             f"judgements of such as {one!r} and a run of such as {other!r}"
         )
-    join = "LEFT" if drop_unjudged else "FULL"
     score = "CAST(score AS FLOAT)" if order == "trec_eval" else "score"
     table = connection.sql(
-        f"SELECT query, label, {score} AS score, item, of_run.row FROM judgements "
-        f"{join} JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM judgements))"
-        " AS of_run USING (query, item)"
+        f"SELECT query, label, {score} AS score, item, of_run.row FROM judgements FULL "
+        "JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM judgements)) "
+        "AS of_run USING (query, item)"
     )
     names = ["query", "label", "score", "item"]
     batches = _sorted_batches(table, "judgements", judgements, names, order)
     return Rows(batches, lambda query, item: named(run), in_run - common)
+
+
+def judge(labels: Array, drop_unjudged: bool) -> tuple[Array, Array]:
+    """Returns labels by the rules, and which are judgements: a missing one is none.
+
+    Args:
+        labels: array of numbers, NaN where a label is missing.
+        drop_unjudged: whether an item without a label is none, which has the label
+            -1. Else it has the label 0.
+    """
+    is_judged = ~np.isnan(labels)
+    unjudged = -1.0 if drop_unjudged else 0.0
+    return np.where(is_judged, np.maximum(labels, 0.0), unjudged), is_judged
 
 
 def is_table(source: Any) -> bool:

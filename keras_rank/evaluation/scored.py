@@ -78,8 +78,7 @@ def evaluate(
             larger id first, among scores that are equal in float32. Defaults to
             `"metric"`.
         unjudged: `"irrelevant"`: an item without a label has the label 0. `"drop"`:
-            it is left out, as if it had not been retrieved. Defaults to
-            `"irrelevant"`.
+            it is left out, as if it had not been there. Defaults to `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: an item that a query has twice counts
             twice, and `health` tells of it. Defaults to `"error"`.
         memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
@@ -129,10 +128,16 @@ def evaluate(
         passed = {**dataclasses.asdict(columns), "ties": ties, "unjudged": unjudged}
         passed |= {"duplicates": duplicates, "memory_limit": memory_limit}
         return evaluate_dataset(rows, members, columns, passed)
-    per_list = PerList(members, columns, _order_of_ties(ties), duplicates == "count")
-    order, drop = _order_of_rows(ties, item, members), unjudged == "drop"
+    per_list = PerList(
+        members,
+        columns,
+        _order_of_ties(ties),
+        drops_unjudged=unjudged == "drop",
+        counts_duplicates=duplicates == "count",
+    )
+    order = _order_of_rows(ties, item, members)
     with connected(memory_limit) as connection:
-        read = read_rows(connection, rows, columns, order=order, drop_unjudged=drop)
+        read = read_rows(connection, rows, columns, order)
         return _evaluation(per_list, read, progress)
 
 
@@ -208,12 +213,12 @@ def evaluate_run(
     check_choice("ties", ties, TIES)
     check_choice("unjudged", unjudged, UNJUDGED)
     _require_free_names(columns, members)
-    per_list = PerList(members, columns, _order_of_ties(ties))
-    order, drop = _order_of_rows(ties, item, members), unjudged == "drop"
+    per_list = PerList(
+        members, columns, _order_of_ties(ties), drops_unjudged=unjudged == "drop"
+    )
+    order = _order_of_rows(ties, item, members)
     with connected(memory_limit) as connection:
-        read = read_run(
-            connection, judgements, run, columns, order=order, drop_unjudged=drop
-        )
+        read = read_run(connection, judgements, run, columns, order)
         return _evaluation(per_list, read, progress)
 
 

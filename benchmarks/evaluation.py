@@ -1,8 +1,8 @@
 """From a Parquet file of shuffled rows to a summary: seconds, rows per second, memory.
 
-    python benchmarks/tables.py
-    python benchmarks/tables.py --lists 50000 --peers
-    python benchmarks/tables.py --lists 3000000 --memory-limit 2GB --folder /large/disk
+    python benchmarks/evaluation.py
+    python benchmarks/evaluation.py --lists 50000 --peers
+    python benchmarks/evaluation.py --lists 3000000 --memory-limit 2GB --folder disk/
 
 Each library runs in a process of its own, so that its peak of memory is its own. Peers
 hold all in memory: what they need to make their own form of the rows is counted too.
