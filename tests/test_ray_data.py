@@ -17,6 +17,8 @@ from keras_rank.evaluation import Evaluation, evaluate
 
 SCRIPT = pathlib.Path(__file__).parent / "evaluated_on_ray.py"
 
+pytestmark = pytest.mark.slow
+
 
 def kill_a_worker(evaluation, output):
     """Kills a worker that evaluates lists, which takes it the time to import Keras."""
