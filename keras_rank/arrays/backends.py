@@ -5,7 +5,6 @@ The only file that names a backend or a device.
 
 import contextlib
 import functools
-import importlib
 import math
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -227,7 +226,9 @@ def _float64_on_jax() -> Any:
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     # Of older versions.
-    return importlib.import_module("jax.experimental").enable_x64(True)
+    from jax import experimental
+
+    return experimental.enable_x64(True)  # type: ignore[attr-defined]
 
 
 def parts_of_float64(x: Tensor) -> tuple[Tensor, Tensor]:
