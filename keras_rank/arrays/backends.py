@@ -453,8 +453,8 @@ def total_by_group(values: Tensor, group: Tensor) -> Tensor:
         values: tensor of shape `(batch, depth)`.
         group: int tensor of shape `(batch * depth,)`. The group of each entry.
     """
-    if keras.backend.backend() == "torch" and values.is_meta:
-        # Keras's segment_sum fails where it is only traced, without values.
+    if keras.backend.backend() == "torch" and (values.is_meta or 0 in values.shape):
+        # Keras's segment_sum fails where it is only traced, or there are no values.
         return values
     batch, depth = ops.shape(values)
     totals = ops.segment_sum(
