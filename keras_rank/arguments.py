@@ -102,12 +102,24 @@ def adds_arguments(
 
 def check_k(k: Any) -> int | None:
     """Returns the cutoff as an int, or `None`."""
-    is_integer = isinstance(k, int | np.integer) and not isinstance(k, bool)
-    if k is not None and not (is_integer and k > 0):
-        raise ValueError(f"`k` should be a positive integer. Received: k={k!r}")
-    if k is not None and k > LARGEST_K:
+    if k is None:
+        return None
+    cutoff = check_positive("k", k)
+    if cutoff > LARGEST_K:
         raise ValueError(f"`k` should be at most {LARGEST_K}. Received: k={k!r}")
-    return None if k is None else int(k)
+    return cutoff
+
+
+def check_positive(
+    argument: str, value: Any, accepted: str = "a positive integer"
+) -> int:
+    """Returns a positive integer as an int."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if is_integer and value > 0:
+        return int(value)
+    raise ValueError(
+        f"`{argument}` should be {accepted}. Received: {argument}={value!r}"
+    )
 
 
 def check_ties(shuffle_ties: Any) -> Ties:

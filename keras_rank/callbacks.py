@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_rank.arguments import names_arguments
+from keras_rank.arguments import check_positive, names_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.catalogue.evaluation import Metrics, evaluate
 from keras_rank.catalogue.ranks import retrieval
-from keras_rank.metrics import RankingMetrics
+from keras_rank.metrics.group import as_group
 
 __all__ = ["CatalogueEvaluation"]
 
@@ -95,20 +95,14 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
             )
-        is_integer = isinstance(frequency, int | np.integer)
-        if not is_integer or isinstance(frequency, bool) or frequency < 1:
-            raise ValueError(
-                "`frequency` should be a positive integer. "
-                f"Received: frequency={frequency!r}"
-            )
         self.x, self.targets, self.candidates = x, targets, candidates
         # Made once, so that ties fall alike in all epochs.
-        is_group = isinstance(metrics, RankingMetrics)
-        self.metrics = metrics if is_group else RankingMetrics(metrics)
+        self.metrics = as_group(metrics)
         self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
         self.score, self.block_size, self.batch_size = score, block_size, batch_size
-        self.prefix, self.frequency, self.verbose = prefix, int(frequency), verbose
+        self.prefix, self.verbose = prefix, verbose
+        self.frequency = check_positive("frequency", frequency)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that queries, targets and candidates fit each other."""

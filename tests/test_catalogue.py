@@ -258,6 +258,19 @@ def test_averaged_ties_are_added_up_in_parts(rng, monkeypatch):
     assert whole == pytest.approx(parts, abs=1e-6)
 
 
+def test_candidates_are_encoded_once_for_all_metrics(rng):
+    ids, queries, candidates = random_task(rng)
+    calls = []
+
+    def encoded():
+        calls.append(1)
+        return candidates
+
+    group = [metrics.NDCG(shuffle_ties=ties, name=str(ties)) for ties in (True, False)]
+    catalogue.evaluate(ids, queries, encoded, group)
+    assert len(calls) == 1
+
+
 def test_metrics_keep_their_state(rng):
     ids, queries, candidates = random_task(rng)
     group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")

@@ -102,29 +102,23 @@ def steps_of(score: Score, averages: bool) -> Steps:
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
         return _compared(take(score(queries, targets), columns))
 
-    def count_block(
-        queries: Queries,
-        targets: Tensor,
-        counts: Counts,
-        block: Tensor,
-        columns: Columns,
-    ) -> Counts:
-        scores = score(queries.embeddings, block)
-        return _counted(queries, targets, counts, scores, columns, averages)
+    def count_in(is_whole: bool) -> Callable[..., Counts]:
+        def count_block(
+            queries: Queries,
+            targets: Tensor,
+            counts: Counts,
+            block: Tensor,
+            columns: Columns,
+        ) -> Counts:
+            scores = score(queries.embeddings, block)
+            if not is_whole:
+                column = ops.arange(scores.shape[1], dtype="int32")[None, :]
+                scores = where(columns.hold(column), scores, -math.inf)
+            return _counted(queries, targets, counts, scores, columns, averages)
 
-    def count_part(
-        queries: Queries,
-        targets: Tensor,
-        counts: Counts,
-        block: Tensor,
-        columns: Columns,
-    ) -> Counts:
-        scores = score(queries.embeddings, block)
-        column = ops.arange(scores.shape[1], dtype="int32")[None, :]
-        scores = where(columns.hold(column), scores, -math.inf)
-        return _counted(queries, targets, counts, scores, columns, averages)
+        return compiled(count_block)
 
-    return Steps(compiled(score_targets), compiled(count_block), compiled(count_part))
+    return Steps(compiled(score_targets), count_in(True), count_in(False))
 
 
 # Those of a function of the user's may change with its weights, which are compiled in.

@@ -1,5 +1,6 @@
 """Metrics of queries over all candidates: ranked in one pass, then added up."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from keras_rank.catalogue.ranks import ranked_by_counts, retrieval
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.metrics import RankingMetric, RankingMetrics
 from keras_rank.metrics.base import orders_of
+from keras_rank.metrics.group import as_group
 from keras_rank.ordering.preference import Ties
 
 # So many seconds after which `verbose="auto"` shows how far it is.
@@ -80,8 +82,9 @@ def evaluate(
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group = _fresh(metrics)
-    for order in orders_of(group.members):
-        task = retrieval(
+    # Opened once, as to encode or to read the candidates may take long.
+    task_in = functools.cache(
+        lambda dtype: retrieval(
             targets,
             queries,
             candidates,
@@ -89,8 +92,11 @@ def evaluate(
             score=score,
             exclude=exclude,
             block_size=block_size,
-            dtype=order.dtype,
+            dtype=dtype,
         )
+    )
+    for order in orders_of(group.members):
+        task = task_in(order.dtype)
         progress = _progress(verbose, task.candidates.items)
         counts = task.counted(order.ties, order.key, progress)
         for lists, part in _parts(task.lists, counts, order.ties, order.k):
@@ -102,8 +108,7 @@ def evaluate(
 
 def _fresh(metrics: Metrics) -> RankingMetrics:
     """The metrics as a group of their own, which has seen nothing."""
-    group = metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
-    fresh: RankingMetrics = RankingMetrics.from_config(group.get_config())
+    fresh: RankingMetrics = RankingMetrics.from_config(as_group(metrics).get_config())
     return fresh
 
 

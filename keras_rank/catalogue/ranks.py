@@ -13,6 +13,7 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_dtype,
     check_k,
+    check_positive,
     check_seed,
     check_ties,
     names_arguments,
@@ -227,13 +228,7 @@ def check_block_size(block_size: Any) -> int:
     """Returns the number of candidates in a block."""
     if block_size is None:
         return BLOCK_SIZE
-    is_integer = isinstance(block_size, int | np.integer)
-    if is_integer and not isinstance(block_size, bool) and block_size > 0:
-        return int(block_size)
-    raise ValueError(
-        "`block_size` should be a positive integer or None. "
-        f"Received: block_size={block_size!r}"
-    )
+    return check_positive("block_size", block_size, "a positive integer or None")
 
 
 def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:

@@ -18,7 +18,7 @@ from keras_rank.evaluation.reading import (
     read_run,
 )
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.metrics.group import RankingMetrics
+from keras_rank.metrics.group import RankingMetrics, as_group
 from keras_rank.ordering.preference import Ties
 
 # Which of tied items comes first: as the metric says, or as in trec_eval.
@@ -226,7 +226,7 @@ def members_of(
     metrics: RankingMetrics | Sequence[RankingMetric | str],
 ) -> list[RankingMetric]:
     """The metrics of a group, which order the lists of a table alike each time."""
-    group = metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
+    group = as_group(metrics)
     for member in group.members:
         if member.sparse_labels:
             raise ValueError(

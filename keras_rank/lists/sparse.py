@@ -55,18 +55,10 @@ class TargetLists(Lists):
 
     def part(self, start: int, stop: int) -> "TargetLists":
         """Returns some of the lists."""
-        tensors = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(TargetLists)
-            if field.name != "items"
-        }
-        return TargetLists(
-            items=self.items,
-            **{
-                name: None if x is None else x[start:stop]
-                for name, x in tensors.items()
-            },
-        )
+        names = {field.name for field in dataclasses.fields(TargetLists)} - {"items"}
+        whole = {name: getattr(self, name) for name in names}
+        part = {name: x if x is None else x[start:stop] for name, x in whole.items()}
+        return TargetLists(**part, items=self.items)
 
     @kept
     def sizes(self) -> Tensor:

@@ -332,9 +332,7 @@ def orders_of(metrics: Sequence[RankingMetric]) -> Iterator[Order]:
     for metric in metrics:
         alike.setdefault((metric._compute_dtype, *metric._order), []).append(metric)
     for (dtype, ties, key), members in alike.items():
-        cutoffs = [metric.k for metric in members if metric.k is not None]
-        k = max(cutoffs) if len(cutoffs) == len(members) else None
-        yield Order(members, dtype, ties, key, k)
+        yield Order(members, dtype, ties, key, _cutoffs_of(members)[0])
 
 
 def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
@@ -440,9 +438,7 @@ def rank_together(
     rankings: dict[tuple[Ties, int], tuple[Ranking, Ranking]] = {}
     for order in dict.fromkeys(orders):
         members = [m for m, its in zip(metrics, orders, strict=True) if its == order]
-        cutoffs = [metric.k for metric in members if metric.k is not None]
-        largest_k = max(cutoffs, default=None)
-        k = largest_k if len(cutoffs) == len(members) else None
+        k, largest_k = _cutoffs_of(members)
         first = members[0].lists_seen.value if first_list is None else first_list
         ranking = rank_by_scores(lists, k, *order, first)
         # In two steps, so that the ideal order of the top k is that of the largest k.
@@ -451,6 +447,13 @@ def rank_together(
         rankings[order][metric.k is not None].cut(metric.k)
         for metric, order in zip(metrics, orders, strict=True)
     ]
+
+
+def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | None]:
+    """How many ranks metrics need, `None` for all, and the largest of their cutoffs."""
+    cutoffs = [metric.k for metric in metrics if metric.k is not None]
+    largest_k = max(cutoffs, default=None)
+    return largest_k if len(cutoffs) == len(metrics) else None, largest_k
 
 
 def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:

@@ -159,6 +159,13 @@ class RankingMetrics(keras.metrics.Metric):
         }
 
 
+def as_group(
+    metrics: RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]],
+) -> RankingMetrics:
+    """Returns metrics as a group, or the group that they are."""
+    return metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
+
+
 def _members(metrics: Any) -> list[Any]:
     if isinstance(metrics, Sequence) and not isinstance(metrics, str) and metrics:
         return list(metrics)

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.lists.inputs import are_items, check_items, to_ids
@@ -59,7 +60,7 @@ def pad_lists(
         raise ValueError(f"`padding` should be a number. Received: padding={padding!r}")
     size = int(place.max(initial=-1)) + 1
     if list_size is not None:
-        size = _check_list_size(list_size)
+        size = check_positive("list_size", list_size, "a positive integer or None")
     lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
     dtype = values.dtype
     # Whole numbers stay what they are if the padding is one too.
@@ -124,16 +125,6 @@ def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
             f"Received: {argument} of shape {array.shape} and dtype {array.dtype}"
         )
     return in_native_order(array)
-
-
-def _check_list_size(list_size: Any) -> int:
-    is_integer = isinstance(list_size, int | np.integer)
-    if is_integer and not isinstance(list_size, bool) and list_size > 0:
-        return int(list_size)
-    raise ValueError(
-        "`list_size` should be a positive integer or None. "
-        f"Received: list_size={list_size!r}"
-    )
 
 
 def _places(
