@@ -228,6 +228,38 @@ def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
     np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
 
 
+@given(task=tasks(), shuffle_ties=ties, cuts=st.sets(st.integers(1, ITEMS - 1)))
+def test_shards_add_up_to_the_whole(task, shuffle_ties, cuts):
+    """Parts of any size and kind, the scores of which are the same in all of them."""
+    targets, queries, candidates, excluded, weights = task
+    parts = np.split(candidates, sorted(cuts)[:3])
+    parts[-1:] = [lambda last=parts[-1]: iter([last[:1], last[1:]])]
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1, "exclude": excluded}
+    order, expected = (
+        catalogue.rank(targets, queries, each, weights, block_size=16, **arguments)
+        for each in (catalogue.Shards(parts), candidates)
+    )
+    for function in (functional.ndcg, functional.recall, functional.reciprocal_rank):
+        np.testing.assert_array_equal(
+            *(ops.convert_to_numpy(function(each)) for each in (order, expected))
+        )
+
+
+def test_shards_are_mapped_by_what_users_give(rng):
+    ids, queries, candidates = random_task(rng)
+    rounds = []
+
+    def map_backwards(function, parts):
+        rounds.append(len(parts))
+        return [function(part) for part in parts[::-1]][::-1]
+
+    shards = catalogue.Shards([candidates[:50], candidates[50:]], map_backwards)
+    found = catalogue.evaluate(ids, queries, shards, ["mrr"])
+    assert found == catalogue.evaluate(ids, queries, candidates, ["mrr"])
+    # How many items there are, the scores of targets, and what is above these.
+    assert rounds == [2, 2, 2]
+
+
 def test_a_constant_model_is_not_flattered(rng):
     ids, queries, candidates = random_task(rng)
     found = reciprocal_ranks(ids, queries, 0 * candidates, shuffle_ties="average")
@@ -361,6 +393,22 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q, C, exclude=[[5], [0]]), "`exclude` should"),
         (lambda: catalogue.rank([0, 1], Q, C, exclude=[0, 1]), "`exclude` should have"),
         (lambda: catalogue.rank([0, 1], Q, C, seed="x"), "`seed` should be"),
+        (lambda: catalogue.Shards([]), "`parts` should be a list of one part or more"),
+        (lambda: catalogue.Shards([C], map=2), "`map` should be a function"),
+        (
+            lambda: catalogue.rank([0, 1], Q, catalogue.Shards([C, C[:, :2]])),
+            "`parts` should have the same number of features",
+        ),
+        (
+            lambda: catalogue.rank(
+                [0, 1], Q, catalogue.Shards([C, C], map=lambda f, parts: [])
+            ),
+            "0 results for 2 parts",
+        ),
+        (
+            lambda: catalogue.rank([0, 10], Q, catalogue.Shards([C, C])),
+            "below the number of items, 10",
+        ),
         (lambda: catalogue.evaluate([0, 1], Q, C, ["err"]), "labels of all items"),
         (lambda: catalogue.evaluate([0, 1], Q, C, []), "`metrics` should be a list"),
         (lambda: catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=3), "`verbose`"),

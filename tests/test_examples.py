@@ -1,19 +1,18 @@
 """The examples run, from the command line, as a reader would run them."""
 
 import importlib.util
-import os
 import pathlib
 import runpy
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 
+import keras
 import matplotlib
 import numpy as np
 import pytest
+from ray_workers import run_and_kill_a_worker, skip_unless_workers_can_be_killed
 
+from keras_rank import catalogue, functional
 from keras_rank.utils import merge_state
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
@@ -132,88 +131,42 @@ def test_evaluate_on_spark(backend):
     assert names == ["metric", "ndcg@10", "mrr"]
 
 
-def processes_below(ancestor):
-    """The processes that descend from one, as (id, command line), from /proc."""
-    parents = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # The name of the command, in parentheses, may hold anything.
-            parents[int(stat.parent.name)] = int(
-                stat.read_text().rpartition(")")[2].split()[1]
-            )
-        except OSError:
-            continue  # It has ended meanwhile.
-    below = {ancestor}
-    while found := {p for p, parent in parents.items() if parent in below} - below:
-        below |= found
-    for process in below - {ancestor}:
-        try:
-            yield process, pathlib.Path(f"/proc/{process}/cmdline").read_text()
-        except OSError:
-            continue
-
-
-def kill_a_worker(evaluation, output):
-    """Kills a worker of Ray in the middle of a shard, when another one is done."""
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline and evaluation.poll() is None:
-        time.sleep(0.01)
-        if "1/8" not in output.read_text():
-            continue
-        for worker, command in processes_below(evaluation.pid):
-            if command.startswith("ray::count"):
-                # Once it is stopped, it can't end its task before it is killed.
-                os.kill(worker, signal.SIGSTOP)
-                command = dict(processes_below(evaluation.pid)).get(worker, "")
-                in_a_task = command.startswith("ray::count")
-                os.kill(worker, signal.SIGKILL if in_a_task else signal.SIGCONT)
-                if in_a_task:
-                    return
-    pytest.fail(f"no worker was met in a task: {output.read_text()}")
-
-
 def test_distributed_evaluation_survives_a_killed_worker(backend, tmp_path):
     """Nothing is lost and nothing is counted twice, to the last bit."""
-    if backend != "numpy":
-        pytest.skip("the workers use NumPy, whatever the backend of the tests")
-    if not pathlib.Path("/proc/self/stat").exists():
-        pytest.skip("the workers are found in /proc, which only Linux has")
-    pytest.importorskip("ray")
+    skip_unless_workers_can_be_killed(backend)
     path = EXAMPLES / "distributed_evaluation.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    shards, output = tmp_path / "shards", tmp_path / "output"
+    shards, state = tmp_path / "shards", tmp_path / "state.npz"
     shards.mkdir()
     example.generate(shards)
     single = example.make_metrics()
     for shard in sorted(shards.iterdir()):
         for batch in example.batches(shard):
             single.update_state(*batch)
-    # Short, as the paths of sockets are below.
-    with tempfile.TemporaryDirectory(prefix="ray") as session, output.open("w") as file:
-        evaluation = subprocess.Popen(
-            [sys.executable, path, shards, "--state", tmp_path / "state.npz"],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env={
-                **os.environ,
-                "RAY_TMPDIR": session,
-                "RAY_AUTH_MODE": "disabled",
-                "RAY_USAGE_STATS_ENABLED": "0",
-            },
-        )
-        try:
-            kill_a_worker(evaluation, output)
-            assert evaluation.wait(100) == 0, output.read_text()
-        finally:
-            evaluation.terminate()
-            evaluation.wait(10)
-        left = [c for _, c in processes_below(1) if session in c]
-        assert not left
-    merged = merge_state(example.make_metrics(), [np.load(tmp_path / "state.npz")])
+    printed = run_and_kill_a_worker(
+        path, [shards, "--state", state], task="count", after="1/8"
+    )
+    merged = merge_state(example.make_metrics(), [np.load(state)])
     for mine, theirs in zip(merged.members, single.members, strict=True):
         assert int(mine.lists_seen + 0) == int(theirs.lists_seen + 0)
         assert float(mine.result()) == float(theirs.result())
     for name, value in single.result().items():
-        assert f"{name:10}{float(value):.6f}" in output.read_text()
+        assert f"{name:10}{float(value):.6f}" in printed
+
+
+def test_a_catalogue_on_ray_survives_a_killed_worker(backend, tmp_path):
+    skip_unless_workers_can_be_killed(backend)
+    path = EXAMPLES / "catalogue_on_ray.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.generate(tmp_path, items=200_000, parts=2)
+    paths = sorted(tmp_path.iterdir())
+    targets, queries = example.make_queries(paths)
+    items = np.concatenate([np.load(each) for each in paths])
+    order = catalogue.rank(targets, queries, items)
+    values = keras.ops.convert_to_numpy(functional.reciprocal_rank(order))
+    printed = run_and_kill_a_worker(path, [tmp_path], task="count")
+    assert f"mrr         {values.mean():.6f} ±" in printed

@@ -2,5 +2,6 @@
 
 from keras_rank.catalogue.evaluation import evaluate
 from keras_rank.catalogue.ranks import rank
+from keras_rank.catalogue.shards import Shards
 
-__all__ = ["evaluate", "rank"]
+__all__ = ["Shards", "evaluate", "rank"]

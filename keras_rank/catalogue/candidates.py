@@ -37,8 +37,8 @@ class Block:
 class Table:
     """Candidates that lie in an array: any rows of it can be read."""
 
-    def __init__(self, array: Any, block_size: int) -> None:
-        self._array = array
+    def __init__(self, array: Any, block_size: int, first_id: int) -> None:
+        self._array, self.first_id = array, first_id
         self.features = int(array.shape[1])
         self.items = int(array.shape[0])
         self.block_size = max(1, min(block_size, self.items))
@@ -50,13 +50,14 @@ class Table:
             # The last block is as large as the others, and begins among the one before.
             first = min(start, last)
             rows = self._read(first)
-            yield Block(first, rows, start - first, self.block_size)
+            yield Block(self.first_id + first, rows, start - first, self.block_size)
 
     def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
         """Reads the candidates of some ids."""
+        places = ids - self.first_id
         if isinstance(self._array, np.ndarray):
-            return as_scored(self._array[ids])
-        return as_scored(ops.take(self._array, ops.convert_to_tensor(ids), axis=0))
+            return as_scored(self._array[places])
+        return as_scored(ops.take(self._array, ops.convert_to_tensor(places), axis=0))
 
     def _read(self, first: int) -> Tensor:
         if isinstance(self._array, np.ndarray):
@@ -79,24 +80,26 @@ class Stream:
         read: Callable[[], Any],
         block_size: int,
         ids: np.ndarray[Any, Any],
+        first_id: int,
     ) -> None:
-        self._read, self.block_size = read, block_size
-        self._ids, kept, self.items = ids, list[Any](), 0
+        self._read, self.block_size, self.first_id = read, block_size, first_id
+        kept, end = list[Any](), first_id
         for block in self.blocks():
-            here = (ids >= block.first_id) & (ids < block.first_id + block.end)
-            rows = ops.convert_to_tensor((ids[here] - block.first_id).astype("int32"))
+            end = block.first_id + block.end
+            here = ids[(ids >= block.first_id) & (ids < end)]
+            rows = ops.convert_to_tensor((here - block.first_id).astype("int32"))
             kept.append(ops.take(block.embeddings, rows, axis=0))
-            self.items = block.first_id + block.end
         if not kept:
             raise ValueError(
                 "`candidates` should have one item or more. Received: no blocks"
             )
-        self._kept = ops.concatenate(kept, axis=0)
+        self.items, self._kept = end - first_id, ops.concatenate(kept, axis=0)
+        self._ids = ids[(ids >= first_id) & (ids < end)]
         self.features = int(self._kept.shape[1])
 
     def blocks(self) -> Iterator[Block]:
         """Reads all candidates once, cut anew to blocks of one size."""
-        first, parts, waiting = 0, list[Any](), 0
+        first, parts, waiting = self.first_id, list[Any](), 0
         for part in _parts(self._read()):
             rest = as_scored(part)
             while rest.shape[0]:
@@ -125,7 +128,7 @@ Candidates = Table | Stream
 
 
 def open_candidates(
-    candidates: Any, block_size: int, ids: np.ndarray[Any, Any]
+    candidates: Any, block_size: int, ids: np.ndarray[Any, Any], first_id: int = 0
 ) -> Candidates:
     """Returns the candidates that an argument stands for, to be read in blocks.
 
@@ -133,6 +136,7 @@ def open_candidates(
         candidates: what users pass.
         block_size: the number of candidates in a block.
         ids: int array of one dimension. The candidates that will be asked for.
+        first_id: the id of the first one.
     """
     given = candidates
     if isinstance(given, keras.layers.Embedding):
@@ -140,7 +144,7 @@ def open_candidates(
     elif callable(given) and not hasattr(given, "shape"):
         given = candidates()
         if _is_stream(given):
-            return Stream(candidates, block_size, ids)
+            return Stream(candidates, block_size, ids, first_id)
     if _is_stream(given):
         if isinstance(given, Iterator):
             raise ValueError(
@@ -148,7 +152,7 @@ def open_candidates(
                 "generator, give the function that makes it. Received: "
                 f"candidates of type {type(given).__name__}"
             )
-        return Stream(lambda: given, block_size, ids)
+        return Stream(lambda: given, block_size, ids, first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
         given = ops.stop_gradient(to_tensor("candidates", given))
@@ -157,7 +161,7 @@ def open_candidates(
             "`candidates` should have the shape (items, features), with one item or "
             f"more. Received: candidates.shape={shape_of(given)}"
         )
-    return Table(given, block_size)
+    return Table(given, block_size, first_id)
 
 
 def as_scored(embeddings: Any) -> Tensor:

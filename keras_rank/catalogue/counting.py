@@ -21,7 +21,7 @@ from keras_rank.arrays.backends import (
 )
 from keras_rank.arrays.counting import count
 from keras_rank.catalogue.candidates import Candidates
-from keras_rank.catalogue.scoring import Score
+from keras_rank.catalogue.scoring import Score, check_score
 from keras_rank.lists.base import as_ranked, smallest_normal
 from keras_rank.ordering.preference import item_keys
 
@@ -46,6 +46,12 @@ class Queries(NamedTuple):
     excluded: Tensor | None
     keys: Tensor | None
 
+    def at(self, rows: Tensor) -> "Queries":
+        """Some of the queries."""
+        return Queries(
+            *(None if x is None else ops.take(x, rows, axis=0) for x in self)
+        )
+
 
 class Counts(NamedTuple):
     """What is counted for the targets of some queries: it adds up over candidates.
@@ -56,7 +62,7 @@ class Counts(NamedTuple):
         tied: int32 tensor of the same shape. That of candidates with the same score.
         before: int32 tensor of the same shape. That of the tied ones that go first.
         scores: tensor of the same shape. The scores that the targets have among the
-            candidates.
+            candidates, `-inf` where they are none of these: of parts, the maximum.
     """
 
     above: Tensor
@@ -91,13 +97,19 @@ class Steps(NamedTuple):
     count_part: Callable[..., Counts]
 
 
-def steps_of(score: Score, averages: bool) -> Steps:
+def steps_of(score: str | Score, averages: bool) -> Steps:
     """Compiles what is done to each block.
 
     Args:
-        score: function of queries and candidates.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
         averages: whether ties are averaged, so that none of the tied goes first.
     """
+    # A function of the user's may change with its weights, which are compiled in.
+    return (_steps_kept if isinstance(score, str) else _steps_of)(score, averages)
+
+
+def _steps_of(score: str | Score, averages: bool) -> Steps:
+    score = check_score(score)
 
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
         return _compared(take(score(queries, targets), columns))
@@ -121,17 +133,37 @@ def steps_of(score: Score, averages: bool) -> Steps:
     return Steps(compiled(score_targets), count_in(True), count_in(False))
 
 
-# Those of a function of the user's may change with its weights, which are compiled in.
-steps_kept = functools.lru_cache(maxsize=8)(steps_of)
+_steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
 
 
 def count_candidates(
     queries: Queries,
     candidates: Candidates,
-    steps: Steps,
+    score: str | Score,
+    averages: bool,
     after_block: Callable[[int], None],
 ) -> Counts:
     """Counts what is above the targets of all queries, and what is tied with them.
+
+    Args:
+        queries: all queries.
+        candidates: all candidates.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
+        averages: whether ties are averaged, so that none of the tied goes first.
+        after_block: called after each block, with the number of candidates so far.
+    """
+    steps = steps_of(score, averages)
+
+    def make_pass(target_scores: Tensor) -> Counts:
+        return count_above(queries, target_scores, candidates, steps, after_block)
+
+    return count_by_passes(score_targets(queries, candidates, steps), make_pass)
+
+
+def count_by_passes(
+    target_scores: Tensor, count_above: Callable[[Tensor], Counts]
+) -> Counts:
+    """Counts with the scores that the targets have in a pass over all candidates.
 
     A candidate must have the same score as a target and in its own block, to the last
     bit, or nothing would tie. So targets are scored in blocks of the same size, and
@@ -139,46 +171,31 @@ def count_candidates(
     is made again with those.
 
     Args:
-        queries: all queries.
-        candidates: all candidates.
-        steps: what is done to each block.
-        after_block: called after each block, with the number of candidates so far.
+        target_scores: tensor of shape `(queries, targets)`. The scores of targets.
+        count_above: function that makes a pass over all candidates, given these.
     """
-    number = int(queries.ids.shape[0])
-    with full_precision():
-        chunks = list(_chunks(queries, candidates.block_size))
-        targets = list(_target_scores(chunks, candidates, steps))
-        counts = _pass(chunks, targets, candidates, steps, after_block)
-        columns = [c.scores for c in counts]
-        if any(bool(ops.any(a != b)) for a, b in zip(columns, targets, strict=True)):
-            counts = _pass(chunks, columns, candidates, steps, after_block)
-    return Counts(
-        *(ops.concatenate(x, axis=0)[:number] for x in zip(*counts, strict=True))
-    )
+    counts = count_above(target_scores)
+    if bool(ops.any(counts.scores != target_scores)):
+        counts = count_above(counts.scores)
+    return counts
 
 
-def _chunks(queries: Queries, block_size: int) -> Iterator[Queries]:
-    """Cuts queries to chunks of one size, of which the last one repeats a query."""
-    number = int(queries.ids.shape[0])
-    size = -(-number // max(1, -(-number * block_size // TILE)))
-    for start in range(0, number, size):
-        rows = np.minimum(np.arange(start, start + size), number - 1).astype("int32")
-        rows = ops.convert_to_tensor(rows)
-        yield Queries(
-            *(None if x is None else ops.take(x, rows, axis=0) for x in queries)
-        )
+def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Tensor:
+    """Scores targets in blocks of the size of all others, `-inf` where there is none.
 
-
-def _target_scores(
-    chunks: list[Queries], candidates: Candidates, steps: Steps
-) -> Iterator[Tensor]:
-    """Scores the targets of each chunk, in blocks of the size of all others."""
-    ids = [ops.convert_to_numpy(chunk.ids) for chunk in chunks]
-    known = np.unique(np.concatenate([np.maximum(x, 0).ravel() for x in ids]))
-    embeddings = candidates.rows(known)
-    size = candidates.block_size
+    Args:
+        queries: all queries.
+        candidates: all candidates, or some that follow each other.
+        steps: what is done to each block.
+    """
+    first, last = candidates.first_id, candidates.first_id + candidates.items - 1
+    chunks = [queries.at(rows) for rows in _chunks(queries, candidates.block_size)]
+    ids = [ops.convert_to_numpy(chunk.ids).clip(first, last) for chunk in chunks]
+    known = np.unique(np.concatenate([x.ravel() for x in ids]))
+    embeddings, size = candidates.rows(known), candidates.block_size
+    scored = list[Tensor]()
     for chunk, of_chunk in zip(chunks, ids, strict=True):
-        unique, place = np.unique(np.maximum(of_chunk, 0), return_inverse=True)
+        unique, place = np.unique(of_chunk, return_inverse=True)
         place = place.reshape(of_chunk.shape).astype("int32")
         scores = ops.cast(ops.zeros_like(chunk.ids), embeddings.dtype)
         for start in range(0, len(unique), size):
@@ -187,29 +204,58 @@ def _target_scores(
             block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
             here = ops.convert_to_tensor((place >= start) & (place < start + size))
             columns = ops.convert_to_tensor(np.clip(place - start, 0, size - 1))
-            found = steps.score_targets(chunk.embeddings, block, columns)
+            with full_precision():
+                found = steps.score_targets(chunk.embeddings, block, columns)
             scores = where(here, found, ops.cast(scores, found.dtype))
-        yield where(chunk.ids >= 0, scores, -math.inf)
+        is_held = ops.convert_to_tensor(of_chunk) == chunk.ids
+        scored.append(where(is_held, scores, -math.inf))
+    return ops.concatenate(scored, axis=0)[: queries.ids.shape[0]]
 
 
-def _pass(
-    chunks: list[Queries],
-    targets: list[Tensor],
+def count_above(
+    queries: Queries,
+    target_scores: Tensor,
     candidates: Candidates,
     steps: Steps,
-    after_block: Callable[[int], None],
-) -> list[Counts]:
-    """Reads all candidates once, and counts for each chunk of queries."""
-    zeros = [ops.zeros_like(chunk.ids) for chunk in chunks]
-    counts = [Counts(z, z, z, t) for z, t in zip(zeros, targets, strict=True)]
+    after_block: Callable[[int], None] = lambda done: None,
+) -> Counts:
+    """Reads candidates once, and counts those above and tied with each target.
+
+    Args:
+        queries: all queries.
+        target_scores: tensor of shape `(queries, targets)`. The scores of targets.
+        candidates: all candidates, or some that follow each other.
+        steps: what is done to each block.
+        after_block: called after each block, with the number of candidates so far.
+    """
+    rows = list(_chunks(queries, candidates.block_size))
+    chunks = [queries.at(each) for each in rows]
+    targets = [ops.take(target_scores, each, axis=0) for each in rows]
+    counts = list[Counts]()
+    for chunk, scores in zip(chunks, targets, strict=True):
+        zero = ops.zeros_like(chunk.ids)
+        counts.append(Counts(zero, zero, zero, ops.full_like(scores, -math.inf)))
     for block in candidates.blocks():
         step = steps.count_block if block.is_whole else steps.count_part
         bounds = (block.first_id, block.start, block.end)
         columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
-        for i, (chunk, scores) in enumerate(zip(chunks, targets, strict=True)):
-            counts[i] = step(chunk, scores, counts[i], block.embeddings, columns)
+        with full_precision():
+            for i, (chunk, scores) in enumerate(zip(chunks, targets, strict=True)):
+                counts[i] = step(chunk, scores, counts[i], block.embeddings, columns)
         after_block(block.first_id + block.end)
-    return counts
+    number = int(queries.ids.shape[0])
+    return Counts(
+        *(ops.concatenate(x, axis=0)[:number] for x in zip(*counts, strict=True))
+    )
+
+
+def _chunks(queries: Queries, block_size: int) -> Iterator[Tensor]:
+    """The rows of chunks of one size, of which the last one repeats a query."""
+    number = int(queries.ids.shape[0])
+    size = -(-number // max(1, -(-number * block_size // TILE)))
+    for start in range(0, number, size):
+        rows = np.minimum(np.arange(start, start + size), number - 1)
+        yield ops.convert_to_tensor(rows.astype("int32"))
 
 
 def _counted(

@@ -52,7 +52,8 @@ def evaluate(
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
-            `keras.utils.PyDataset`. Or a function that returns any of these.
+            `keras.utils.PyDataset`. Or a function that returns any of these. Or
+            `keras_rank.catalogue.Shards`, of which workers count parts.
         metrics: list of ranking metrics: instances, or strings of the name and the
             cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not
             changed.

@@ -26,10 +26,14 @@ from keras_rank.catalogue.counting import (
     Counts,
     Queries,
     count_candidates,
-    steps_kept,
-    steps_of,
 )
 from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.shards import (
+    OpenShards,
+    Shards,
+    count_in_shards,
+    open_shards,
+)
 from keras_rank.lists.inputs import (
     check_items,
     read_ids,
@@ -76,7 +80,8 @@ def rank(
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
-            `keras.utils.PyDataset`. Or a function that returns any of these.
+            `keras.utils.PyDataset`. Or a function that returns any of these. Or
+            `keras_rank.catalogue.Shards`, of which workers count parts.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
@@ -131,16 +136,14 @@ class Retrieval:
         excluded: int32 tensor of shape `(queries, some)`, or `None`. The candidates
             that take no rank.
         candidates: the candidates.
-        score: function of queries and candidates.
-        is_ours: whether it is a function of this library, which stays the same.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
     """
 
     lists: TargetLists
     embeddings: Tensor
     excluded: Tensor | None
-    candidates: Candidates
-    score: Score
-    is_ours: bool
+    candidates: Candidates | OpenShards
+    score: str | Score
 
     def counted(
         self, ties: Ties, key: int, after_block: Callable[[int], None] = lambda _: None
@@ -157,10 +160,14 @@ class Retrieval:
             excluded=self.excluded,
             keys=keys,
         )
-        steps = (steps_kept if self.is_ours else steps_of)(
-            self.score, averages=ties == "average"
+        averages = ties == "average"
+        if isinstance(self.candidates, OpenShards):
+            return count_in_shards(
+                queries, self.candidates, self.score, averages, after_block
+            )
+        return count_candidates(
+            queries, self.candidates, self.score, averages, after_block
         )
-        return count_candidates(queries, self.candidates, steps, after_block)
 
 
 def ranked_by_counts(
@@ -199,8 +206,12 @@ def retrieval(
             "`queries` should have the shape (queries, features). Received: "
             f"queries.shape={shape_of(embeddings)}"
         )
-    found = open_candidates(
-        candidates, check_block_size(block_size), wanted_ids(targets)
+    check_score(score)
+    block_size = check_block_size(block_size)
+    found = (
+        open_shards(candidates, block_size)
+        if isinstance(candidates, Shards)
+        else open_candidates(candidates, block_size, wanted_ids(targets))
     )
     features = found.features
     if is_ours and features != embeddings.shape[1]:
@@ -215,7 +226,7 @@ def retrieval(
             f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
         )
     excluded = None if exclude is None else _excluded(exclude, lists, found.items)
-    return Retrieval(lists, embeddings, excluded, found, check_score(score), is_ours)
+    return Retrieval(lists, embeddings, excluded, found, score)
 
 
 def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:

@@ -1,0 +1,207 @@
+"""Candidates in parts, each counted by a worker: what they count adds up."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from keras import ops
+
+from keras_rank.arrays.backends import Tensor
+from keras_rank.catalogue.candidates import Candidates, open_candidates
+from keras_rank.catalogue.counting import (
+    Counts,
+    Queries,
+    Steps,
+    count_above,
+    count_by_passes,
+    score_targets,
+    steps_of,
+)
+from keras_rank.catalogue.scoring import Score
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
+
+
+class Shards:
+    """Candidates in parts that lie on several machines, or in several files.
+
+    It is given as `candidates` to `keras_rank.catalogue.rank`, to
+    `keras_rank.catalogue.evaluate` and to
+    `keras_rank.callbacks.CatalogueEvaluation`. Workers count what scores higher in
+    their own parts, and counts add up: the ranks are those among all candidates.
+
+    Args:
+        parts: list of candidates, in the order of their ids: the first item of a part
+            follows the last one of the part before. Each is anything that can be
+            `candidates`. A function is called where the part is counted, so that its
+            embeddings need not travel. It is called three times, to count the items,
+            to score the targets and to count what is above them, so it should read
+            embeddings rather than encode items.
+        map: function that is called as the builtin `map`, with a function and a list of
+            one argument for each part, and returns or yields what the function
+            returns, in order. Where it runs them is its own affair, such as
+            `ProcessPoolExecutor().map`. Defaults to the builtin: one after the other.
+
+    Raises:
+        ValueError: if `parts` is not a list of one part or more, or `map` is no
+            function.
+
+    Example:
+
+    >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
+    >>> shards = keras_rank.catalogue.Shards([candidates[:2], candidates[2:]])
+    >>> queries, metrics = [[1.0, 0.0], [0.0, 1.0]], ["mrr", "recall@2"]
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, shards, metrics)
+    {'mrr': 0.75, 'recall@2': 1.0}
+    """
+
+    def __init__(
+        self,
+        parts: Iterable[Any],
+        map: Map = map,
+    ) -> None:
+        if not isinstance(parts, list | tuple) or len(parts) == 0:
+            raise ValueError(
+                f"`parts` should be a list of one part or more. Received: parts={parts}"
+            )
+        if not callable(map):
+            raise ValueError(f"`map` should be a function. Received: map={map!r}")
+        self.parts, self.map = list(parts), map
+
+
+class Part(NamedTuple):
+    """Some of the candidates, as users pass them, and the id of the first one."""
+
+    candidates: Any
+    first_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenShards:
+    """Parts of which it is known how many items they hold."""
+
+    parts: list[Part]
+    map: Map
+    items: int
+    features: int
+    block_size: int
+
+    def end_of(self, number: int) -> int:
+        """The number of candidates in the first parts, so many of them."""
+        rest = self.parts[number:]
+        return rest[0].first_id if rest else self.items
+
+
+def open_shards(shards: Shards, block_size: int) -> OpenShards:
+    """Asks each part for its number of items and of features."""
+    shapes = list(
+        shards.map(functools.partial(_shape, block_size=block_size), shards.parts)
+    )
+    if len(shapes) != len(shards.parts):
+        raise ValueError(
+            "`map` should return one result for each part. Received: "
+            f"{len(shapes)} results for {len(shards.parts)} parts"
+        )
+    items, features = np.array(shapes, "int64").T
+    if len(set(features)) > 1:
+        raise ValueError(
+            "`parts` should have the same number of features. Received: "
+            f"parts with {features.tolist()} features"
+        )
+    starts = np.cumsum(items) - items
+    parts = [Part(*x) for x in zip(shards.parts, starts.tolist(), strict=True)]
+    return OpenShards(parts, shards.map, int(sum(items)), int(features[0]), block_size)
+
+
+def count_in_shards(
+    queries: Queries,
+    shards: OpenShards,
+    score: str | Score,
+    averages: bool,
+    after_part: Callable[[int], None],
+) -> Counts:
+    """Counts what is above the targets of all queries, as if there were no parts.
+
+    Args:
+        queries: all queries.
+        shards: all candidates.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
+        averages: whether ties are averaged, so that none of the tied goes first.
+        after_part: called after each part, with the number of candidates so far.
+    """
+    work = functools.partial(
+        Work,
+        Queries(*(None if x is None else _array(x) for x in queries)),
+        score,
+        averages,
+        shards.block_size,
+    )
+
+    def count_parts(target_scores: Tensor) -> Counts:
+        counts = list[Counts]()
+        for part in shards.map(work(_array(target_scores)).count, shards.parts):
+            counts.append(part)
+            after_part(shards.end_of(len(counts)))
+        above, tied, before, scores = zip(*counts, strict=True)
+        added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
+        return Counts(*(ops.convert_to_tensor(x) for x in added))
+
+    target_scores = _maximum(shards.map(work().score, shards.parts))
+    return count_by_passes(ops.convert_to_tensor(target_scores), count_parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What is done to each part, wherever that is: it travels there as NumPy arrays.
+
+    Attributes:
+        queries: all queries.
+        scoring: `"dot"`, `"cosine"`, or a function of queries and candidates.
+        averages: whether ties are averaged.
+        block_size: the number of candidates in a block.
+        target_scores: array of shape `(queries, targets)`, to count.
+    """
+
+    queries: Queries
+    scoring: str | Score
+    averages: bool
+    block_size: int
+    target_scores: Array | None = None
+
+    def score(self, part: Part) -> Array:
+        """Scores the targets that are in the part, `-inf` for the others."""
+        return _array(score_targets(*self._opened(part)))
+
+    def count(self, part: Part) -> Counts:
+        """Counts what the part has above the targets."""
+        queries, candidates, steps = self._opened(part)
+        scores = ops.convert_to_tensor(self.target_scores)
+        counts = count_above(queries, scores, candidates, steps)
+        return Counts(*(_array(x) for x in counts))
+
+    def _opened(self, part: Part) -> tuple[Queries, Candidates, Steps]:
+        wanted = np.unique(self.queries.ids)
+        candidates = open_candidates(
+            part.candidates, self.block_size, wanted, part.first_id
+        )
+        queries = (
+            None if x is None else ops.convert_to_tensor(x) for x in self.queries
+        )
+        return Queries(*queries), candidates, steps_of(self.scoring, self.averages)
+
+
+def _shape(part: Any, block_size: int) -> tuple[int, int]:
+    candidates = open_candidates(part, block_size, np.zeros(0, "int64"))
+    return candidates.items, candidates.features
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = ops.convert_to_numpy(tensor)
+    return array
+
+
+def _maximum(scores: Iterable[Array]) -> Array:
+    return functools.reduce(np.maximum, scores)
