@@ -27,7 +27,9 @@ LARGEST_K = 2**31 - 1
 LARGEST_NUMBER = float(np.finfo("float32").max)
 
 NORMALIZERS = ("total", "clipped", "retrieved")
-DENOMINATORS = ("available", "k")
+RECALL_NORMALIZERS = ("total", "clipped")
+DENOMINATORS = ("available", "k", "retrieved")
+EMPTY_WEIGHTS = ("average", "own")
 
 GAINS: Mapping[str, Function] = {
     "exponential": gains.exponential,
@@ -197,6 +199,16 @@ def check_fraction(argument: str, value: Any) -> float:
     raise ValueError(
         f"`{argument}` should be a number between 0 and 1, both excluded. "
         f"Received: {argument}={value!r}"
+    )
+
+
+def check_share(argument: str, value: Any) -> float:
+    """Returns a float from 0 to 1, both included."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and 0.0 <= value <= 1.0:
+        return float(value)
+    raise ValueError(
+        f"`{argument}` should be a number from 0 to 1. Received: {argument}={value!r}"
     )
 
 

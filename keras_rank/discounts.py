@@ -10,7 +10,14 @@ from keras import ops
 
 from keras_rank.arrays.backends import Tensor, made_once
 
-__all__ = ["clipped_log2", "geometric", "log", "log2", "reciprocal"]
+__all__ = [
+    "clipped_log",
+    "clipped_log2",
+    "geometric",
+    "log",
+    "log2",
+    "reciprocal",
+]
 
 DiscountFn = Callable[[Tensor], Tensor]
 
@@ -106,19 +113,37 @@ class Geometric:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Log:
-    """The discount that `log` returns: `1 / max(1, log(rank + offset, base))`."""
+    """The discount that `log` returns: `1 / log(rank + offset, base)`."""
+
+    def __init__(self, base: float = 2.0, offset: float = 1.0) -> None:
+        if not 0.0 < _number(offset) < math.inf:
+            raise ValueError(
+                "`offset` should be a number above 0, so that the discount of rank 1 "
+                f"is finite: see `clipped_log`. Received: offset={offset!r}"
+            )
+        self.base, self.offset = _base(base), float(offset)
+
+    def __call__(self, ranks: Tensor) -> Tensor:
+        return math.log(self.base) / ops.log(ops.add(ranks, self.offset))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"base": self.base, "offset": self.offset}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Log":
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class ClippedLog:
+    """The discount of `clipped_log`: `1 / max(1, log(rank + offset, base))`."""
 
     def __init__(self, base: float = 2.0, offset: float = 0.0) -> None:
-        if not 1.0 < _number(base) < math.inf:
-            raise ValueError(
-                f"`base` should be a number greater than 1. Received: base={base!r}"
-            )
         if not 0.0 <= _number(offset) < math.inf:
             raise ValueError(
                 f"`offset` should be a number of 0 or more. Received: offset={offset!r}"
             )
-        self.base = float(base)
-        self.offset = float(offset)
+        self.base, self.offset = _base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
         logarithms = ops.log(ops.add(ranks, self.offset)) / math.log(self.base)
@@ -128,7 +153,7 @@ class Log:
         return {"base": self.base, "offset": self.offset}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Log":
+    def from_config(cls, config: dict[str, Any]) -> "ClippedLog":
         return cls(**config)
 
 
@@ -159,10 +184,39 @@ def geometric(patience: float) -> DiscountFn:
     return Geometric(patience)
 
 
-def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
+def log(base: float = 2.0, offset: float = 1.0) -> DiscountFn:
+    """Makes the discount `1 / log(rank + offset, base)`.
+
+    With the defaults it is `log2`. The discount of rank 1 is above 1 where `offset` is
+    less than `base - 1`.
+
+    Args:
+        base: float greater than 1. The base of the logarithm.
+        offset: float above 0. What is added to the rank.
+
+    Returns:
+        A function from ranks to discounts, which a saved model can restore.
+
+    Raises:
+        ValueError: if `base` or `offset` is out of its range.
+
+    Example:
+
+    >>> from keras import ops
+    >>> discount = keras_rank.discounts.log(base=10.0, offset=9.0)
+    >>> [f"{float(x):.2f}" for x in discount(ops.array([1.0, 91.0, 991.0]))]
+    ['1.00', '0.50', '0.33']
+
+    Reference:
+        Burges et al., "Learning to rank using gradient descent", ICML 2005.
+    """
+    return Log(base, offset)
+
+
+def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
     """Makes the discount `1 / max(1, log(rank + offset, base))`.
 
-    With `base=2` it is `clipped_log2` for `offset=0` and `log2` for `offset=1`.
+    With the defaults it is `clipped_log2`.
 
     Args:
         base: float greater than 1. The base of the logarithm: ranks up to
@@ -178,7 +232,7 @@ def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
     Example:
 
     >>> from keras import ops
-    >>> discount = keras_rank.discounts.log(base=10.0)
+    >>> discount = keras_rank.discounts.clipped_log(base=10.0)
     >>> [f"{float(x):.2f}" for x in discount(ops.array([1.0, 10.0, 100.0]))]
     ['1.00', '1.00', '0.50']
 
@@ -186,7 +240,7 @@ def log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
         Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
         techniques", ACM TOIS 20(4), 2002.
     """
-    return Log(base, offset)
+    return ClippedLog(base, offset)
 
 
 def at_ranks(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
@@ -205,3 +259,11 @@ def _up_to(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:
 def _number(value: Any) -> float:
     """Returns a number as it is, and NaN, which is in no range, for anything else."""
     return float(value) if isinstance(value, numbers.Real) else math.nan
+
+
+def _base(base: Any) -> float:
+    if 1.0 < _number(base) < math.inf:
+        return float(base)
+    raise ValueError(
+        f"`base` should be a number greater than 1. Received: base={base!r}"
+    )

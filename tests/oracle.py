@@ -160,12 +160,16 @@ def hits(ranked, relevant):
 
 def precision(ranked, items, k, denominator="available", relevant=at_least_one):
     k = len(items) if k is None else k
-    divisor = k if denominator == "k" else min(k, len(items))
+    retrieved = sum(item.retrieved for item in items)
+    sizes = {"k": k, "available": len(items), "retrieved": retrieved}
+    divisor = min(k, sizes[denominator])
     return hits(ranked, relevant) / divisor if divisor else 0.0
 
 
-def recall(ranked, items, k, relevant=at_least_one):
+def recall(ranked, items, k, normalizer="total", relevant=at_least_one):
     count = hits(items, relevant)
+    if normalizer == "clipped" and k is not None:
+        count = min(count, k)
     return hits(ranked, relevant) / count if count else 0.0
 
 
@@ -175,7 +179,7 @@ def hit_rate(ranked, items, k, relevant=at_least_one):
 
 def f1(ranked, items, k, denominator="available", relevant=at_least_one):
     p = precision(ranked, items, k, denominator, relevant)
-    r = recall(ranked, items, k, relevant)
+    r = recall(ranked, items, k, relevant=relevant)
     return 2 * p * r / (p + r) if p + r else 0.0
 
 
@@ -185,11 +189,40 @@ def r_precision(ranked, items, k, relevant=at_least_one):
     return hits(ranked[:count], relevant) / count if count else 0.0
 
 
-def rank_biased_precision(ranked, items, k, persistence=0.8, relevant=at_least_one):
-    return (1 - persistence) * sum(
-        relevant(item.label) * persistence ** (rank - 1)
-        for rank, item in enumerate(ranked, start=1)
-    )
+def rank_biased_precision(
+    ranked, items, k, persistence=0.8, normalized=False, relevant=at_least_one
+):
+    def discounted(ranked):
+        return sum(
+            relevant(item.label) * persistence ** (rank - 1)
+            for rank, item in enumerate(ranked, start=1)
+        )
+
+    if not normalized:
+        return (1 - persistence) * discounted(ranked)
+    ideal = sorted(items, key=lambda item: relevant(item.label), reverse=True)
+    best = discounted(ideal[:k])
+    return discounted(ranked) / best if best else 0.0
+
+
+def bpref(ranked, items, k, relevant=at_least_one):
+    count = hits(items, relevant)
+    most = min(count, len(items) - count)
+    value = irrelevant_above = 0.0
+    for item in ranked:
+        if not relevant(item.label):
+            irrelevant_above += 1
+        elif irrelevant_above == 0:
+            value += 1
+        else:
+            value += 1 - min(irrelevant_above, most) / most
+    return value / count if count else 0.0
+
+
+def fall_out(ranked, items, k, relevant=at_least_one):
+    irrelevant = lambda label: not relevant(label)  # noqa: E731
+    count = hits(items, irrelevant)
+    return hits(ranked, irrelevant) / count if count else 0.0
 
 
 def expected_reciprocal_rank(ranked, items, k, max_grade=4, threshold=None):
@@ -212,7 +245,7 @@ def average_relevance_position(ranked, items, k, relevant=at_least_one):
     return position / total if total else 0.0
 
 
-def pairwise_accuracy(ranked, items, k, threshold=0.0):
+def pairwise_accuracy(ranked, items, k, threshold=0.0, tied=0.5):
     """Of all pairs with different labels; the order of tied items is not asked."""
     best = sorted((item.score for item in items if item.retrieved), reverse=True)
     lowest = best[k - 1] if k is not None and k < len(best) else -math.inf
@@ -220,13 +253,14 @@ def pairwise_accuracy(ranked, items, k, threshold=0.0):
     pairs = credit = 0.0
     for better, worse in itertools.permutations(items, 2):
         if label(better) > label(worse):
-            pairs += 1
+            pairs += better.weight
             high, low = (
                 -1e300 if item.retrieved and item.score < lowest else item.score
                 for item in (better, worse)
             )
             if better.retrieved:
-                credit += 1.0 if high > low else 0.5 if high == low else 0.0
+                share = 1.0 if high > low else tied if high == low else 0.0
+                credit += better.weight * share
     return credit / pairs if pairs else 0.0
 
 

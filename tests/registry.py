@@ -30,8 +30,10 @@ class Case:
     # Whether the value lies between 0 and 1, and is 1 for a perfect order.
     in_unit_interval: bool = True
     perfect_is_one: bool = True
-    # Whether the value has ties to break, and lists left out whatever `empty_value`.
+    # Whether the value has ties to break, is the mean over their orders if these are
+    # averaged, and leaves lists out whatever `empty_value` is.
     breaks_ties: bool = True
+    averages_ties: bool = True
     leaves_out_empty: bool = False
     # Whether a cutoff beyond the list is the same as none.
     ignores_longer_cutoffs: bool = True
@@ -178,11 +180,28 @@ CASES = [
         ignores_longer_cutoffs=False,
     ),
     Case(
+        name="precision of the retrieved",
+        metric=metrics.PrecisionAtK,
+        function=functional.precision,
+        formula=oracle.precision,
+        arguments={"denominator": "retrieved"},
+        oracle_arguments={"denominator": "retrieved"},
+        perfect_is_one=False,
+    ),
+    Case(
         name="recall",
         metric=metrics.RecallAtK,
         function=functional.recall,
         formula=oracle.recall,
         perfect_is_one=False,
+    ),
+    Case(
+        name="recall, clipped",
+        metric=metrics.RecallAtK,
+        function=functional.recall,
+        formula=oracle.recall,
+        arguments={"normalizer": "clipped"},
+        oracle_arguments={"normalizer": "clipped"},
     ),
     Case(
         name="hit rate",
@@ -213,6 +232,29 @@ CASES = [
         perfect_is_one=False,
     ),
     Case(
+        name="rbp, normalized",
+        metric=metrics.RankBiasedPrecision,
+        function=functional.rank_biased_precision,
+        formula=oracle.rank_biased_precision,
+        arguments={"normalized": True},
+        oracle_arguments={"normalized": True},
+    ),
+    Case(
+        name="bpref",
+        metric=metrics.BPref,
+        function=functional.bpref,
+        formula=oracle.bpref,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="fall-out",
+        metric=metrics.FallOut,
+        function=functional.fall_out,
+        formula=oracle.fall_out,
+        relevance=lambda label: float(label < 1.0),
+        perfect_is_one=False,
+    ),
+    Case(
         name="arp",
         metric=metrics.AverageRelevancePosition,
         function=functional.average_relevance_position,
@@ -230,6 +272,19 @@ CASES = [
         relevance=None,
         perfect_is_one=False,
         breaks_ties=False,
+        leaves_out_empty=True,
+    ),
+    Case(
+        name="pairwise accuracy, tied pairs wrong",
+        metric=metrics.PairwiseAccuracy,
+        function=functional.pairwise_accuracy,
+        formula=oracle.pairwise_accuracy,
+        relevance=None,
+        arguments={"tied": 0.0},
+        oracle_arguments={"tied": 0.0},
+        perfect_is_one=False,
+        breaks_ties=False,
+        averages_ties=False,
         leaves_out_empty=True,
     ),
 ]

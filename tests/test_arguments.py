@@ -102,7 +102,12 @@ def test_errors_say_what_is_accepted(arguments, message):
             "`base` should be a number greater than 1. Received: base=1",
         ),
         (
-            lambda: discounts.log(offset=-1),
+            lambda: discounts.log(offset=0),
+            "`offset` should be a number above 0, so that the discount of rank 1 is "
+            "finite: see `clipped_log`. Received: offset=0",
+        ),
+        (
+            lambda: discounts.clipped_log(offset=-1),
             "`offset` should be a number of 0 or more. Received: offset=-1",
         ),
     ],
@@ -189,8 +194,10 @@ def test_discounts_of_the_first_ranks():
         discounts.clipped_log2: [1, 1, *(1 / np.log2(ranks[2:]))],
         discounts.reciprocal: 1 / ranks,
         discounts.geometric(0.7): 0.7 ** (ranks - 1),
-        discounts.log(base=2, offset=1): 1 / np.log2(ranks + 1),
-        discounts.log(base=3): [1, 1, 1, *(1 / (np.log(ranks[3:]) / np.log(3)))],
+        discounts.log(): 1 / np.log2(ranks + 1),
+        discounts.log(base=np.e, offset=1): 1 / np.log(ranks + 1),
+        discounts.clipped_log(): [1, 1, *(1 / np.log2(ranks[2:]))],
+        discounts.clipped_log(base=3): [1, 1, 1, *(np.log(3) / np.log(ranks[3:]))],
     }
     for discount, values in expected.items():
         found = ops.convert_to_numpy(discount(ops.convert_to_tensor(ranks)))
@@ -284,9 +291,11 @@ def test_names():
 def test_names_and_directions_of_all():
     names = {
         metrics.AverageRelevancePosition: "arp",
+        metrics.BPref: "bpref",
         metrics.DCG: "dcg",
         metrics.ExpectedReciprocalRank: "err",
         metrics.F1AtK: "f1",
+        metrics.FallOut: "fall_out",
         metrics.HitRate: "hit_rate",
         metrics.MeanAveragePrecision: "map",
         metrics.MeanReciprocalRank: "mrr",
@@ -299,8 +308,8 @@ def test_names_and_directions_of_all():
     }
     for metric, name in names.items():
         assert (metric().name, metric(k=7).name) == (name, f"{name}@7")
-        up = metric is not metrics.AverageRelevancePosition
-        assert metric._direction == ("up" if up else "down")
+        is_worse = metric in (metrics.AverageRelevancePosition, metrics.FallOut)
+        assert metric._direction == ("down" if is_worse else "up")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +322,7 @@ def test_names_and_directions_of_all():
         ),
         (
             lambda: metrics.F1AtK(denominator=None),
-            "`denominator` should be one of ['available', 'k']. "
+            "`denominator` should be one of ['available', 'k', 'retrieved']. "
             "Received: denominator=None",
         ),
         (
@@ -333,7 +342,7 @@ def test_names_and_directions_of_all():
         ),
         (
             lambda: functional.precision([[1, 0]], [[0.9, 0.1]], denominator="n"),
-            "`denominator` should be one of ['available', 'k']. "
+            "`denominator` should be one of ['available', 'k', 'retrieved']. "
             "Received: denominator='n'",
         ),
     ],

@@ -246,6 +246,7 @@ BAD_ARGUMENTS = {
         "shuffle_ties": [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]],
         "seed": ["1", 1.0, True, NAN, [1], np.float32(1)],
         "empty_value": NUMBERS,
+        "empty_weight": [None, 1, "Own", ["own"], NAN],
         "relevance_threshold": NUMBERS,
         "sparse_labels": [None, 0, 1, "True", NAN],
         "gain_fn": [None, 3, "square", ["linear"], {"a": 1}],
@@ -253,10 +254,19 @@ BAD_ARGUMENTS = {
     },
     metrics.MeanAveragePrecision: {"normalizer": [None, 1, "Total", ["total"]]},
     metrics.PrecisionAtK: {"denominator": [None, 1, "n", ["k"]]},
-    metrics.RankBiasedPrecision: {"persistence": [0, 1, True, -0.1, NAN, INF, "a"]},
+    metrics.RecallAtK: {"normalizer": [None, 1, "Total", "retrieved"]},
+    metrics.RankBiasedPrecision: {
+        "persistence": [0, 1, True, -0.1, NAN, INF, "a"],
+        "normalized": [None, 0, 1, "True", NAN],
+    },
+    metrics.PairwiseAccuracy: {"tied": [-0.1, 1.1, True, NAN, INF, "a", None]},
     metrics.ExpectedReciprocalRank: {"max_grade": [0, -1, 128, NAN, INF, "4", True]},
     discounts.geometric: {"patience": [0, 1, -1, NAN, INF, "a", None]},
     discounts.log: {
+        "base": [1, 0, -2, NAN, INF, "a", None],
+        "offset": [0, -1, NAN, INF, "a", None],
+    },
+    discounts.clipped_log: {
         "base": [1, 0, -2, NAN, INF, "a", None],
         "offset": [-1, NAN, INF, "a", None],
     },

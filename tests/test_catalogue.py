@@ -19,7 +19,7 @@ BACKEND = keras.backend.backend()
 SPARSE = [
     case
     for case in (FIRST_CASES if IS_SLOW else CASES)
-    if case.metric not in (metrics.ExpectedReciprocalRank, metrics.PairwiseAccuracy)
+    if case.metric.takes_sparse_labels
     and case.arguments.get("relevance_threshold", 1.0) <= 1.0
 ]
 QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 3, 4

@@ -14,16 +14,23 @@ FACES = [keras_rank.functional, keras_rank.metrics]
 OWN = {
     "y_true": [{"rank"}],
     "y_pred": [],
-    "sample_weight": [{"average_precision"}, {"dcg", "ndcg", "rank"}],
+    "sample_weight": [
+        {"average_precision"},
+        {"pairwise_accuracy"},
+        {"dcg", "ndcg", "rank"},
+    ],
     "k": [{"rank"}],
     "shuffle_ties": [{"pairwise_accuracy"}, {"PairwiseAccuracy"}],
     "seed": [{"pairwise_accuracy"}, {"PairwiseAccuracy"}, {"RankingMetric"}],
     "empty_value": [
         {"average_relevance_position"},
+        {"fall_out"},
         {"pairwise_accuracy"},
         {"AverageRelevancePosition"},
+        {"FallOut"},
         {"PairwiseAccuracy"},
     ],
+    "empty_weight": [{"AverageRelevancePosition", "PairwiseAccuracy"}],
     "relevance_threshold": [
         {"dcg", "ndcg"},
         {"expected_reciprocal_rank"},
@@ -34,9 +41,9 @@ OWN = {
     ],
     "sparse_labels": [
         {"rank"},
-        {"expected_reciprocal_rank", "pairwise_accuracy"},
+        {"bpref", "expected_reciprocal_rank", "fall_out", "pairwise_accuracy"},
         {"RankingMetric"},
-        {"ExpectedReciprocalRank", "PairwiseAccuracy"},
+        {"BPref", "ExpectedReciprocalRank", "FallOut", "PairwiseAccuracy"},
     ],
     "dtype": [],
 }

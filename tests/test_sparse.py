@@ -16,7 +16,7 @@ from keras_rank import functional, metrics
 SPARSE = [
     case
     for case in (FIRST_CASES if IS_SLOW else CASES)
-    if case.metric not in (metrics.ExpectedReciprocalRank, metrics.PairwiseAccuracy)
+    if case.metric.takes_sparse_labels
     and case.arguments.get("relevance_threshold", 1.0) <= 1.0
 ]
 sparse_metrics = pytest.mark.parametrize("case", SPARSE, ids=str)
@@ -191,9 +191,13 @@ def test_the_flag_should_be_a_flag():
 @pytest.mark.parametrize(
     "make",
     [
+        metrics.BPref,
         metrics.ExpectedReciprocalRank,
+        metrics.FallOut,
         metrics.PairwiseAccuracy,
+        functools.partial(functional.bpref, [0], [[0.1, 0.2]]),
         functools.partial(functional.expected_reciprocal_rank, [0], [[0.1, 0.2]]),
+        functools.partial(functional.fall_out, [0], [[0.1, 0.2]]),
         functools.partial(functional.pairwise_accuracy, [0], [[0.1, 0.2]]),
     ],
 )

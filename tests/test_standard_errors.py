@@ -89,6 +89,15 @@ def by_contributions(values, weights, empty_value):
     return np.sqrt((parts**2).sum() / (number * (number - 1)))
 
 
+def test_empty_lists_with_weights_of_their_own_are_as_any_other():
+    values, weights = np.array([0.0, 0.5, 1.0, 0.0]), np.array([4.0, 1.0, 2.0, 3.0])
+    metric = first_labels((values, weights), empty_value=0.25, empty_weight="own")
+    filled = np.where(values > 0, values, 0.25)
+    assert float(metric.result()) == close(np.average(filled, weights=weights))
+    expected = by_contributions(filled, weights, None)
+    assert float(metric.standard_error()) == close(expected)
+
+
 @given(batch=batches(), shuffle_ties=ties, empty_value=empty_values)
 def test_without_weights_it_is_that_of_the_values(batch, shuffle_ties, empty_value):
     """Their standard deviation over the square root of their number."""

@@ -18,17 +18,19 @@ def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
     return take(values, sort_by(*(-other for other in before), key))
 
 
-def inversions(values: Tensor, dtype: str) -> Tensor:
+def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Tensor:
     """Counts the pairs of each row whose first value is larger than the second.
 
     By sorting with the binary digits of the places that values have when sorted,
     the highest digit first: at each digit, an entry with a 0 moves ahead of the
     entries with a 1 that it is inverted with, and no other. So the memory is that of
-    the row, not of its pairs.
+    the row, not of its pairs. The place that moves ahead is that of the larger value.
 
     Args:
         values: tensor of shape `(batch, size)`.
         dtype: the dtype of the counts.
+        weights: tensor of the same shape. What a pair counts by its first value.
+            Defaults to `None`: 1.
 
     Returns:
         A tensor of shape `(batch,)`.
@@ -36,13 +38,18 @@ def inversions(values: Tensor, dtype: str) -> Tensor:
     size = values.shape[1]
     digits = 31 if size is None else max(size - 1, 1).bit_length()
     sequence = stable_argsort(values)
+    if weights is not None:
+        weights = take(weights, sequence)
     here = ops.arange(ops.shape(values)[1], dtype="int32")
     count = 0.0
     for digit in reversed(range(digits)):
         order = stable_argsort(ops.right_shift(sequence, digit))
-        moved_ahead = at_least(order - here, 0)
-        count = count + total(ops.cast(moved_ahead, dtype))
+        moved_ahead = ops.cast(at_least(order - here, 0), dtype)
         sequence = take(sequence, order)
+        if weights is not None:
+            weights = take(weights, order)
+            moved_ahead = moved_ahead * weights
+        count = count + total(moved_ahead)
     return count
 
 

@@ -1,8 +1,10 @@
 """Formulas of binary relevance: an item is relevant or not."""
 
+from typing import NamedTuple
+
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, ratio, total, where
+from keras_rank.arrays.arithmetic import at_least, at_most, ratio, total, where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.chances import first_event, hypergeometric
 from keras_rank.discounts import at_ranks, geometric
@@ -62,26 +64,61 @@ def _mean_precision_at_hits(
     """
     if not ranking.averages:
         return ratio(total(relevant * found / ranking.ranks), total(relevant))
-    # The group at the cutoff: its size, its ranks above the cutoff, its relevant items.
-    ranks, cutoff = ranking.ranks, ops.cast(ranking.cutoff, relevant.dtype)
-    size, slots, chance = (
-        total(where(ranks == cutoff, x, 0.0))[:, None]
-        for x in (ranking.group_sizes, ranking.places, relevant)
-    )
-    group_relevant = ops.round(chance * size)
-    place = ranks - cutoff + slots
-    in_group = ops.logical_and(place > 0.0, ranks <= cutoff)
-    above = total(where(in_group, 0.0, relevant))[:, None]
-    sum_above = total(where(in_group, 0.0, relevant * found / ranks))
-    per_hit = total(where(in_group, 1.0 / ranks, 0.0))[:, None]
-    per_pair = total(where(in_group, (place - 1.0) / ranks, 0.0))[:, None]
-    most = ranking.first_ranks
-    hits = ops.concatenate([ops.zeros_like(most[:1]), most])
+    ranks, group = ranking.ranks, group_at_cutoff(ranking, relevant)
+    place = group.place
+    above = total(where(group.holds, 0.0, relevant))[:, None]
+    sum_above = total(where(group.holds, 0.0, relevant * found / ranks))
+    per_hit = total(where(group.holds, 1.0 / ranks, 0.0))[:, None]
+    per_pair = total(where(group.holds, (place - 1.0) / ranks, 0.0))[:, None]
+    hits = counts_to(ranking)
+    slots = group.slots
     sum_in_group = hits * (1.0 + above) * ratio(per_hit, slots)
     sum_in_group += hits * (hits - 1.0) * ratio(per_pair, slots * (slots - 1.0))
     values = ratio(sum_above[:, None] + sum_in_group, above + hits)
-    chances = hypergeometric(hits, group_relevant, size, slots)
+    chances = hypergeometric(hits, group.relevant, group.size, slots)
     return at_most(total(chances * values), 1.0)
+
+
+class GroupAtCutoff(NamedTuple):
+    """The group of tied items at the last rank: it may go on below.
+
+    Attributes:
+        holds: boolean tensor of shape `(batch, depth)`. The ranks of the group.
+        place: tensor of the same shape. The place of these ranks in it.
+        size: tensor of shape `(batch, 1)`. The number of its items.
+        slots: tensor of the same shape. The number of its ranks up to the cutoff.
+        relevant: tensor of the same shape. The number of its relevant items.
+    """
+
+    holds: Tensor
+    place: Tensor
+    size: Tensor
+    slots: Tensor
+    relevant: Tensor
+
+
+def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
+    """Finds the group at the last rank, of size 0 if no item is there."""
+    size, slots, chance = (
+        at_last_rank(ranking, x)
+        for x in (ranking.group_sizes, ranking.places, relevant)
+    )
+    ranks, cutoff = ranking.ranks, ops.cast(ranking.cutoff, relevant.dtype)
+    place = ranks - cutoff + slots
+    holds = ops.logical_and(place > 0.0, ranks <= cutoff)
+    return GroupAtCutoff(holds, place, size, slots, ops.round(chance * size))
+
+
+def at_last_rank(ranking: Ranking, values_by_rank: Tensor) -> Tensor:
+    """The values at the cutoff, of shape `(batch, 1)`: 0 if it is not listed."""
+    cutoff = ops.cast(ranking.cutoff, values_by_rank.dtype)
+    return total(where(ranking.ranks == cutoff, values_by_rank, 0.0))[:, None]
+
+
+def counts_to(ranking: Ranking) -> Tensor:
+    """The numbers of items that may be in the top k: 0, 1, ..., k."""
+    most = ranking.first_ranks
+    return ops.concatenate([ops.zeros_like(most[:1]), most])
 
 
 def hits_in_top(ranking: Ranking, lists: JudgedLists) -> Tensor:
@@ -98,15 +135,20 @@ def hits_over_slots(
 
 def slots_of_top(lists: JudgedLists, k: int | None, denominator: str) -> Tensor:
     """The number of ranks that a list has for its items, of shape `(batch,)`."""
-    sizes = lists.sizes
+    slots = lists.retrieved if denominator == "retrieved" else lists.sizes
     if k is None:
-        return sizes
-    return ops.zeros_like(sizes) + k if denominator == "k" else at_most(sizes, k)
+        return slots
+    return ops.zeros_like(slots) + k if denominator == "k" else at_most(slots, k)
 
 
-def hits_over_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
-    """The formula of recall. `hits / relevant items`."""
-    return ratio(ranking.once(hits_in_top, lists), lists.number_relevant)
+def hits_over_relevant(
+    lists: JudgedLists, ranking: Ranking, normalizer: str = "total"
+) -> Tensor:
+    """The formula of recall, and of fall-out. `hits / relevant items`."""
+    relevant = lists.number_relevant
+    if normalizer == "clipped":
+        relevant = at_most(relevant, ranking.cutoff)
+    return ratio(ranking.once(hits_in_top, lists), relevant)
 
 
 def twice_hits_over_slots_and_relevant(
@@ -128,10 +170,55 @@ def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
     return ratio(found, relevant[:, 0])
 
 
-def discounted_hits(lists: JudgedLists, ranking: Ranking, persistence: float) -> Tensor:
+def discounted_hits(
+    lists: JudgedLists, ranking: Ranking, persistence: float, normalized: bool
+) -> Tensor:
     """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
-    discounts = at_ranks(geometric(persistence), ranking.ranks)
-    return (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
+    discount = geometric(persistence)
+    discounts = at_ranks(discount, ranking.ranks)
+    found = total(ranking.take(lists.gains) * discounts)
+    if not normalized:
+        return (1.0 - persistence) * found
+    ideal_discounts = at_ranks(discount, ranking.first_ranks)
+    # The mean over tied items may exceed the best by a rounding error.
+    best = total(ranking.best(lists.gains) * ideal_discounts)
+    return at_most(ratio(found, best), 1.0)
+
+
+def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
+    """The formula of bpref. `sum(1 - min(irrelevant above, M) / M) / R`.
+
+    M is the smaller of the numbers of relevant and of irrelevant items, R and N - R.
+
+    Where ties are averaged, a relevant item has 0, 1, ... or all of the irrelevant ones
+    of its group above it, each with the same chance. Of the group at the cutoff, x
+    relevant items come into its t ranks above it, by the hypergeometric distribution,
+    with t - x irrelevant ones.
+    """
+    number = lists.number_relevant[:, None]
+    most = ops.minimum(number, lists.sizes[:, None] - number)
+
+    def credit(above: Tensor, tied: Tensor) -> Tensor:
+        """The mean of `1 - min(above + j, M) / M` over j from 0 to `tied`."""
+        below = at_least(at_most(most - above, tied + 1.0), 0.0)
+        missing = below * (most - above) - below * (below - 1.0) / 2.0
+        return where(most > 0.0, ratio(missing / (tied + 1.0), most), 1.0)
+
+    relevant = ranking.take(lists.gains)
+    if not ranking.averages:
+        above = ranking.ranks - 1.0 - hits_above(ranking, relevant)
+        nothing = ops.zeros_like(above)
+        return ratio(total(relevant * credit(above, nothing)), number[:, 0])
+    hits = _hits_above_group(ranking, relevant)
+    above = ranking.ranks - ranking.places - hits
+    group_relevant = ops.round(relevant * ranking.group_sizes)
+    credits = credit(above, ranking.group_sizes - group_relevant)
+    group = group_at_cutoff(ranking, relevant)
+    whole = total(where(group.holds, 0.0, relevant * credits))
+    above, x = at_last_rank(ranking, above), counts_to(ranking)
+    chances = hypergeometric(x, group.relevant, group.size, group.slots)
+    of_group = total(chances * x * credit(above, at_least(group.slots - x, 0.0)))
+    return ratio(whole + of_group, number[:, 0])
 
 
 def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:

@@ -34,14 +34,15 @@ def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 
 def ordered_pairs_over_pairs(
-    lists: JudgedLists, ranking: Ranking, threshold: float | None
+    lists: JudgedLists, ranking: Ranking, threshold: float | None, tied: float
 ) -> Tensor:
-    """The formula of pairwise accuracy. `(ordered + tied / 2) / pairs`.
+    """The formula of pairwise accuracy. `(ordered + tied * tied pairs) / pairs`.
 
     A pair is in the right order if the higher label comes first. So its pairs are the
     inversions of the labels in the order of the scores: if tied items come with the
     lower label first, those are the ordered pairs; with the higher one first, the
-    tied ones are added; and if all are tied, it is all pairs.
+    tied ones are added; and if all are tied, it is all pairs. A pair weighs as its item
+    with the higher label.
     """
     labels, scores = _labels_from(lists, threshold), _scores_down_to(lists, ranking)
     retrieved = scores > -math.inf
@@ -51,10 +52,18 @@ def ordered_pairs_over_pairs(
     higher_first = where(retrieved, -labels, labels)
     best_first = where(lists.mask, -labels, math.inf)
     ordered, ordered_or_tied, pairs = (
-        inversions(in_order_of(labels, *keys), lists.dtype)
+        _pairs_in_order(lists, labels, *keys)
         for keys in ((lower_first, scores), (higher_first, scores), (best_first,))
     )
-    return ratio((ordered + ordered_or_tied) / 2.0, pairs)
+    return ratio((1.0 - tied) * ordered + tied * ordered_or_tied, pairs)
+
+
+def _pairs_in_order(lists: JudgedLists, labels: Tensor, *keys: Tensor) -> Tensor:
+    """The weight of the pairs whose higher label comes first in the order of keys."""
+    weights = lists.weights
+    if weights is not None:
+        weights = in_order_of(weights, *keys)
+    return inversions(in_order_of(labels, *keys), lists.dtype, weights)
 
 
 def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:

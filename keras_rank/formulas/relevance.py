@@ -37,6 +37,23 @@ def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
     return labels >= (SMALLEST_LABEL if threshold is None else threshold)
 
 
+def below_threshold(threshold: float | None) -> Judgement:
+    """What `from_threshold` takes for irrelevant is worth 1, and all else nothing."""
+    return Judgement(
+        is_irrelevant,
+        (threshold,),
+        grows=False,
+        only_relevant=False,
+        is_binary=True,
+    )
+
+
+def is_irrelevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
+    """Whether items of these labels are irrelevant: there is no item below 0."""
+    is_below = ops.logical_not(is_relevant(labels, scale, threshold))
+    return ops.logical_and(is_below, labels >= 0.0)
+
+
 def of_gain(gain_fn: gains.GainFn, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, 0 below the threshold."""
     # What is known of the gain functions that are ours.

@@ -2,7 +2,9 @@
 
 from keras_rank.functional.binary import (
     average_precision,
+    bpref,
     f1,
+    fall_out,
     hit_rate,
     precision,
     r_precision,
@@ -17,9 +19,11 @@ from keras_rank.functional.per_list import rank
 __all__ = [
     "average_precision",
     "average_relevance_position",
+    "bpref",
     "dcg",
     "expected_reciprocal_rank",
     "f1",
+    "fall_out",
     "hit_rate",
     "ndcg",
     "pairwise_accuracy",

@@ -5,9 +5,11 @@ from typing import Any
 from keras_rank.arguments import (
     DENOMINATORS,
     NORMALIZERS,
+    RECALL_NORMALIZERS,
     Seed,
     ShuffleTies,
     check_choice,
+    check_flag,
     check_fraction,
     check_k,
     check_number,
@@ -20,11 +22,12 @@ from keras_rank.formulas.binary import (
     hits_at_relevant_count,
     hits_over_relevant,
     hits_over_slots,
+    irrelevant_above_relevant,
     precisions_at_relevant_ranks,
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.formulas.relevance import from_threshold
+from keras_rank.formulas.relevance import below_threshold, from_threshold
 from keras_rank.functional.per_list import in_order
 
 
@@ -235,7 +238,8 @@ def precision(
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: `"available"`: the size of the list where that is less than k
             (keras-rs). `"k"`: always k, so that short lists count as filled up with
-            irrelevant items (trec_eval). Defaults to `"available"`.
+            irrelevant items (trec_eval). `"retrieved"`: the number of items with a
+            rank where that is less than k (LensKit, rax). Defaults to `"available"`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -296,6 +300,7 @@ def recall(
     *,
     sample_weight: Any = None,
     k: int | None = None,
+    normalizer: str = "total",
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
     empty_value: float | None = 0.0,
@@ -305,7 +310,7 @@ def recall(
 ) -> Tensor:
     """Computes the share of the relevant items that is in the top k of each list.
 
-    `R@k = relevant items in the top k / relevant items`
+    `R@k = relevant items in the top k / normalizer`
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
@@ -320,6 +325,9 @@ def recall(
             An item whose weight is not above 0 is padding. Other weights change no
             value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
+        normalizer: what the hits are divided by. `"total"`: the number R of relevant
+            items. `"clipped"`: min(R, k), so that a list with more than k of them may
+            score 1 (BEIR, LensKit). Defaults to `"total"`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -364,7 +372,9 @@ def recall(
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = hits_over_relevant(lists, ranking)
+    values = hits_over_relevant(
+        lists, ranking, check_choice("normalizer", normalizer, RECALL_NORMALIZERS)
+    )
     return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
@@ -481,7 +491,8 @@ def f1(
             value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: that of the precision. `"available"`: the size of the list
-            where that is less than k. `"k"`: always k. Defaults to `"available"`.
+            where that is less than k. `"k"`: always k. `"retrieved"`: the number of
+            items with a rank where that is less than k. Defaults to `"available"`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -624,6 +635,7 @@ def rank_biased_precision(
     sample_weight: Any = None,
     k: int | None = None,
     persistence: float = 0.8,
+    normalized: bool = False,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
     empty_value: float | None = 0.0,
@@ -651,6 +663,9 @@ def rank_biased_precision(
             value: they weigh lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         persistence: float between 0 and 1. Defaults to 0.8.
+        normalized: bool. Whether the sum is divided by the largest one that the same
+            relevant items could have, as in NDCG, so that the best order scores 1.
+            Defaults to `False`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -667,8 +682,8 @@ def rank_biased_precision(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        A tensor of shape `(batch,)`, from 0 to less than 1. A list of padding
-        only gives NaN.
+        A tensor of shape `(batch,)`, from 0 to less than 1, which it reaches if
+        normalized. A list of padding only gives NaN.
 
     Raises:
         ValueError: if an argument has another type or shape than stated above.
@@ -696,5 +711,171 @@ def rank_biased_precision(
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = discounted_hits(lists, ranking, check_fraction("persistence", persistence))
+    values = discounted_hits(
+        lists,
+        ranking,
+        check_fraction("persistence", persistence),
+        check_flag("normalized", normalized),
+    )
+    return lists.fill_empty(values, check_number("empty_value", empty_value))
+
+
+@names_arguments
+def bpref(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sample_weight: Any = None,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    empty_value: float | None = 0.0,
+    relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
+    dtype: str | None = None,
+) -> Tensor:
+    """Computes the binary preference of each list: how little stands above wrongly.
+
+    `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
+
+    where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
+    An item that nobody judged has the label -1: it is padding, and takes no rank. A
+    relevant item that was not retrieved, or is below rank k, adds nothing.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` gives NaN.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
+
+    Raises:
+        ValueError: if an argument has another type or shape than stated above.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, -1, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.bpref(labels, scores)
+    >>> f"{float(value[0]):.4f}"
+    '0.5000'
+
+    Reference:
+        Buckley and Voorhees, "Retrieval evaluation with incomplete information",
+        SIGIR 2004; min(R, N) instead of R as in trec_eval.
+    """
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        from_threshold(threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+        sparse_labels=sparse_labels,
+        needs_all_labels=True,
+    )
+    values = irrelevant_above_relevant(lists, ranking)
+    return lists.fill_empty(values, check_number("empty_value", empty_value))
+
+
+@names_arguments
+def fall_out(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sample_weight: Any = None,
+    k: int | None = None,
+    shuffle_ties: ShuffleTies = True,
+    seed: Seed = None,
+    empty_value: float | None = 0.0,
+    relevance_threshold: float | None = 1.0,
+    sparse_labels: bool = False,
+    dtype: str | None = None,
+) -> Tensor:
+    """Computes the share of the irrelevant items of each list that is in the top k.
+
+    `fall-out@k = irrelevant items in the top k / irrelevant items`
+
+    The smaller, the better: it is the false positive rate. Without irrelevant items
+    there is nothing to fall for, so that such lists are the empty ones here.
+
+    Args:
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
+            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
+            or NaN, and a mask of False, make a position padding. Or lists in order,
+            from `keras_rank.functional.rank`, in the place of all arguments of it
+            but `k`.
+        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
+            `-inf` or NaN is judged, but not retrieved: it has no rank.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`,
+            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+            An item whose weight is not above 0 is padding. Other weights change no
+            value: they weigh lists, in a mean.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        empty_value: float. What a list with items but no irrelevant one scores.
+            Defaults to 0.0. `None` gives NaN.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
+        dtype: `"float64"` to compute in float64. Defaults to float32.
+
+    Returns:
+        A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
+
+    Raises:
+        ValueError: if an argument has another type or shape than stated above.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.fall_out(labels, scores, k=2)
+    >>> f"{float(value[0]):.4f}"
+    '0.5000'
+
+    Reference:
+        Manning, Raghavan and Schütze, "Introduction to information retrieval",
+        section 8.4, 2008.
+    """
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    lists, ranking = in_order(
+        y_true,
+        y_pred,
+        sample_weight,
+        below_threshold(threshold),
+        k=k,
+        shuffle_ties=shuffle_ties,
+        seed=seed,
+        dtype=dtype,
+        sparse_labels=sparse_labels,
+        needs_all_labels=True,
+    )
+    values = hits_over_relevant(lists, ranking)
     return lists.fill_empty(values, check_number("empty_value", empty_value))

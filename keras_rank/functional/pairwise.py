@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from keras_rank.arguments import Seed, ShuffleTies, check_number, names_arguments
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_number,
+    check_share,
+    names_arguments,
+)
 from keras_rank.arrays.backends import Tensor
 from keras_rank.formulas.pairwise import (
     mean_relevant_rank,
@@ -102,6 +108,7 @@ def pairwise_accuracy(
     *,
     sample_weight: Any = None,
     k: int | None = None,
+    tied: float = 0.5,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
     empty_value: float | None = None,
@@ -111,7 +118,7 @@ def pairwise_accuracy(
 ) -> Tensor:
     """Computes the share of pairs of each list that the scores order rightly.
 
-    `PA = (pairs in the right order + tied pairs / 2) / pairs with different labels`
+    `PA = (pairs in the right order + tied * tied pairs) / pairs with different labels`
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
@@ -127,11 +134,13 @@ def pairwise_accuracy(
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+            An item whose weight is not above 0 is padding. A pair weighs as its
+            item with the higher label. One weight for a whole list changes no
+            value: it weighs lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: of no effect: tied scores count 1/2, which is the mean over
-            both orders.
+        tied: float from 0 to 1. What a pair with the same score counts. Defaults to
+            0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
+        shuffle_ties: of no effect: `tied` says what tied scores count.
         seed: of no effect.
         empty_value: ignored, and there so that all metrics take the same
             arguments: a list with no such pair gives NaN.
@@ -171,5 +180,7 @@ def pairwise_accuracy(
         sparse_labels=sparse_labels,
         needs_all_labels=True,
     )
-    values = ordered_pairs_over_pairs(lists, ranking, threshold)
+    values = ordered_pairs_over_pairs(
+        lists, ranking, threshold, check_share("tied", tied)
+    )
     return lists.fill_empty(values, None)

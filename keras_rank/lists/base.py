@@ -30,6 +30,9 @@ class Lists(Shared):
         sizes: tensor of shape `(batch,)`. The number of items of each list.
         has_items: boolean tensor of shape `(batch,)`. Whether a list has items.
         highest_labels: tensor of shape `(batch, 1)`. The highest label of each list.
+        retrieved: tensor of shape `(batch,)`. The number of items that have a rank.
+        mean_weights: tensor of shape `(batch,)`. The mean weight of all items, 0 where
+            there are none.
         dtype: the dtype of labels, weights and values.
     """
 
@@ -40,6 +43,8 @@ class Lists(Shared):
     sizes: Tensor
     has_items: Tensor
     highest_labels: Tensor
+    retrieved: Tensor
+    mean_weights: Tensor
     dtype: Any
 
     def count(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, highest, where
+from keras_rank.arrays.arithmetic import at_most, highest, ratio, total, where
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, sum_by_row, take
 from keras_rank.arrays.selection import is_long, largest_values
 from keras_rank.arrays.shared import kept
@@ -74,6 +74,17 @@ class DenseLists(Lists):
             return items()
         nothing = ops.zeros_like(self.given_labels[:, 0])
         return shortcut(self.is_full, lambda: nothing + self.list_size, items)
+
+    @kept
+    def retrieved(self) -> Tensor:
+        have_rank = ops.logical_and(self.mask, self.given_scores > -math.inf)
+        return ops.sum(ops.cast(have_rank, self.dtype), axis=1)
+
+    @kept
+    def mean_weights(self) -> Tensor:
+        if self.weights is None:
+            return ops.cast(self.has_items, self.dtype)
+        return ratio(total(self.weights), self.sizes)
 
     @kept
     def has_items(self) -> Tensor:

@@ -191,12 +191,12 @@ def _target_lists(
         is_weighed = weights >= smallest_normal(weights)
         counts = ops.logical_and(counts, is_weighed[:, 0])
         is_target = ops.logical_and(is_target, is_weighed)
-        weights = where(is_target, at_most(weights, LARGEST_WEIGHT), 0.0)
+        weights = where(is_weighed, at_most(weights, LARGEST_WEIGHT), 0.0)
     can_be_found = ops.logical_and(is_target, are_in_catalogue)
     return TargetLists(
         targets=ops.cast(is_target, dtype),
         is_target=is_target,
-        target_weights=weights,
+        list_weights=weights,
         # Only now, as a large id might become another one.
         ids=ops.cast(where(can_be_found, ids, 0), "int32"),
         can_be_found=can_be_found,

@@ -160,6 +160,8 @@ class JudgedLists(Shared):
     sizes = property(lambda self: self.lists.sizes)
     has_items = property(lambda self: self.lists.has_items)
     highest_labels = property(lambda self: self.lists.highest_labels)
+    retrieved = property(lambda self: self.lists.retrieved)
+    mean_weights = property(lambda self: self.lists.mean_weights)
     dtype = property(lambda self: self.lists.dtype)
 
     @property

@@ -24,7 +24,7 @@ class TargetLists(Lists):
     Attributes:
         targets: tensor of shape `(batch, targets)`. 1 where there is a target.
         is_target: boolean tensor of shape `(batch, targets)`.
-        target_weights: tensor of shape `(batch, targets)`, or `None`.
+        list_weights: tensor of shape `(batch, 1)`, or `None` where all weigh 1.
         ids: int tensor of shape `(batch, targets)`. The position of each target.
         can_be_found: boolean tensor of the same shape. Whether there is a target, and
             such an item.
@@ -34,7 +34,7 @@ class TargetLists(Lists):
 
     targets: Tensor
     is_target: Tensor
-    target_weights: Tensor | None
+    list_weights: Tensor | None
     ids: Tensor
     can_be_found: Tensor
     counts: Tensor
@@ -42,7 +42,6 @@ class TargetLists(Lists):
 
     labels = property(lambda self: self.targets)
     mask = property(lambda self: self.is_target)
-    weights = property(lambda self: self.target_weights)
     has_items = property(lambda self: self.counts)
     highest_labels = kept(lambda self: highest(self.targets, keepdims=True))
     dtype = property(lambda self: keras.backend.standardize_dtype(self.targets.dtype))
@@ -59,6 +58,25 @@ class TargetLists(Lists):
         whole = {name: getattr(self, name) for name in names}
         part = {name: x if x is None else x[start:stop] for name, x in whole.items()}
         return TargetLists(**part, items=self.items)
+
+    @kept
+    def weights(self) -> Tensor | None:
+        if self.list_weights is None:
+            return None
+        return where(self.is_target, self.list_weights, 0.0)
+
+    @kept
+    def mean_weights(self) -> Tensor:
+        weights = 1.0 if self.list_weights is None else self.list_weights[:, 0]
+        return weights * ops.cast(self.counts, self.dtype)
+
+    @kept
+    def retrieved(self) -> Tensor:
+        raise ValueError(
+            '`denominator` should be "available" or "k" for lists in order of which '
+            "only the relevant items are known: that others were retrieved is not. "
+            'Received: denominator="retrieved"'
+        )
 
     @kept
     def sizes(self) -> Tensor:
@@ -87,3 +105,7 @@ class SparseLists(TargetLists):
         """The scores as they are compared, `-inf` for NaN."""
         scores = self.all_scores
         return as_ranked(where(scores > -math.inf, scores, -math.inf))
+
+    @kept
+    def retrieved(self) -> Tensor:
+        return ops.sum(ops.cast(self.all_scores > -math.inf, self.dtype), axis=1)

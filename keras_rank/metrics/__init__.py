@@ -2,7 +2,9 @@
 
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import (
+    BPref,
     F1AtK,
+    FallOut,
     HitRate,
     MeanAveragePrecision,
     MeanReciprocalRank,
@@ -19,8 +21,10 @@ __all__ = [
     "DCG",
     "NDCG",
     "AverageRelevancePosition",
+    "BPref",
     "ExpectedReciprocalRank",
     "F1AtK",
+    "FallOut",
     "HitRate",
     "MeanAveragePrecision",
     "MeanReciprocalRank",

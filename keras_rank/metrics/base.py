@@ -10,8 +10,10 @@ from keras import ops
 
 from keras_rank import totals
 from keras_rank.arguments import (
+    EMPTY_WEIGHTS,
     Seed,
     ShuffleTies,
+    check_choice,
     check_dtype,
     check_flag,
     check_k,
@@ -44,6 +46,7 @@ class SharedArguments(TypedDict, total=False):
 
     shuffle_ties: ShuffleTies
     seed: Seed
+    empty_weight: str
     sparse_labels: bool
     name: str | None
     dtype: Any
@@ -95,6 +98,9 @@ class RankingMetric(keras.metrics.Metric):
             `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -138,6 +144,7 @@ class RankingMetric(keras.metrics.Metric):
         shuffle_ties: ShuffleTies = True,
         seed: Seed = None,
         empty_value: float | None = 0.0,
+        empty_weight: str = "average",
         relevance_threshold: float | None = 1.0,
         sparse_labels: bool = False,
         name: str | None = None,
@@ -154,6 +161,7 @@ class RankingMetric(keras.metrics.Metric):
         self.seed = check_seed(seed)
         self.seed_is_drawn = seed is None
         self.empty_value = check_number("empty_value", empty_value)
+        self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
         )
@@ -250,9 +258,15 @@ class RankingMetric(keras.metrics.Metric):
             "shuffle_ties": self.shuffle_ties,
             "seed": self.seed,
             "empty_value": self.empty_value,
+            "empty_weight": self.empty_weight,
             "relevance_threshold": self.relevance_threshold,
             "sparse_labels": self.sparse_labels,
         }
+
+    @property
+    def weighs_empty_lists(self) -> bool:
+        """Whether lists without relevant items count, by weights of their own."""
+        return self.empty_weight == "own" and self.empty_value is not None
 
     @property
     def _judgement(self) -> Judgement:
@@ -356,9 +370,10 @@ def _new_states(
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Returns totals and remainders with the lists added, and the number of these."""
     columns: list[Tensor] = []
-    for judged, values, weights in values_together(metrics, lists, rankings):
-        values = where(judged.has_relevant, values, 0.0) * weights
-        columns += [values, weights, judged.relevant_lists, judged.lists_with_items]
+    for metric, computed in zip(
+        metrics, values_together(metrics, lists, rankings), strict=True
+    ):
+        columns += _columns(metric, *computed)
     stacked, number = ops.stack(columns), len(metrics)
     if number > 1:
         shape = number, len(columns) // number, ops.shape(stacked)[1]
@@ -378,12 +393,24 @@ def _new_states(
     )
 
 
+def _columns(
+    metric: RankingMetric, judged: JudgedLists, values: Tensor, weights: Tensor
+) -> list[Tensor]:
+    """What the lists add to the totals: their columns (see `totals`)."""
+    values = where(judged.has_relevant, values, metric.empty_value or 0.0)
+    counts = judged.relevant_lists
+    if metric.weighs_empty_lists:
+        # A list that has a weight of its own is as any other.
+        counts = judged.lists_with_items
+    return [values * weights, weights, counts, judged.lists_with_items]
+
+
 def values_together(
     metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
 ) -> list[tuple[JudgedLists, Tensor, Tensor]]:
     """Returns for each metric the judged lists, and the value and weight of each list.
 
-    Those of a list without relevant items are not to be used.
+    The value of a list without relevant items is not to be used.
     """
     judged_lists: dict[Judgement, JudgedLists] = {}
     of_metrics = []
@@ -397,6 +424,8 @@ def values_together(
             judged = judge(lists, metric.relevance(lists))
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
+        if metric.weighs_empty_lists:
+            weights = where(judged.has_relevant, weights, judged.mean_weights)
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
         if not sizes_agree(values.shape, weights.shape):
             raise ValueError(

@@ -7,8 +7,10 @@ import keras
 from keras_rank.arguments import (
     DENOMINATORS,
     NORMALIZERS,
+    RECALL_NORMALIZERS,
     adds_arguments,
     check_choice,
+    check_flag,
     check_fraction,
 )
 from keras_rank.arrays.backends import Tensor
@@ -18,11 +20,13 @@ from keras_rank.formulas.binary import (
     hits_at_relevant_count,
     hits_over_relevant,
     hits_over_slots,
+    irrelevant_above_relevant,
     precisions_at_relevant_ranks,
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.lists.judged import JudgedLists
+from keras_rank.formulas.relevance import below_threshold
+from keras_rank.lists.judged import JudgedLists, Judgement
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ordering.ranking import Ranking
 
@@ -52,6 +56,9 @@ class MeanAveragePrecision(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -118,6 +125,9 @@ class MeanReciprocalRank(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -165,13 +175,17 @@ class PrecisionAtK(RankingMetric):
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: `"available"`: the size of the list where that is less than k
             (keras-rs). `"k"`: always k, so that short lists count as filled up with
-            irrelevant items (trec_eval). Defaults to `"available"`.
+            irrelevant items (trec_eval). `"retrieved"`: the number of items with a
+            rank where that is less than k (LensKit, rax). Defaults to `"available"`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -223,19 +237,25 @@ class PrecisionAtK(RankingMetric):
 class RecallAtK(RankingMetric):
     """Computes the mean share of the relevant items that is in the top k.
 
-    `R@k = relevant items in the top k / relevant items`
+    `R@k = relevant items in the top k / normalizer`
 
     The result is from 0 to 1, and the value of a list without relevant items is
     `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
+        normalizer: what the hits are divided by. `"total"`: the number R of relevant
+            items. `"clipped"`: min(R, k), so that a list with more than k of them may
+            score 1 (BEIR, LensKit). Defaults to `"total"`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -265,8 +285,22 @@ class RecallAtK(RankingMetric):
     base_name = "recall"
     takes_sparse_labels = True
 
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        normalizer: str = "total",
+        **arguments: Unpack[RankingArguments],
+    ) -> None:
+        super().__init__(k, **arguments)
+        self.normalizer = check_choice("normalizer", normalizer, RECALL_NORMALIZERS)
+
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return hits_over_relevant(lists, ranking)
+        return hits_over_relevant(lists, ranking, self.normalizer)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "normalizer": self.normalizer}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -288,6 +322,9 @@ class HitRate(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -331,13 +368,17 @@ class F1AtK(RankingMetric):
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: that of the precision. `"available"`: the size of the list
-            where that is less than k. `"k"`: always k. Defaults to `"available"`.
+            where that is less than k. `"k"`: always k. `"retrieved"`: the number of
+            items with a rank where that is less than k. Defaults to `"available"`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -406,6 +447,9 @@ class RPrecision(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -453,12 +497,18 @@ class RankBiasedPrecision(RankingMetric):
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         persistence: float between 0 and 1. Defaults to 0.8.
+        normalized: bool. Whether the sum is divided by the largest one that the same
+            relevant items could have, as in NDCG, so that the best order scores 1.
+            Defaults to `False`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -494,13 +544,129 @@ class RankBiasedPrecision(RankingMetric):
         k: int | None = None,
         *,
         persistence: float = 0.8,
+        normalized: bool = False,
         **arguments: Unpack[RankingArguments],
     ) -> None:
         super().__init__(k, **arguments)
         self.persistence = check_fraction("persistence", persistence)
+        self.normalized = check_flag("normalized", normalized)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return discounted_hits(lists, ranking, self.persistence)
+        return discounted_hits(lists, ranking, self.persistence, self.normalized)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "persistence": self.persistence}
+        return {
+            **super().get_config(),
+            "persistence": self.persistence,
+            "normalized": self.normalized,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class BPref(RankingMetric):
+    """Computes the mean binary preference: how little stands above wrongly.
+
+    `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
+
+    where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
+    An item that nobody judged has the label -1: it is padding, and takes no rank. A
+    relevant item that was not retrieved, or is below rank k, adds nothing.
+
+    The result is from 0 to 1, and the value of a list without relevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no relevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
+        name: str. Defaults to `bpref@k`, or `bpref` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.BPref()
+    >>> metric.update_state([[0, 2, -1, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        Buckley and Voorhees, "Retrieval evaluation with incomplete information",
+        SIGIR 2004; min(R, N) instead of R as in trec_eval.
+    """
+
+    base_name = "bpref"
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return irrelevant_above_relevant(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class FallOut(RankingMetric):
+    """Computes the mean share of the irrelevant items that is in the top k.
+
+    `fall-out@k = irrelevant items in the top k / irrelevant items`
+
+    The smaller, the better: it is the false positive rate. Without irrelevant items
+    there is nothing to fall for, so that such lists are the empty ones here.
+
+    The result is from 0 to 1, and the value of a list without irrelevant items is
+    `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. `"average"`: the exact mean over all
+            their orders. Defaults to `True`.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
+        empty_value: float. What a list with items but no irrelevant one scores.
+            Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
+        relevance_threshold: float. The label from which on an item is relevant.
+            Defaults to 1.0.
+        sparse_labels: `False`, and there so that all metrics take the same
+            arguments: this one needs the labels of all items.
+        name: str. Defaults to `fall_out@k`, or `fall_out` without a cutoff.
+        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
+            Keras's default is.
+
+    Raises:
+        ValueError: if an argument has another type or range than stated above.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.FallOut(k=2)
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        Manning, Raghavan and Schütze, "Introduction to information retrieval",
+        section 8.4, 2008.
+    """
+
+    base_name = "fall_out"
+    _direction = "down"
+
+    @property
+    def _judgement(self) -> Judgement:
+        return below_threshold(self.relevance_threshold)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return hits_over_relevant(lists, ranking)

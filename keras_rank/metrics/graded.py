@@ -50,6 +50,9 @@ class DCG(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -141,6 +144,9 @@ class NDCG(DCG):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -210,6 +216,9 @@ class ExpectedReciprocalRank(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` leaves it out of the mean.
+        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
+            others do on average. `"own"`: its own weight, the mean of those of its
+            items. Defaults to `"average"`.
         relevance_threshold: float. Items with a label below it never satisfy.
             Defaults to `None`: every label counts.
         sparse_labels: `False`, and there so that all metrics take the same

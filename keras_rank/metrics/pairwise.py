@@ -1,10 +1,10 @@
 """Metrics of relations as Keras metrics."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import keras
 
-from keras_rank.arguments import adds_arguments
+from keras_rank.arguments import adds_arguments, check_share
 from keras_rank.arrays.backends import Tensor
 from keras_rank.formulas.pairwise import (
     mean_relevant_rank,
@@ -37,6 +37,7 @@ class AverageRelevancePosition(RankingMetric):
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
         empty_value: ignored, and there so that all metrics take the same
             arguments: a list with no relevant item is left out of the mean.
+        empty_weight: of no effect.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -95,21 +96,24 @@ class AverageRelevancePosition(RankingMetric):
 class PairwiseAccuracy(RankingMetric):
     """Computes the mean share of pairs that the scores order rightly.
 
-    `PA = (pairs in the right order + tied pairs / 2) / pairs with different labels`
+    `PA = (pairs in the right order + tied * tied pairs) / pairs with different labels`
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
-    right order. With a cutoff, all items scored below the k-th are taken as tied.
+    right order. With a cutoff, all items scored below the k-th are taken as tied. A
+    pair weighs as its item with the higher label.
 
     The result is from 0 to 1.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: of no effect: tied scores count 1/2, which is the mean over
-            both orders.
+        tied: float from 0 to 1. What a pair with the same score counts. Defaults to
+            0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
+        shuffle_ties: of no effect: `tied` says what tied scores count.
         seed: of no effect.
         empty_value: ignored, and there so that all metrics take the same
             arguments: a list with no such pair is left out of the mean.
+        empty_weight: of no effect.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
         sparse_labels: `False`, and there so that all metrics take the same
@@ -141,6 +145,7 @@ class PairwiseAccuracy(RankingMetric):
         self,
         k: int | None = None,
         *,
+        tied: float = 0.5,
         empty_value: float | None = None,
         relevance_threshold: float | None = None,
         **arguments: Unpack[SharedArguments],
@@ -151,9 +156,15 @@ class PairwiseAccuracy(RankingMetric):
             relevance_threshold=relevance_threshold,
             **arguments,
         )
+        self.tied = check_share("tied", tied)
 
     def relevance(self, lists: Lists) -> Tensor:
         return preferred(lists, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return ordered_pairs_over_pairs(lists, ranking, self.relevance_threshold)
+        return ordered_pairs_over_pairs(
+            lists, ranking, self.relevance_threshold, self.tied
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "tied": self.tied}
