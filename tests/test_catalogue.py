@@ -21,6 +21,8 @@ SPARSE = [
     for case in (FIRST_CASES if IS_SLOW else CASES)
     if case.metric.takes_sparse_labels
     and case.arguments.get("relevance_threshold", 1.0) <= 1.0
+    # How many candidates were retrieved is not counted.
+    and case.arguments.get("denominator") != "retrieved"
 ]
 QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 3, 4
 
@@ -355,6 +357,10 @@ ORDER = "lists in order, which hold them. Received: y_pred"
             "`PairwiseAccuracy` needs the labels of all items.",
         ),
         (
+            lambda order: functional.precision(order, k=1, denominator="retrieved"),
+            "`denominator` should be",
+        ),
+        (
             lambda order: functional.expected_reciprocal_rank(order, k=1),
             "needs the labels of all items",
         ),
@@ -429,7 +435,9 @@ def test_candidates_are_not_ranked_in_compiled_functions():
         return functional.ndcg(catalogue.rank([0, 1], queries, C))
 
     with pytest.raises(ValueError, match="outside of compiled functions"):
-        keras_rank.arrays.backends.compiled(compiled)(ops.convert_to_tensor(Q))
+        keras_rank.arrays.backends.compiled(compiled, is_ours=False)(
+            ops.convert_to_tensor(Q)
+        )
 
 
 def test_no_queries():

@@ -1,47 +1,56 @@
 """Counts entries that match a threshold, instead of sorting them."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, count_true, goes_row_by_row, row_by_row
+from keras_rank.arrays.backends import Tensor, count_true
+
+# Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
+Pair: TypeAlias = tuple[Tensor, Tensor]
+Matches: TypeAlias = Callable[..., Tensor]
 
 
 def count(
-    matches: Callable[..., Tensor],
-    *pairs: tuple[Tensor, Tensor],
-    dtype: str = "int32",
-) -> Tensor:
+    pairs: Sequence[Pair], *comparisons: Matches, dtype: str = "int32"
+) -> list[Tensor]:
     """Counts the entries of each row that match each of several thresholds.
 
     Args:
-        matches: function of entries and thresholds of shapes that broadcast, and of
-            those of further pairs.
-        *pairs: pairs of entries, of shape `(batch, size)`, and of thresholds, of shape
-            `(batch, number)`.
+        pairs: entries and their thresholds, and further ones of the same shapes.
+        *comparisons: functions of entries and thresholds, and of those of the further
+            pairs, whose shapes broadcast: whether they match.
         dtype: the dtype of the counts. Float32 is exact up to 2**24.
 
     Returns:
-        A tensor of shape `(batch, number)`.
+        A tensor of shape `(batch, number)` for each comparison.
     """
     number = pairs[0][1].shape[1]
-
-    def at_once(*tensors: Tensor) -> Tensor:
-        entries, thresholds = tensors[::2], tensors[1::2]
-        parts = zip(entries, thresholds, strict=True)
-        matching = matches(*(x for e, t in parts for x in (e[:, None], t[..., None])))
-        return ops.sum(ops.cast(matching, dtype), axis=2)
-
-    tensors = [x for pair in pairs for x in pair]
-    if number == 1:
-        return count_true(matches(*tensors), dtype)
     if number is None:
-        return at_once(*tensors)
-    if goes_row_by_row(tensors[0]):
-        return row_by_row(at_once, *tensors)
-    counts = []
-    for i in range(number):
-        parts = ((entries, of[:, i : i + 1]) for entries, of in pairs)
-        matching = matches(*(x for part in parts for x in part))
-        counts.append(count_true(matching, dtype))
-    return ops.concatenate(counts, axis=1)
+        return [_count_at_once(pairs, matches, dtype) for matches in comparisons]
+    conditions = [
+        functools.partial(_matching, pairs, matches, i)
+        for matches in comparisons
+        for i in range(number)
+    ]
+    counts = count_true(conditions, dtype)
+    if number == 1:
+        return counts
+    return [
+        ops.concatenate(counts[first : first + number], axis=1)
+        for first in range(0, len(counts), number)
+    ]
+
+
+def _matching(pairs: Sequence[Pair], matches: Matches, i: int) -> Tensor:
+    """Whether the entries match the i-th threshold."""
+    if pairs[0][1].shape[1] > 1:
+        pairs = [(entries, of[:, i : i + 1]) for entries, of in pairs]
+    return matches(*(x for pair in pairs for x in pair))
+
+
+def _count_at_once(pairs: Sequence[Pair], matches: Matches, dtype: str) -> Tensor:
+    parts = (x for entries, of in pairs for x in (entries[:, None], of[..., None]))
+    return ops.sum(ops.cast(matches(*parts), dtype), axis=2)

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -109,7 +108,7 @@ def steps_of(score: str | Score, averages: bool) -> Steps:
 
 
 def _steps_of(score: str | Score, averages: bool) -> Steps:
-    score = check_score(score)
+    score, is_ours = check_score(score), isinstance(score, str)
 
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
         return _compared(take(score(queries, targets), columns))
@@ -128,9 +127,10 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
                 scores = where(columns.hold(column), scores, -math.inf)
             return _counted(queries, targets, counts, scores, columns, averages)
 
-        return compiled(count_block)
+        return compiled(count_block, is_ours=is_ours)
 
-    return Steps(compiled(score_targets), count_in(True), count_in(False))
+    score_steps = compiled(score_targets, is_ours=is_ours)
+    return Steps(score_steps, count_in(True), count_in(False))
 
 
 _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
@@ -285,13 +285,14 @@ def _counted(
         return ops.logical_and(columns.hold(column), ids >= 0), found
 
     is_own, own = at(queries.ids)
-    above = count(operator.gt, (scores, high))
-    not_below = count(operator.ge, (scores, low))
+    above, not_below = count(((scores, high), (scores, low)), _is_above, _is_not_below)
     if queries.excluded is not None:
         is_out, out = at(queries.excluded)
         out = where(is_out, out, math.nan)
-        above = above - count(operator.gt, (out, high))
-        not_below = not_below - count(operator.ge, (out, low))
+        out_above, out_not_below = count(
+            ((out, high), (out, low)), _is_above, _is_not_below
+        )
+        above, not_below = above - out_above, not_below - out_not_below
     tied = not_below - above
     before = counts.before
     if not averages:
@@ -303,15 +304,13 @@ def _counted(
             keys = item_keys(queries.keys, numbers[None, :])
             keys = ops.broadcast_to(keys, ops.shape(scores))
             own_keys = item_keys(queries.keys, queries.ids + 1)
-            first = count(_goes_first, (_compared(scores), targets), (keys, own_keys))
+            pairs = (_compared(scores), targets), (keys, own_keys)
+            (first,) = count(pairs, _goes_first)
             if queries.excluded is None:
                 return counts.before + first
             keys = item_keys(queries.keys, queries.excluded + 1)
-            return (
-                counts.before
-                + first
-                - count(_goes_first, (_compared(out), targets), (keys, own_keys))
-            )
+            pairs = (_compared(out), targets), (keys, own_keys)
+            return counts.before + first - count(pairs, _goes_first)[0]
 
         are_tied = ops.logical_and(
             tied > ops.cast(is_own, "int32"), targets > -math.inf
@@ -323,6 +322,14 @@ def _counted(
         before=before,
         scores=where(is_own, _compared(own), counts.scores),
     )
+
+
+def _is_above(score: Tensor, high: Tensor, same_score: Tensor, low: Tensor) -> Tensor:
+    return score > high
+
+
+def _is_not_below(score: Tensor, high: Tensor, same: Tensor, low: Tensor) -> Tensor:
+    return same >= low
 
 
 def _goes_first(score: Tensor, target: Tensor, key: Tensor, own_key: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ def rank_targets(
     cutoff = items if k is None else at_most_size(k, items)
     limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
-    def counted_in(scores: Tensor, is_counted: Callable[..., Tensor]) -> Tensor:
-        return count(is_counted, (scores, target_scores), dtype=dtype)
+    def above_and_equal(scores: Tensor) -> list[Tensor]:
+        return count([(scores, target_scores)], operator.gt, operator.eq, dtype=dtype)
 
     def in_reach(above: Tensor) -> Tensor:
         return ops.logical_and(retrieved, above < limit)
@@ -39,8 +39,7 @@ def rank_targets(
         Or the number of these, if ties are averaged.
         """
         scores = lists.ranked_scores
-        above = counted_in(scores, operator.gt)
-        equal = counted_in(scores, operator.eq)
+        above, equal = above_and_equal(scores)
 
         def place() -> Tensor:
             lists.check_ids()
@@ -62,8 +61,7 @@ def rank_targets(
         # What is above a target of the top k is among these, and what ties with it is
         # too, or is as high as all others. Several scores may stand for 0.
         high = candidates(raw, k + 1)
-        above_top = counted_in(high.entries, operator.gt)
-        equal = counted_in(high.entries, operator.eq)
+        above_top, equal = above_and_equal(high.entries)
         may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
         may_tie = ops.logical_or(may_tie, target_scores == high.highest_other)
         ties_matter = ops.any(ops.logical_and(in_reach(above_top), may_tie))
@@ -104,4 +102,4 @@ def _place_among_tied(
     keys = preference(None)
     target_keys = take(keys, positions)
     pairs = (scores, target_scores), (keys, target_keys)
-    return 1.0 + count(goes_before, *pairs, dtype=dtype)
+    return 1.0 + count(pairs, goes_before, dtype=dtype)[0]
