@@ -75,7 +75,8 @@ def average_precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -158,7 +159,8 @@ def reciprocal_rank(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -243,7 +245,8 @@ def precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -331,7 +334,8 @@ def recall(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -414,7 +418,8 @@ def hit_rate(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -496,7 +501,8 @@ def f1(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -582,7 +588,8 @@ def r_precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -669,7 +676,8 @@ def rank_biased_precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -758,7 +766,8 @@ def bpref(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
@@ -838,7 +847,8 @@ def fall_out(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no irrelevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.

@@ -69,7 +69,8 @@ def dcg(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it gain nothing.
@@ -163,7 +164,8 @@ def ndcg(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it gain nothing.
@@ -259,7 +261,8 @@ def expected_reciprocal_rank(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: float. What a list with items but no relevant one scores.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it never satisfy.

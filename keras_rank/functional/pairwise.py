@@ -56,7 +56,8 @@ def average_relevance_position(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         empty_value: ignored, and there so that all metrics take the same
             arguments: a list with no relevant item gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.

@@ -56,7 +56,8 @@ def rank(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
+            that a list with ties may have another value each time.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. Defaults to
