@@ -274,8 +274,9 @@ def test_any_split_into_batches_gives_the_same(rng):
     group = ["ndcg@10", "recall@50", "mrr"]
     whole = catalogue.evaluate(ids, queries, candidates, group)
     parts = metrics.RankingMetrics(group)
-    for start in (0, 3, 11):
-        rows = slice(start, {0: 3, 3: 11, 11: None}[start])
+    # Of few shapes, each of which is compiled.
+    for start in (0, 5, 10, 15):
+        rows = slice(start, start + 5)
         parts.update_state(catalogue.rank(ids[rows], queries[rows], candidates))
     found = {name: float(value) for name, value in parts.result().items()}
     assert found == pytest.approx(whole, rel=1e-6)
