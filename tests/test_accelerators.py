@@ -84,12 +84,13 @@ def sparse_values(k, shuffle_ties):
     return values
 
 
-@pytest.mark.skipif(BACKEND == "torch", reason="its compiler is asked for one graph")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"], ids=str)
 @pytest.mark.parametrize("k", [3, None])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_all_metrics_have_the_same_values(kind, k, shuffle_ties, way, rng, request):
+    if BACKEND == "torch" and (kind, k, shuffle_ties) != ("sparse", 3, "average"):
+        pytest.skip("takes long: its compiler is asked for one graph below")
     batch = (dense_batch if kind == "dense" else sparse_batch)(rng)
     make = dense_values if kind == "dense" else sparse_values
     expected = ops.convert_to_numpy(make(k, shuffle_ties)(*batch))

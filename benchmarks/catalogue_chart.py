@@ -1,0 +1,117 @@
+"""Draws the time of three metrics of 512 queries against the number of candidates.
+
+KERAS_BACKEND=jax python benchmarks/catalogue_chart.py docs/catalogues.png
+"""
+
+import sys
+import time
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import ops
+
+from keras_rank import catalogue
+from keras_rank.arrays import backends
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallAtK
+
+QUERIES, FEATURES, BLOCK = 512, 64, 4096
+SIZES = [2**power for power in (12, 14, 16, 18, 20)]
+# So many scores take 1 GB.
+MOST_SCORES = 2**28
+METRICS = ["ndcg@10", "recall@100", "mrr"]
+SPARSE = {"sparse_labels": True}
+
+
+def seconds(call):
+    """The shortest of three calls, after one that compiles."""
+    call()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def counting(users, items, targets):
+    """The exact ranks, of which any metric follows."""
+    return lambda: catalogue.evaluate(targets, users, items, METRICS, verbose=0)
+
+
+def streaming_top_100(users, items, targets):
+    """The best 100 of each block, and of all of them so far: metrics at 100 only."""
+
+    def best(users, block, kept):
+        values, _ = backends.top_k(ops.matmul(users, ops.transpose(block)), 100)
+        return backends.top_k(ops.concatenate([kept, values], axis=1), 100)[0]
+
+    step = backends.compiled(best, is_ours=True)
+
+    def stream():
+        kept = ops.full((QUERIES, 100), -np.inf, "float32")
+        for first in range(0, len(items), BLOCK):
+            block = ops.slice(items, [first, 0], [BLOCK, FEATURES])
+            kept = step(users, block, kept)
+        ops.convert_to_numpy(kept)
+
+    return stream
+
+
+def full_matrix(users, items, targets):
+    """All scores at once, of which the ranks of targets are counted."""
+    members = (
+        NDCG(k=10, **SPARSE),
+        RecallAtK(k=100, **SPARSE),
+        MeanReciprocalRank(**SPARSE),
+    )
+    group = RankingMetrics(members)
+
+    def update():
+        scores = ops.matmul(users, ops.transpose(items))
+        group.update_state(targets, scores)
+        float(group.result()["mrr"])
+
+    return update
+
+
+def main():
+    rng = np.random.default_rng(0)
+
+    def embeddings(number):
+        array = rng.normal(size=(number, FEATURES)).astype("float32")
+        return ops.convert_to_tensor(array)
+
+    users = embeddings(QUERIES)
+    figure, axis = plt.subplots(figsize=(6.4, 4.0))
+    for make, label in (
+        (counting, "counting: keras_rank.catalogue"),
+        (streaming_top_100, "top 100 in a stream"),
+        (full_matrix, "the full matrix of scores"),
+    ):
+        times = {}
+        for size in SIZES:
+            if make is full_matrix and size * QUERIES > MOST_SCORES:
+                continue
+            targets = rng.integers(0, size, size=(QUERIES, 1)).astype("int32")
+            times[size] = seconds(make(users, embeddings(size), targets))
+        print(label, {size: f"{each:.3f}" for size, each in times.items()})
+        ours = make is counting
+        axis.plot(
+            times.keys(),
+            times.values(),
+            marker="o",
+            label=label,
+            color="black" if ours else None,
+            linewidth=2.5 if ours else 1.2,
+        )
+    axis.set(xscale="log", yscale="log", xlabel="items", ylabel="seconds, 512 queries")
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    axis.set_title(f"NDCG@10, recall@100 and MRR, {keras.backend.backend()}")
+    figure.tight_layout()
+    figure.savefig(sys.argv[1], dpi=120)
+
+
+if __name__ == "__main__":
+    main()
