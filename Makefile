@@ -23,7 +23,8 @@ demo: $(DEMO)/installed
 
 # For daily work.
 check: lint
-	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow"
+	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow" \
+		--hypothesis-profile=quick
 
 # Two processes at a time, those that take longest first.
 test: lint

@@ -19,9 +19,11 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     # The other backends run the same code, more slowly.
-    max_examples={"numpy": 30, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
+    max_examples={"numpy": 20, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+# For `make check`.
+settings.register_profile("quick", settings.get_profile("keras_rank"), max_examples=3)
 settings.load_profile("keras_rank")
 
 BACKEND = keras.backend.backend()

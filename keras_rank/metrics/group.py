@@ -9,7 +9,9 @@ from keras_rank.arguments import check_flag, names_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.metrics.base import RankingMetric, update_together
 from keras_rank.metrics.binary import (
+    BPref,
     F1AtK,
+    FallOut,
     HitRate,
     MeanAveragePrecision,
     MeanReciprocalRank,
@@ -36,6 +38,8 @@ _BY_NAME: dict[str | None, type[RankingMetric]] = {
         RPrecision,
         ExpectedReciprocalRank,
         RankBiasedPrecision,
+        BPref,
+        FallOut,
         AverageRelevancePosition,
         PairwiseAccuracy,
     )
@@ -54,7 +58,7 @@ class RankingMetrics(keras.metrics.Metric):
     names of the members: `ndcg@10`, `val_ndcg@10`. `EarlyStopping`, `ModelCheckpoint`
     and `ReduceLROnPlateau` know in their automatic mode which way is better for the
     first member, whose name and direction the group bears; to monitor another one,
-    give them `mode="max"` (or `"min"` for `arp`).
+    give them `mode="max"` (`"min"` for `arp` and `fall_out`).
 
     Members whose `seed` was not given share one, so that they share the order too.
 
