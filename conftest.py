@@ -57,6 +57,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name == "README.md":
+            item.add_marker("slow")
     if BACKEND == "numpy":
         skip = pytest.mark.skip(reason="Keras does not train on the NumPy backend")
         for item in items:

@@ -193,6 +193,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, command):
     assert shown.endswith("\r\x1b[K")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_name", [False, True])
 def test_it_runs_as_a_module_and_by_its_name(tmp_path, by_name):
     """On NumPy, unless another backend is named."""
