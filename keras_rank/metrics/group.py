@@ -9,7 +9,9 @@ from keras_rank.arguments import check_flag, names_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.metrics.base import RankingMetric, update_together
 from keras_rank.metrics.binary import (
+    BPref,
     F1AtK,
+    FallOut,
     HitRate,
     MeanAveragePrecision,
     MeanReciprocalRank,
@@ -36,6 +38,8 @@ _BY_NAME: dict[str | None, type[RankingMetric]] = {
         RPrecision,
         ExpectedReciprocalRank,
         RankBiasedPrecision,
+        BPref,
+        FallOut,
         AverageRelevancePosition,
         PairwiseAccuracy,
     )
