@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import csv, feather, parquet
 from tables import rows_of
 
 from keras_rank.evaluation import compare, evaluate, evaluate_run
@@ -46,6 +46,29 @@ WRONG_ROWS = {
         {},
         "`label` should name a column of numbers. Received: label='label', which is of "
         "the type VARCHAR, such as 'good'",
+    ),
+    "a number that is none, among numbers that are text": (
+        changed(score=["0.3", "NA", "0.1"]),
+        {},
+        "`score` should name a column of numbers. Received: score='score', which is of "
+        "the type VARCHAR, such as 'NA'",
+    ),
+    "items of parts": (
+        changed(item=[{"id": 1}, {"id": 2}, {"id": 1}]),
+        {"item": "item"},
+        "`item` should name columns of numbers, text, or dates. Received: item='item', "
+        "which is of the type STRUCT(",
+    ),
+    "lists that are kept": (
+        changed(tags=[["a"], ["a"], ["b"]]),
+        {"keep": "tags"},
+        "`keep` should name columns of numbers, text, or dates. Received: keep='tags', "
+        "which is of the type VARCHAR[]",
+    ),
+    "a list of dicts": (
+        [{"query_id": 1, "label": 1, "score": 0.3}],
+        {},
+        "or a dict of columns. Received: a list",
     ),
     "a list of scores in each row": (
         changed(score=[[0.1], [0.2], [0.3]]),
@@ -166,7 +189,8 @@ WRONG_FILES = {
         lambda path: path.write_text(
             "query_id,label,score\n" + "1,1,0.5\n" * 30_000 + "1,good,0.5\n"
         ),
-        "`rows` should be a table that can be read. Received: ",
+        "CSV Error on Line: 30002; Original Line: 1,good,0.5; Error when converting "
+        'column "label"',
     ),
 }
 
@@ -181,13 +205,22 @@ def test_wrong_files(tmp_path, name):
         assert name in str(error.value)
 
 
-def test_shards_of_other_columns(tmp_path):
+@pytest.mark.parametrize(
+    ("suffix", "write"),
+    [
+        ("parquet", parquet.write_table),
+        ("csv", csv.write_csv),
+        ("arrow", feather.write_feather),
+    ],
+)
+def test_shards_of_other_columns(tmp_path, suffix, write):
     """A label that one shard lacks is not taken for one that is missing."""
     rows = pa.table(ROWS)
-    parquet.write_table(rows, tmp_path / "0.parquet")
-    parquet.write_table(rows.drop_columns("label"), tmp_path / "1.parquet")
-    with raises("1.parquet"):
-        evaluate(f"{tmp_path}/*.parquet", ["mrr"])
+    write(rows, f"{tmp_path}/0.{suffix}")
+    write(rows.drop_columns("label"), f"{tmp_path}/1.{suffix}")
+    with raises(f"1.{suffix}") as error:
+        evaluate(f"{tmp_path}/*.{suffix}", ["mrr"])
+    assert "label" in str(error.value)
 
 
 def test_an_item_twice_in_two_files(tmp_path):
@@ -287,14 +320,23 @@ def test_wrong_comparisons():
     for name, wrong in (("test", "wilcoxon"), ("correction", "bonferroni")):
         with raises(f"`{name}` should be one of "):
             mine.compare(mine, **{name: wrong})
-    with raises("`models` should be"):
-        compare(mine, {})
+    for base, models in ((mine, {}), (mine, {"a": ROWS}), (ROWS, {"a": mine})):
+        with raises("`models` should be"):
+            compare(base, models)
 
 
 def test_wrong_questions():
     evaluation = evaluate(changed(market=[1, 1, 2]), ["mrr"], keep="market")
     with raises("`by` should name columns that were kept"):
         evaluation.summary(by="user")
+    named = evaluate(
+        changed(value=[1, 1, 2], p=[1, 1, 2]), ["mrr"], keep=["value", "p"]
+    )
+    assert named.summary(by="p")["p"] == [1, 2]
+    with raises("`by` should name columns that are not called like one of the result"):
+        named.summary(by="value")
+    with raises("lists. Received: 'p'"):
+        named.compare(named, by="p")
     with raises("`cluster` should name columns that were kept"):
         evaluation.summary(cluster="user")
     with raises("`confidence` should be a number between"):

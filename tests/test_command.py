@@ -148,6 +148,30 @@ def test_gates(command):
     command("compare base.parquet base.parquet -m ndcg@5 --fail-if-worse")
 
 
+def test_metrics_are_chosen_among_those_of_lists(command):
+    for name in ("base", "new"):
+        metrics = "mrr ndcg@5 arp" if name == "base" else "mrr ndcg@5"
+        command(f"evaluate {name}.parquet -m {metrics} --per-list {name}_lists.parquet")
+    line = "compare base_lists.parquet new_lists.parquet -o tsv"
+    assert len(command(line).out.splitlines()) == 3
+    assert len(command(f"{line} -m ndcg@5").out.splitlines()) == 2
+    printed = command(f"{line} -m arp", expected=2)
+    assert "some of those in new_lists.parquet, which has ['mrr', " in printed.err
+
+
+def test_gates_name_the_model_and_the_slice(command):
+    line = "compare new.parquet base.parquet run.parquet -m ndcg@5 --fail-if-worse"
+    parquet.write_table(rows_of(noise=0.5), "run.parquet")
+    printed = command(f"{line} --by market --confidence 0.5", expected=1)
+    assert "ndcg@5 of base.parquet de is worse by 0." in printed.err
+
+
+def test_patterns_may_follow_metrics(command):
+    plain = command("evaluate base.parquet -m mrr").out
+    assert command("evaluate -m mrr ba*.parquet").out == plain
+    assert command("evaluate -m bpref qrels run").out.splitlines()[1:]
+
+
 WRONG = {
     "": "the following arguments are required",
     "foo": "invalid choice: 'foo'",
@@ -161,6 +185,10 @@ WRONG = {
     "evaluate qrels run -m mrr --fail-below map=1": "should name one of the metrics",
     "evaluate qrels run run": "Each file should be given once. Received twice: run",
     "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",
+    "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
+    "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
+    "evaluate qrels run -m arp --fail-below arp=2": "of which more is better",
+    "evaluate -m mrr none.parquet": "should be files that exist",
     "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "one value for each query",
     "evaluate base.parquet --confidence 95": "`confidence` should be a number between",

@@ -307,7 +307,7 @@ def test_outer_join_of_trec_files(tmp_path):
     }
     assert any("1 queries of the run are left out" in w for w in found.warnings)
     dropped = evaluate_run(*files, ["mrr"], ties="trec_eval", unjudged="drop")
-    assert column(dropped, "mrr") == pytest.approx([0.5, 0.0, 0.0])
+    assert column(dropped, "mrr") == pytest.approx([1.0, 0.0, 0.0])
 
 
 def test_trec_eval_agrees_on_the_join(tmp_path):
@@ -337,6 +337,40 @@ def test_trec_eval_agrees_on_the_join(tmp_path):
     for theirs, ours in names.items():
         values = [expected[query][theirs] for query in queries]
         assert column(found, ours) == pytest.approx(values, abs=1e-6)
+
+
+@pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
+def test_trec_eval_takes_judgements_below_0_for_none(tmp_path, unjudged):
+    """Where it asks who judged: in bpref, and with -J. A query may have no others."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(1)
+    qrels, run = {"none": {"d1": -1, "d2": -2}}, {"none": {"d2": 0.5, "x": 0.4}}
+    for query in map(str, range(20)):
+        items = [f"d{i:02d}" for i in rng.permutation(30)]
+        labels, scores = rng.integers(-2, 3, 18), rng.integers(0, 12, 24)
+        qrels[query] = dict(zip(items[:18], labels.tolist(), strict=True))
+        run[query] = dict(zip(items[6:], scores.astype(float).tolist(), strict=True))
+    files = trec_files(
+        tmp_path,
+        [f"{q} 0 {d} {x}" for q, row in qrels.items() for d, x in row.items()],
+        [f"{q} Q0 {d} 0 {x} t" for q, row in run.items() for d, x in row.items()],
+    )
+    names = {"bpref": "bpref", "map": "map", "P_5": "precision@5", "recip_rank": "mrr"}
+    found = evaluate_run(
+        *files, list(names.values()), ties="trec_eval", unjudged=unjudged
+    )
+    judged = pytrec_eval.RelevanceEvaluator(
+        qrels,
+        {"bpref", "map", "P.5", "recip_rank"},
+        judged_docs_only_flag=unjudged == "drop",
+    )
+    expected = judged.evaluate(run)
+    queries = found.per_list["query_id"].to_pylist()
+    assert set(queries) == set(qrels)
+    for theirs, ours in names.items():
+        values = [expected[query][theirs] for query in queries]
+        assert column(found, ours) == pytest.approx(values, abs=1e-6)
+        assert found.summary()["lists"] == [21] * len(names)
 
 
 def test_ids_of_other_types_are_compared_as_text(tmp_path):
@@ -441,6 +475,15 @@ def test_permutation_test_is_that_of_scipy():
     assert row["p"] == pytest.approx(expected.pvalue, abs=0.005)
 
 
+def test_equal_differences_are_not_certain_to_a_permutation_test():
+    """Of 5 signs, all are equal in 2 of 2 ** 5 draws."""
+    rows = {"query_id": np.repeat(np.arange(5), 2), "label": [1, 0] * 5}
+    base = evaluate({**rows, "score": [1, 2] * 5}, ["mrr"])
+    new = evaluate({**rows, "score": [2, 1] * 5}, ["mrr"])
+    assert new.compare(base, test="permutation")["p"] == [pytest.approx(2 / 2**5)]
+    assert new.compare(base)["p"] == [0.0]
+
+
 def test_clusters_are_compared_as_wholes():
     base, new = two_models(keep="user")
     found = new.compare(base, cluster="user").rows[0]
@@ -475,6 +518,38 @@ def test_several_models_are_corrected_together():
     assert comparison["corrected_p"] == pytest.approx(expected)
     assert comparison.differences.column_names == ["model", "query_id", "ndcg@5", "map"]
     assert "corrected_p" not in compare(base, {"new": new}, correction=None).columns
+
+
+def test_models_may_differ_in_metrics_names_and_sizes_of_ids():
+    """What a model does not have is missing from the differences."""
+    rows = rows_of()
+    base = evaluate(rows, ["ndcg@5", "mrr"])
+    place = rows.column_names.index("query_id")
+    short = rows.set_column(place, "qid", rows["query_id"].cast(pa.uint32()))
+    models = {"a": evaluate(short, ["mrr"], query="qid"), "b": base}
+    comparison = compare(base, models)
+    assert comparison["metric"] == ["mrr", "ndcg@5", "mrr"]
+    assert comparison["lists"] == [len(base)] * 3
+    differences = comparison.differences.to_pydict()
+    assert differences["query_id"] == base.per_list["query_id"].to_pylist() * 2
+    assert differences["ndcg@5"] == [None] * len(base) + [0.0] * len(base)
+
+
+def test_the_mean_of_no_lists_is_unknown():
+    """A slice whose lists are all left out is not one where the model finds nothing."""
+    rows = {"query_id": [1, 2], "label": [1, 0], "score": [1, 1], "market": ["a", "b"]}
+    left_out = NDCG(k=1, empty_value=None)
+    evaluation = evaluate(rows, [left_out], keep="market")
+    comparison = evaluation.compare(evaluation, by="market")
+    for value in (
+        evaluation.summary(by="market")["value"],
+        comparison["baseline"],
+        comparison["value"],
+        comparison["difference"],
+    ):
+        assert np.isnan(value).tolist() == [False, True]
+    nothing = evaluate({**rows, "label": [0, 0]}, [left_out])
+    assert not any("ties" in warning for warning in nothing.warnings)
 
 
 def test_what_only_one_side_has_is_named():
@@ -572,6 +647,18 @@ def test_duplicates_are_counted_where_that_is_asked_for():
     evaluation = evaluate(rows, ["mrr"], item="item_id", duplicates="count")
     assert checks(evaluation)["duplicated items"]["lists"] == 1
     assert any("an item more than once" in warning for warning in evaluation.warnings)
+
+
+def test_health_tells_that_no_item_is_judged():
+    """As where items are numbers on one side, and `d1` on the other."""
+    judgements = {"query_id": [1, 2], "item_id": ["d1", "d1"], "label": [1, 1]}
+    run = {"query_id": [1, 2], "item_id": [1, 1], "score": [0.5, 0.5]}
+    evaluation = evaluate_run(judgements, run, ["mrr"])
+    assert checks(evaluation)["nothing judged"]["lists"] == 2
+    assert evaluation.warnings == [
+        "Warning: 2 of 2 lists have no item with a score that anybody judged: do the "
+        "judgements and the run have the same ids of items?"
+    ]
 
 
 def test_health_of_columns_that_seem_swapped():

@@ -60,6 +60,12 @@ def test_as_text_that_is_read_again():
     assert (second["market"], second["value"]) == (None, None)
 
 
+def test_no_value_ends_a_cell_or_a_row():
+    table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
+    assert table.to_markdown().splitlines()[2:] == [r"| a\|b | 1 |", "| c d e | 2 |"]
+    assert table.format("tsv").splitlines()[1:] == ["a|b\t1", "c d e\t2"]
+
+
 def test_as_a_frame():
     frame = TABLE.to_pandas()
     assert frame["value"].iloc[0] == 0.123456789

@@ -5,6 +5,7 @@ shut. 2: it could not be done, of which one line on stderr tells.
 """
 
 import argparse
+import glob
 import json
 import os
 import sys
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         type=_gate,
-        help="exit with 1 if a metric is below a value",
+        help="exit with 1 if a metric is below a value; one where more is better",
     )
     compare = commands.add_parser(
         "compare",
@@ -173,10 +174,12 @@ def _evaluate(parsed: argparse.Namespace) -> int:
                 f"end in .parquet, .csv, .jsonl or .arrow. Received: {judgements!r}"
             )
     metrics = _metrics(parsed)
+    directions = {member.name: member._direction for member in metrics.members}
     for name, _ in parsed.fail_below:
-        if name not in (member.name for member in metrics.members):
+        if directions.get(name) != "up":
             raise ValueError(
-                f"--fail-below should name one of the metrics. Received: {name!r}"
+                "--fail-below should name one of the metrics, of which more is better. "
+                f"Received: {name!r}"
             )
     sources = files if judgements is not None else [files]
     _require_once(files)
@@ -184,6 +187,8 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         raise ValueError(
             f"--per-list takes one run. Received: {', '.join(map(str, sources))}"
         )
+    if parsed.per_list is not None:
+        _require_parquet(parsed.per_list)
     found = {
         str(source): _evaluation(parsed, source, judgements, metrics)
         for source in sources
@@ -227,10 +232,11 @@ def _compare(parsed: argparse.Namespace) -> int:
             f"Received: {', '.join(files)}"
         )
     _require_once(files[1:])
+    metrics = _metrics(parsed)
     base, *models = [
-        Evaluation.read(file)
+        _read(file, parsed.metrics and [member.name for member in metrics.members])
         if _is_evaluation(file)
-        else _evaluation(parsed, file, judgements, _metrics(parsed))
+        else _evaluation(parsed, file, judgements, metrics)
         for file in files
     ]
     comparison = compare(
@@ -251,14 +257,19 @@ def _compare(parsed: argparse.Namespace) -> int:
     _print({"comparison": table}, [*comparison.notes, *warnings], parsed.output)
     if not parsed.fail_if_worse:
         return 0
-    directions = {metric.name: metric.direction for metric in models[0]._metrics}
+    directions = {metric.name: metric.direction for metric in base._metrics}
     worse = []
     for row in comparison:
         sign = 1.0 if directions[row["metric"]] == "up" else -1.0
         p = row.get("corrected_p", row["p"])
         if sign * row["difference"] < 0.0 and p < 1.0 - parsed.confidence:
             worse.append(row)
-            _say(f"{row['metric']} is worse by {abs(row['difference']):.4f}, p={p:.2g}")
+            of_slice = [str(row[name]) for name in ("model", *parsed.by) if name in row]
+            of_which = f" of {' '.join(of_slice)}" if of_slice else ""
+            _say(
+                f"{row['metric']}{of_which} is worse by {abs(row['difference']):.4f}, "
+                f"p={p:.2g}"
+            )
     return int(bool(worse))
 
 
@@ -266,7 +277,10 @@ def _files(parsed: argparse.Namespace) -> list[str]:
     """The files, also those that follow metrics: `-m map qrels run`."""
     files: list[str] = parsed.files
     if not files and parsed.metrics:
-        are_files = [os.path.exists(name) for name in parsed.metrics]
+        are_files = [
+            is_table(name) or os.path.exists(name) or bool(glob.glob(name))
+            for name in parsed.metrics
+        ]
         if any(are_files):
             first = are_files.index(True)
             parsed.metrics, files = parsed.metrics[:first], parsed.metrics[first:]
@@ -282,6 +296,15 @@ def _require_once(names: Sequence[str]) -> None:
             raise ValueError(f"Each file should be given once. Received twice: {name}")
 
 
+def _require_parquet(file: str) -> None:
+    """Raises for a file that `compare` would not know again, or that has no folder."""
+    if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
+        raise ValueError(
+            "--per-list should name a file that ends in .parquet, in a folder that "
+            f"exists. Received: {file!r}"
+        )
+
+
 def _is_evaluation(file: str) -> bool:
     """Whether a file is one that `--per-list` wrote."""
     if not (file.endswith(".parquet") and os.path.isfile(file)):
@@ -291,6 +314,21 @@ def _is_evaluation(file: str) -> bool:
     except (pa.ArrowException, OSError):
         # That it can't be read is said where it is read as a table.
         return False
+
+
+def _read(file: str, names: Sequence[str] | None) -> Evaluation:
+    """Reads what `--per-list` wrote, and chooses metrics where some are named."""
+    found = Evaluation.read(file)
+    if names is None:
+        return found
+    for name in names:
+        if name not in found.metrics:
+            raise ValueError(
+                f"--metrics should be some of those in {file}, which has "
+                f"{found.metrics}. Received: {name!r}"
+            )
+    found._metrics = [metric for metric in found._metrics if metric.name in names]
+    return found
 
 
 def _evaluation(

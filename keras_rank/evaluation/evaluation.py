@@ -28,6 +28,10 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _KEY = b"keras_rank"
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
+# The columns of results, but for those of the slices.
+_SUMMARY = ("metric", "value", "standard_error", "low", "high", "lists")
+_OF_A_DIFFERENCE = ("model", "baseline", "difference", "p", "corrected_p")
+_COMPARISON = ("metric", "value", "low", "high", "lists", *_OF_A_DIFFERENCE)
 
 
 class _Measured(NamedTuple):
@@ -184,7 +188,7 @@ class Evaluation:
             ValueError: if a column was not kept.
         """
         confidence = check_fraction("confidence", confidence)
-        by, clusters = self._by(by), self._clusters(cluster)
+        by, clusters = self._by(by, _SUMMARY), self._clusters(cluster)
         rows = []
         for slice_, chosen in self._slices(by):
             for metric in self._metrics:
@@ -360,7 +364,8 @@ class Evaluation:
     def _warnings(self, checks: Sequence[Check]) -> list[str]:
         failed = [check for check in checks if not check.is_passed]
         warnings = [
-            f"Warning: {check.lists} of {len(self)} lists {check.warning}."
+            f"Warning: {check.lists} of {len(self)} lists {check.warning}"
+            + "." * (not check.warning.endswith("?"))
             for check in failed
         ]
         if self._left_out:
@@ -388,10 +393,16 @@ class Evaluation:
         values = self._array(column or metric.name)[chosen]
         return statistics.mean(values, self._array(weight)[chosen], metric.empty_value)
 
-    def _by(self, by: str | Sequence[str] | None) -> list[str]:
+    def _by(self, by: str | Sequence[str] | None, columns: Sequence[str]) -> list[str]:
+        """The columns of slices, beside the other columns of the result."""
         names = [by] if isinstance(by, str) else list(by or [])
         for name in names:
             self._require_kept("by", name)
+            if name in columns:
+                raise ValueError(
+                    "`by` should name columns that are not called like one of the "
+                    f"result: {', '.join(columns)}. Received: {name!r}"
+                )
         return names
 
     def _require_kept(self, argument: str, name: str) -> None:
@@ -539,10 +550,13 @@ def compare(
     same 0.000 1.000
     better 0.333 0.184
     """
-    if not (isinstance(models, Mapping) and models):
+    are_evaluations = isinstance(models, Mapping) and all(
+        isinstance(each, Evaluation) for each in (baseline, *models.values())
+    )
+    if not (are_evaluations and models):
         raise ValueError(
-            "`models` should be a dict from names to evaluations. "
-            f"Received: models={models!r}"
+            "`models` should be a dict from names to evaluations, and `baseline` an "
+            f"evaluation. Received: models={models!r} and a {type(baseline).__name__}"
         )
     check_choice("test", test, TESTS)
     if correction is not None:
@@ -565,7 +579,8 @@ def compare(
         pair = np.full(len(model), -1)
         pair[mine] = theirs
         clusters = model._clusters(cluster)
-        of_lists = model.table.select([model.query]).take(pa.array(mine))
+        queries = baseline.table[baseline.query].take(pa.array(theirs))
+        of_lists = pa.table({baseline.query: queries})
         if len(models) > 1:
             of_lists = of_lists.add_column(0, "model", pa.array([name] * len(mine)))
         for metric in common:
@@ -576,7 +591,7 @@ def compare(
                 metric.name, pa.array(delta, from_pandas=True)
             )
         differences.append(of_lists)
-        for slice_, chosen in model._slices(model._by(by)):
+        for slice_, chosen in model._slices(model._by(by, _COMPARISON)):
             for metric in common:
                 is_known = ~np.isnan(model._array(metric.name)[chosen])
                 of_both = chosen[is_known & (pair[chosen] >= 0)]
@@ -610,7 +625,10 @@ def compare(
         lists = columns.pop("lists")
         p = statistics.corrected(np.array(columns["p"]), correction)
         columns |= {"corrected_p": p.tolist(), "lists": lists}
-    return Comparison(columns, notes, pa.concat_tables(differences))
+    # The differences of a metric that not all models have are missing.
+    return Comparison(
+        columns, notes, pa.concat_tables(differences, promote_options="default")
+    )
 
 
 def _table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -643,6 +661,10 @@ def _with_one_weight(table: pa.Table, metrics: Sequence[str]) -> pa.Table:
 def _pairs(model: Evaluation, baseline: Evaluation) -> tuple[Array, Array]:
     """The numbers of the lists of the queries that both have, in both."""
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
+    are_integers = all(pa.types.is_integer(each.type) for each in (mine, theirs))
+    if mine.type != theirs.type and are_integers:
+        # Integers of other sizes are the same, of which no size has room for all.
+        mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
     if mine.type != theirs.type:
         raise ValueError(
             "`baseline` should have ids of queries of the same type. Received: "

@@ -35,7 +35,8 @@ class Check:
         """Whether there is nothing to warn of."""
         if self.at_least:
             return self.share >= self.threshold
-        return self.share <= self.threshold
+        # Of no lists, the share is NaN, which is nothing to warn of.
+        return not self.share > self.threshold
 
 
 def share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
@@ -87,6 +88,16 @@ def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
             "have scores that are NaN: these items count as not retrieved",
         ),
     ]
+    if "unjudged" in columns:
+        checks.append(
+            share_of(
+                columns["unjudged"].astype(bool),
+                "nothing judged",
+                0.5,
+                "have no item with a score that anybody judged: do the judgements and "
+                "the run have the same ids of items?",
+            )
+        )
     if "duplicates" in columns:
         checks.append(
             share_of(

@@ -23,6 +23,7 @@ from keras_rank.metrics.base import (
     rank_together,
     values_together,
 )
+from keras_rank.metrics.binary import BPref
 from keras_rank.ordering.preference import Ties
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -49,7 +50,7 @@ class PerList:
         columns: the names of the columns.
         ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
             they say.
-        drops_unjudged: whether an item without a label is none.
+        drops_unjudged: whether an item whose label is missing, or below 0, is none.
         counts_duplicates: whether an item that a query has twice is counted. Else it
             is an error.
     """
@@ -97,8 +98,9 @@ class PerList:
                 name, rows[str(i)].combine_chunks(), starts, of_list, queries
             )
         given, score = _numbers(rows["label"]), _numbers(rows["score"])
-        label, is_judged = judge(given, self.drops_unjudged)
-        items = {"label": label, "score": score, "judged": is_judged}
+        label = judge(given, starts, self.drops_unjudged)
+        items = {"label": label, "score": score, "judged": ~np.isnan(given)}
+        items["judgement"] = judge(given, starts, drop_unjudged=True)
         if self.columns.weight is not None:
             weights = self._weights(rows["weight"], of_list, queries)
             items["weight"] = weights
@@ -174,7 +176,8 @@ class PerList:
             is_item = np.arange(size) < sizes[shown, None]
             positions = np.where(is_item, positions, starts[shown, None])
             batch = {name: values[positions] for name, values in items.items()}
-            batch["label"] = np.where(is_item, batch["label"], -1.0)
+            for name in ("label", "judgement"):
+                batch[name] = np.where(is_item, batch[name], -1.0)
             batch["judged"] = batch["judged"] | ~is_item
             for name, values in self._of_batch(batch, numbers[shown]).items():
                 if name not in found:
@@ -198,6 +201,9 @@ class PerList:
         retrieved = np.sum(is_retrieved, axis=1).astype(np.int32)
         tied = (scores[:, 1:] == scores[:, :-1]) & is_retrieved[:, 1:]
         found[HEALTH + "retrieved"] = retrieved
+        is_judged = batch["judged"] & (batch["label"] >= 0.0)
+        is_judged &= batch["score"] > -np.inf
+        found[HEALTH + "unjudged"] = (retrieved > 0) & ~np.any(is_judged, axis=1)
         found[HEALTH + "constant"] = (np.sum(tied, axis=1) == retrieved - 1) & (
             retrieved > 1
         )
@@ -246,9 +252,18 @@ class PerList:
         self, batch: dict[str, Array], numbers: Array, ties: Ties | None
     ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
         """Yields each metric, which lists have relevant items, values and weights."""
-        for (_, dtype), members in alike(self.metrics).items():
+        # To bpref, an item that nobody judged is none, whatever it is to others.
+        by_label = {
+            "judgement": [m for m in self.metrics if isinstance(m, BPref)],
+            "label": [m for m in self.metrics if not isinstance(m, BPref)],
+        }
+        for label, dtype, members in (
+            (label, dtype, members)
+            for label, metrics in by_label.items()
+            for (_, dtype), members in alike(metrics).items()
+        ):
             lists = standardize(
-                batch["label"], batch["score"], batch.get("weight"), dtype
+                batch[label], batch["score"], batch.get("weight"), dtype
             )
             # So that a list is shuffled alike wherever it stands.
             places = np.cumsum(ops.convert_to_numpy(lists.has_items), dtype=np.int32)

@@ -1,6 +1,6 @@
 """The rules of reading: tables and TREC files, as rows that are sorted by query.
 
-A label that is missing counts as 0, or its row is left out; one below 0 is 0. An item
+A label that is missing, or below 0, counts as 0, or its row is left out. An item
 without a score, or with the score NaN, was not retrieved. Queries that are only in the
 judgements count; those that nobody judged are left out, and counted. Nothing else is
 dropped: missing ids and items that a query has twice are errors.
@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import glob
+import itertools
 import os
 import sys
 import tempfile
@@ -224,17 +225,22 @@ def read_run(
     return Rows(batches, lambda query, item: named(run), in_run - common)
 
 
-def judge(labels: Array, drop_unjudged: bool) -> tuple[Array, Array]:
-    """Returns labels by the rules, and which are judgements: a missing one is none.
+def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
+    """Returns labels by the rules: one that is missing, or below 0, is no judgement.
 
     Args:
         labels: array of numbers, NaN where a label is missing.
-        drop_unjudged: whether an item without a label is none, which has the label
-            -1. Else it has the label 0.
+        starts: int array of the places where lists start.
+        drop_unjudged: whether an item without a judgement is none, which has the
+            label -1. Else it has the label 0.
     """
-    is_judged = ~np.isnan(labels)
-    unjudged = -1.0 if drop_unjudged else 0.0
-    return np.where(is_judged, np.maximum(labels, 0.0), unjudged), is_judged
+    if not drop_unjudged:
+        return np.where(labels >= 0.0, labels, 0.0)
+    # Where all labels of a list are below 0, it has items, of which none is relevant.
+    highest = np.fmax.reduceat(labels, starts)
+    are_below = np.repeat(highest < 0.0, np.diff(np.append(starts, len(labels))))
+    is_item = (labels >= 0.0) | (are_below & ~np.isnan(labels))
+    return np.where(is_item, np.maximum(labels, 0.0), -1.0)
 
 
 def is_table(source: Any) -> bool:
@@ -246,7 +252,7 @@ def named(source: Any) -> str:
     """What a source is called in messages."""
     if isinstance(source, str | os.PathLike):
         return "standard input" if source == "-" else os.fspath(source)
-    if isinstance(source, Sequence):
+    if _are_files(source):
         return ", ".join(map(named, source[:3])) + ", ..." * (len(source) > 3)
     return f"a {type(source).__name__}"
 
@@ -257,7 +263,12 @@ def _errors_of(argument: str, source: Any) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        # What follows is advice about DuckDB.
+        reasons = itertools.takewhile(
+            lambda line: line and not line.startswith(("Possible", "Potential")),
+            str(error).strip().splitlines(),
+        )
+        reason = "; ".join(reason.strip().rstrip(".") for reason in reasons)
         raise ValueError(
             f"`{argument}` should be a table that can be read. "
             f"Received: {named(source)}, and the error: {reason}"
@@ -330,7 +341,15 @@ def _open_files(
         )
     (format_,) = formats
     if format_ == "ipc":
-        return connection.from_arrow(dataset.dataset(files, format="ipc"))
+        shards = dataset.dataset(files, format="ipc")
+        for shard in shards.get_fragments():
+            missing = set(shards.schema.names) - set(shard.physical_schema.names)
+            if missing:
+                raise ValueError(
+                    f"`{argument}` should be files with the same columns. Received: "
+                    f"{shard.path}, which lacks {sorted(missing)}"
+                )
+        return connection.from_arrow(shards)
     return connection.sql(
         f"SELECT * FROM read_{format_}($files, filename := $filename)",
         params={"files": files, "filename": filename},
@@ -356,9 +375,12 @@ def _number(table: Relation, argument: str, name: str) -> str:
     """Returns the expression of a column of numbers."""
     type_ = _column(table, argument, name)
     if not type_.startswith(tuple(_NUMBERS)) or type_.endswith("]"):
-        found = table.filter(f"{_quoted(name)} IS NOT NULL").limit(1).fetchall()
+        found = table.filter(f"{_quoted(name)} IS NOT NULL")
+        if type_ == "VARCHAR":
+            # Text that is no number, if there is any, is what to tell of.
+            found = found.order(f"TRY_CAST({_quoted(name)} AS DOUBLE) IS NOT NULL")
         # A column without any value has a type of chance.
-        for row in found:
+        for row in found.limit(1).fetchall():
             raise ValueError(
                 f"`{argument}` should name a column of numbers. Received: "
                 f"{argument}={name!r}, which is of the type {type_}, such as "
@@ -372,6 +394,11 @@ def _number(table: Relation, argument: str, name: str) -> str:
 def _id(table: Relation, argument: str, name: str) -> str:
     """Returns the expression of a column of ids, or of what is known of a query."""
     type_ = _column(table, argument, name)
+    if type_.endswith("]") or type_.startswith(("STRUCT", "MAP", "UNION")):
+        raise ValueError(
+            f"`{argument}` should name columns of numbers, text, or dates. Received: "
+            f"{argument}={name!r}, which is of the type {type_}"
+        )
     # Categories would be sorted by their codes, which files need not share.
     is_category = type_.startswith("ENUM")
     return f"CAST({_quoted(name)} AS VARCHAR)" if is_category else _quoted(name)

@@ -77,8 +77,9 @@ def evaluate(
             earlier item is that of the earlier row. `"trec_eval"`: the item with the
             larger id first, among scores that are equal in float32. Defaults to
             `"metric"`.
-        unjudged: `"irrelevant"`: an item without a label has the label 0. `"drop"`:
-            it is left out, as if it had not been there. Defaults to `"irrelevant"`.
+        unjudged: `"irrelevant"`: an item whose label is missing or below 0 has the
+            label 0. `"drop"`: it is left out, as if it had not been there, as `BPref`
+            always does. Defaults to `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: an item that a query has twice counts
             twice, and `health` tells of it. Defaults to `"error"`.
         memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
@@ -181,8 +182,9 @@ def evaluate_run(
             earlier item is that of the earlier line. `"trec_eval"`: the item with the
             larger id first, among scores that are equal in float32. Defaults to
             `"metric"`.
-        unjudged: `"irrelevant"`: an item that nobody judged has the label 0. `"drop"`:
-            it is left out, as with `-J` of trec_eval. Defaults to `"irrelevant"`.
+        unjudged: `"irrelevant"`: an item that nobody judged, or with a label below 0,
+            has the label 0. `"drop"`: it is left out, as with `-J` of trec_eval, and
+            as `BPref` always does. Defaults to `"irrelevant"`.
         memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
             sorting: what does not fit is written to disk. Defaults to `None`: most of
             the memory there is.

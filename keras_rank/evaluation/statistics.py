@@ -18,7 +18,7 @@ class Mean:
     """A weighted mean over lists.
 
     Attributes:
-        value: the mean.
+        value: the mean, NaN of no lists.
         influence: array of shape `(lists,)`. What each list adds to the number of
             lists times the error of the mean; it sums up to 0.
     """
@@ -52,7 +52,7 @@ def mean(values: Array, weights: Array, empty_value: float | None) -> Mean:
     relevant, weights = values[is_relevant], weights[is_relevant]
     lists, total = len(values), weights.sum()
     if lists == 0:
-        return Mean(0.0, values)
+        return Mean(float("nan"), values)
     empty = float(empty_value or 0.0)
     # Without weights of its own, the average is 1.
     average = total / len(weights) if len(weights) and total > 0.0 else 1.0
@@ -96,10 +96,10 @@ def estimate(
     variance = units / (units - 1) * np.sum(np.square(influence)) / lists**2
     error = float(np.sqrt(variance))
     half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))
-    if error == 0.0:
-        p = float(value == 0.0)
-    elif permute:
+    if permute:
         p = _permuted(influence / lists * units + value)
+    elif error == 0.0:
+        p = float(value == 0.0)
     else:
         p = float(2.0 * stats.t.sf(abs(value) / error, units - 1))
     return Estimate(value, error, value - half, value + half, p, lists)

@@ -87,7 +87,11 @@ class Table:
         """Returns the table in Markdown."""
         head, *body = self._cells()
         marks = ["--:" if is_right else "---" for is_right in self._are_numbers()]
-        lines = [f"| {' | '.join(row)} |" for row in [head, marks, *body]]
+        rows = [
+            [" ".join(cell.split()).replace("|", r"\|") for cell in row]
+            for row in [head, marks, *body]
+        ]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
     def to_json(self) -> str:
@@ -119,8 +123,8 @@ class Table:
         return "\n".join([*lines, *self.notes])
 
     def _separated(self) -> str:
-        rows = [[_exact(value) for value in row.values()] for row in self.rows]
-        return "\n".join("\t".join(row) for row in [list(self.columns), *rows])
+        rows = [self.columns, *(row.values() for row in self.rows)]
+        return "\n".join("\t".join(map(_exact, row)) for row in rows)
 
     def _are_numbers(self) -> list[bool]:
         return [
@@ -155,7 +159,9 @@ def _short(name: str, value: Any) -> str:
 
 
 def _exact(value: Any) -> str:
-    return "" if _plain(value) is None else str(value)
+    """A cell with all digits, in which nothing ends a cell or a row."""
+    text = "" if _plain(value) is None else str(value)
+    return text.translate({ord("\t"): " ", ord("\n"): " ", ord("\r"): " "})
 
 
 def _plain(value: Any) -> Any:
