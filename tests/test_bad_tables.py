@@ -335,7 +335,7 @@ def test_wrong_questions():
     assert named.summary(by="p")["p"] == [1, 2]
     with raises("`by` should name columns that are not called like one of the result"):
         named.summary(by="value")
-    with raises("lists. Received: 'p'"):
+    with raises("corrected_p. Received: 'p'"):
         named.compare(named, by="p")
     with raises("`cluster` should name columns that were kept"):
         evaluation.summary(cluster="user")

@@ -194,7 +194,7 @@ WRONG = {
     "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
     "evaluate base.parquet -o xml": "invalid choice: 'xml'",
     "compare base.parquet": "at least one file to compare with it",
-    "compare base.parquet qrels": "should be files of one format",
+    "compare base.parquet run": "their judgements: --judgements FILE",
 }
 
 

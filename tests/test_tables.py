@@ -102,6 +102,8 @@ def test_differences_are_drawn(pyplot):
     base, new = (evaluate(rows_of(noise=n), ["mrr", "map"]) for n in (3.0, 1.0))
     comparison = new.compare(base)
     assert comparison.plot().get_xlabel() == "difference"
+    with pytest.raises(ValueError, match="`metric` should be one of"):
+        comparison.plot("ndcg")
     (line, _) = comparison.plot("map").lines
     expected = sorted(comparison.differences["map"].to_pylist(), reverse=True)
     assert line.get_ydata() == pytest.approx(expected)

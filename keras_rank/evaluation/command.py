@@ -232,6 +232,13 @@ def _compare(parsed: argparse.Namespace) -> int:
             f"Received: {', '.join(files)}"
         )
     _require_once(files[1:])
+    for file in files:
+        if judgements is None and not is_table(file):
+            raise ValueError(
+                "Runs should be compared with their judgements: --judgements FILE; and "
+                "the name of a table should end in .parquet, .csv, .jsonl or .arrow. "
+                f"Received: {file!r}"
+            )
     metrics = _metrics(parsed)
     base, *models = [
         _read(file, parsed.metrics and [member.name for member in metrics.members])

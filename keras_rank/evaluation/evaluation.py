@@ -479,6 +479,7 @@ class Comparison(Table):
         """
         if metric is None:
             return _drawn(self, "difference")
+        check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
         pyplot = _pyplot()
         _, axes = pyplot.subplots()
         differences = self.differences
