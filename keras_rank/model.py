@@ -37,8 +37,8 @@ class RankingModel(keras.Model):
     several outputs, the `y` of each may be such a dict, in a list or in a dict by the
     names of the outputs.
 
-    Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors in the
-    place of arrays. Keras would fill them up with 0, a label of an item, or fail. This
+    Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors instead
+    of arrays. Keras would fill them up with 0, a label of an item, or fail. This
     model pads each batch to its longest list: labels with -1, features and weights with
     0. So its inputs have to be of any list size: `keras.Input((None, features))`.
 
@@ -78,7 +78,7 @@ class RankingModel(keras.Model):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cls = type(self)
         if _is_of_tensors(args, kwargs) and not issubclass(cls, _Functional):
-            # Keras would put this base in the place of `keras.Model`, wherever that
+            # Keras would put this base instead of `keras.Model`, wherever that
             # stands: under `RankingModel`, and so under all of its subclasses.
             cls.__bases__ = (*cls.__bases__, _Functional)
         super().__init__(*args, **kwargs)

@@ -54,7 +54,7 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
 
 
 def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
-    """Returns rows with other entries at some positions, in the place of `x` on NumPy.
+    """Returns rows with other entries at some positions, written into `x` on NumPy.
 
     Args:
         x: tensor of shape `(batch, size)`, which is not used anymore.

@@ -98,7 +98,7 @@ def rank(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        The lists in order, to be given to functions and to `update_state`, in the place
+        The lists in order, to be given to functions and to `update_state`, instead
         of `y_true`.
 
     Raises:

@@ -56,7 +56,7 @@ def average_precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -147,7 +147,7 @@ def reciprocal_rank(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -229,7 +229,7 @@ def precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -319,7 +319,7 @@ def recall(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -406,7 +406,7 @@ def hit_rate(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -486,7 +486,7 @@ def f1(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -576,7 +576,7 @@ def r_precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -660,7 +660,7 @@ def rank_biased_precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -754,7 +754,7 @@ def bpref(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -835,7 +835,7 @@ def fall_out(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.

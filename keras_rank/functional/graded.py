@@ -51,7 +51,7 @@ def dcg(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -145,7 +145,7 @@ def ndcg(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -246,7 +246,7 @@ def expected_reciprocal_rank(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.

@@ -44,7 +44,7 @@ def average_relevance_position(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -129,7 +129,7 @@ def pairwise_accuracy(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
             or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, in the place of all arguments of it
+            from `keras_rank.functional.rank`, instead of all arguments of it
             but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.

@@ -38,7 +38,7 @@ def rank(
 ) -> RankedLists:
     """Orders lists by their scores, once for all functions that are to use the order.
 
-    The functions of this module take what it returns in the place of `y_true`, and
+    The functions of this module take what it returns instead of `y_true`, and
     compute what they need of it once.
 
     Args:

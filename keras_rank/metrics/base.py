@@ -211,7 +211,7 @@ class RankingMetric(keras.metrics.Metric):
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
                 below 0 or NaN, and a mask of False, make a position padding. Or lists
                 in order, from `keras_rank.functional.rank` or
-                `keras_rank.catalogue.rank` with the same `shuffle_ties`, in the place
+                `keras_rank.catalogue.rank` with the same `shuffle_ties`, instead
                 of all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.

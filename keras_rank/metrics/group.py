@@ -118,7 +118,7 @@ class RankingMetrics(keras.metrics.Metric):
                 below 0 or NaN, and a mask of False, make a position padding. Ids of
                 relevant items for members with `sparse_labels=True`. Or lists in order,
                 from `keras_rank.functional.rank` or `keras_rank.catalogue.rank` with
-                the same `shuffle_ties`, in the place of all arguments.
+                the same `shuffle_ties`, instead of all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
