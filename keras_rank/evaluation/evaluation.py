@@ -567,60 +567,20 @@ def compare(
     notes: list[str] = []
     differences = []
     for name, model in models.items():
-        mine, theirs = _pairs(model, baseline)
-        notes += _unpaired(name, model, baseline, mine, theirs)
-        common = [
-            metric for metric in model._metrics if metric.name in baseline.metrics
-        ]
-        if not common:
-            raise ValueError(
-                "`baseline` should have metrics in common with what is compared with "
-                f"it. Received: {baseline.metrics} and {model.metrics}"
-            )
-        pair = np.full(len(model), -1)
-        pair[mine] = theirs
-        clusters = model._clusters(cluster)
-        queries = baseline.table[baseline.query].take(pa.array(theirs))
-        of_lists = pa.table({baseline.query: queries})
-        if len(models) > 1:
-            of_lists = of_lists.add_column(0, "model", pa.array([name] * len(mine)))
-        for metric in common:
-            delta = (
-                model._array(metric.name)[mine] - baseline._array(metric.name)[theirs]
-            )
-            of_lists = of_lists.append_column(
-                metric.name, pa.array(delta, from_pandas=True)
-            )
+        paired = _Paired(model, baseline, *_pairs(model, baseline))
+        notes += _unpaired(name, model, baseline, paired.mine, paired.theirs)
+        of_model = {"model": name} if len(models) > 1 else {}
+        of_lists = paired.differences()
+        for column, value in of_model.items():
+            of_lists = of_lists.add_column(0, column, pa.array([value] * len(of_lists)))
         differences.append(of_lists)
+        clusters = model._clusters(cluster)
         for slice_, chosen in model._slices(model._by(by, _COMPARISON)):
-            for metric in common:
-                is_known = ~np.isnan(model._array(metric.name)[chosen])
-                of_both = chosen[is_known & (pair[chosen] >= 0)]
-                before = baseline._array(metric.name)[pair[of_both]]
-                of_both = of_both[~np.isnan(before)]
-                old = baseline._mean(baseline._measured(metric.name), pair[of_both])
-                new = model._mean(metric, of_both)
-                found = statistics.estimate(
-                    new.value - old.value,
-                    new.influence - old.influence,
-                    None if clusters is None else clusters[of_both],
-                    confidence,
-                    permute=test == "permutation",
+            for metric in paired.metrics():
+                row = paired.compared(
+                    metric, chosen, clusters, confidence, test == "permutation"
                 )
-                rows.append(
-                    {
-                        **({"model": name} if len(models) > 1 else {}),
-                        **slice_,
-                        "metric": metric.name,
-                        "baseline": old.value,
-                        "value": new.value,
-                        "difference": found.value,
-                        "low": found.low,
-                        "high": found.high,
-                        "p": found.p,
-                        "lists": found.lists,
-                    }
-                )
+                rows.append({**of_model, **slice_, **row})
     columns = _table_of(rows).columns
     if correction is not None:
         lists = columns.pop("lists")
@@ -630,6 +590,72 @@ def compare(
     return Comparison(
         columns, notes, pa.concat_tables(differences, promote_options="default")
     )
+
+
+class _Paired(NamedTuple):
+    """A model and the baseline, and the numbers of the lists that both have."""
+
+    model: Evaluation
+    baseline: Evaluation
+    mine: Array
+    theirs: Array
+
+    def metrics(self) -> list[_Measured]:
+        """The metrics that both have."""
+        names = self.baseline.metrics
+        common = [metric for metric in self.model._metrics if metric.name in names]
+        if not common:
+            raise ValueError(
+                "`baseline` should have metrics in common with what is compared with "
+                f"it. Received: {names} and {self.model.metrics}"
+            )
+        return common
+
+    def differences(self) -> pa.Table:
+        """The differences of all metrics, list by list."""
+        queries = self.baseline.table[self.baseline.query].take(pa.array(self.theirs))
+        columns = {self.baseline.query: queries}
+        for metric in self.metrics():
+            new = self.model._array(metric.name)[self.mine]
+            old = self.baseline._array(metric.name)[self.theirs]
+            columns[metric.name] = pa.array(new - old, from_pandas=True)
+        return pa.table(columns)
+
+    def compared(
+        self,
+        metric: _Measured,
+        chosen: Array,
+        clusters: Array | None,
+        confidence: float,
+        permute: bool,
+    ) -> dict[str, Any]:
+        """The difference of a metric over chosen lists of the model."""
+        pair = np.full(len(self.model), -1)
+        pair[self.mine] = self.theirs
+        is_known = ~np.isnan(self.model._array(metric.name)[chosen])
+        of_both = chosen[is_known & (pair[chosen] >= 0)]
+        before = self.baseline._array(metric.name)[pair[of_both]]
+        of_both = of_both[~np.isnan(before)]
+        of_baseline = self.baseline._measured(metric.name)
+        old = self.baseline._mean(of_baseline, pair[of_both])
+        new = self.model._mean(metric, of_both)
+        found = statistics.estimate(
+            new.value - old.value,
+            new.influence - old.influence,
+            None if clusters is None else clusters[of_both],
+            confidence,
+            permute=permute,
+        )
+        return {
+            "metric": metric.name,
+            "baseline": old.value,
+            "value": new.value,
+            "difference": found.value,
+            "low": found.low,
+            "high": found.high,
+            "p": found.p,
+            "lists": found.lists,
+        }
 
 
 def _table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
