@@ -28,7 +28,7 @@ def run_and_kill_a_worker(script, arguments, task, after=""):
     Args:
         script: path of the script.
         arguments: its arguments.
-        task: the beginning of the name of the task, as Ray calls it.
+        task: part of the name of the task, as Ray calls it.
         after: what the script has printed before the worker is killed.
 
     Returns:
@@ -70,15 +70,20 @@ def _kill_a_worker(run, printed, task, after):
         if after not in printed.read_text():
             continue
         for worker, command in _processes_below(run.pid):
-            if command.startswith(f"ray::{task}"):
+            if _is_in(command, task):
                 # Once it is stopped, it can't end its task before it is killed.
                 os.kill(worker, signal.SIGSTOP)
                 command = dict(_processes_below(run.pid)).get(worker, "")
-                in_the_task = command.startswith(f"ray::{task}")
+                in_the_task = _is_in(command, task)
                 os.kill(worker, signal.SIGKILL if in_the_task else signal.SIGCONT)
                 if in_the_task:
                     return
     pytest.fail(f"no worker was met in a task: {printed.read_text()}")
+
+
+def _is_in(command, task):
+    """Whether a worker is in a task, by its command. Several may be joined to one."""
+    return command.startswith("ray::") and task in command
 
 
 def _processes_below(ancestor):
