@@ -135,7 +135,7 @@ class Log:
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class ClippedLog:
+class ClippedLog(Log):
     """The discount of `clipped_log`: `1 / max(1, log(rank + offset, base))`."""
 
     def __init__(self, base: float = 2.0, offset: float = 0.0) -> None:
@@ -148,13 +148,6 @@ class ClippedLog:
     def __call__(self, ranks: Tensor) -> Tensor:
         logarithms = ops.log(ops.add(ranks, self.offset)) / math.log(self.base)
         return ops.divide(1.0, ops.maximum(1.0, logarithms))
-
-    def get_config(self) -> dict[str, Any]:
-        return {"base": self.base, "offset": self.offset}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "ClippedLog":
-        return cls(**config)
 
 
 def geometric(patience: float) -> DiscountFn:

@@ -32,6 +32,14 @@ def run(monkeypatch, capsys):
     return run
 
 
+def imported(path):
+    """The module of a script, which does not run."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def skip_unless_on(backend, its_own):
     """Each example takes long, and trains on a backend of its own here."""
     if backend != its_own:
@@ -135,9 +143,7 @@ def test_distributed_evaluation_survives_a_killed_worker(backend, tmp_path):
     """Nothing is lost and nothing is counted twice, to the last bit."""
     skip_unless_workers_can_be_killed(backend)
     path = EXAMPLES / "distributed_evaluation.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = imported(path)
     shards, state = tmp_path / "shards", tmp_path / "state.npz"
     shards.mkdir()
     example.generate(shards)
@@ -159,9 +165,7 @@ def test_distributed_evaluation_survives_a_killed_worker(backend, tmp_path):
 def test_a_catalogue_on_ray_survives_a_killed_worker(backend, tmp_path):
     skip_unless_workers_can_be_killed(backend)
     path = EXAMPLES / "catalogue_on_ray.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = imported(path)
     example.generate(tmp_path, items=200_000, parts=2)
     paths = sorted(tmp_path.iterdir())
     targets, queries = example.make_queries(paths)

@@ -45,11 +45,13 @@ class Queries(NamedTuple):
     excluded: Tensor | None
     keys: Tensor | None
 
+    def each(self, function: Callable[[Tensor], Tensor]) -> "Queries":
+        """Returns what a function makes of each of the tensors."""
+        return Queries(*(None if x is None else function(x) for x in self))
+
     def at(self, rows: Tensor) -> "Queries":
         """Some of the queries."""
-        return Queries(
-            *(None if x is None else ops.take(x, rows, axis=0) for x in self)
-        )
+        return self.each(lambda x: ops.take(x, rows, axis=0))
 
 
 class Counts(NamedTuple):

@@ -89,11 +89,6 @@ class OpenShards:
     features: int
     block_size: int
 
-    def end_of(self, number: int) -> int:
-        """The number of candidates in the first parts, so many of them."""
-        rest = self.parts[number:]
-        return rest[0].first_id if rest else self.items
-
 
 def open_shards(shards: Shards, block_size: int) -> OpenShards:
     """Asks each part for its number of items and of features."""
@@ -134,17 +129,20 @@ def count_in_shards(
     """
     work = functools.partial(
         Work,
-        Queries(*(None if x is None else _array(x) for x in queries)),
+        queries.each(_array),
         score,
         averages,
         shards.block_size,
     )
 
+    ends = [*(part.first_id for part in shards.parts[1:]), shards.items]
+
     def count_parts(target_scores: Tensor) -> Counts:
         counts = list[Counts]()
-        for part in shards.map(work(_array(target_scores)).count, shards.parts):
-            counts.append(part)
-            after_part(shards.end_of(len(counts)))
+        counted = shards.map(work(_array(target_scores)).count, shards.parts)
+        for end, of_part in zip(ends, counted, strict=True):
+            counts.append(of_part)
+            after_part(end)
         above, tied, before, scores = zip(*counts, strict=True)
         added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
         return Counts(*(ops.convert_to_tensor(x) for x in added))
@@ -187,10 +185,8 @@ class Work:
         candidates = open_candidates(
             part.candidates, self.block_size, wanted, part.first_id
         )
-        queries = (
-            None if x is None else ops.convert_to_tensor(x) for x in self.queries
-        )
-        return Queries(*queries), candidates, steps_of(self.scoring, self.averages)
+        queries = self.queries.each(ops.convert_to_tensor)
+        return queries, candidates, steps_of(self.scoring, self.averages)
 
 
 def _shape(part: Any, block_size: int) -> tuple[int, int]:

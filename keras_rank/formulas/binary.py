@@ -8,6 +8,7 @@ from keras_rank.arrays.arithmetic import at_least, at_most, ratio, total, where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.chances import first_event, hypergeometric
 from keras_rank.discounts import at_ranks, geometric
+from keras_rank.formulas.graded import share_of_ideal
 from keras_rank.lists.judged import JudgedLists
 from keras_rank.ordering.ranking import Ranking
 
@@ -175,14 +176,10 @@ def discounted_hits(
 ) -> Tensor:
     """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
     discount = geometric(persistence)
+    if normalized:
+        return share_of_ideal(lists.gains, ranking, discount)
     discounts = at_ranks(discount, ranking.ranks)
-    found = total(ranking.take(lists.gains) * discounts)
-    if not normalized:
-        return (1.0 - persistence) * found
-    ideal_discounts = at_ranks(discount, ranking.first_ranks)
-    # The mean over tied items may exceed the best by a rounding error.
-    best = total(ranking.best(lists.gains) * ideal_discounts)
-    return at_most(ratio(found, best), 1.0)
+    return (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
 
 
 def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:

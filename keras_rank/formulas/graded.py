@@ -26,9 +26,14 @@ def normalized_discounted_gain(
     lists: JudgedLists, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
     """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
-    weighted_gains = lists.weighted_gains
-    gains_by_rank = ranking.take(weighted_gains)
-    ideal_gains = ranking.best(weighted_gains)
+    return share_of_ideal(lists.weighted_gains, ranking, rank_discount_fn)
+
+
+def share_of_ideal(
+    gains: Values, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
+) -> Tensor:
+    """The discounted gains, over those of the best order of the same items."""
+    gains_by_rank, ideal_gains = ranking.take(gains), ranking.best(gains)
     discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
     ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.first_ranks)
     gain, ideal_gain = totals(
