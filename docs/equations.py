@@ -2,9 +2,9 @@
 
 import math_core
 from mkdocs.config.defaults import MkDocsConfig
+from pymdownx.superfences import SuperFencesException
 
-# The site stops at what cannot be set.
-MATHML = math_core.LatexToMathML()
+MATHML = math_core.LatexToMathML(fancy_error=False)
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -27,6 +27,12 @@ def mathml(
 
     Returns:
         The box, which the search leaves out: the code form beside it has the words.
+
+    Raises:
+        SuperFencesException: for what is no LaTeX, which would be left as it is else.
     """
-    equation = MATHML.convert_with_local_state(latex, displaystyle=True)
+    try:
+        equation = MATHML.convert_with_local_state(latex, displaystyle=True)
+    except math_core.LatexError as error:
+        raise SuperFencesException(str(error)) from error
     return f'<div class="{name}" data-search-exclude>{equation}</div>'
