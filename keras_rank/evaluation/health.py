@@ -64,11 +64,13 @@ class Sought(NamedTuple):
 
 
 def _is_none(numbers: Array) -> Array:
-    return numbers == 0
+    is_none: Array = numbers == 0
+    return is_none
 
 
 def _is_one(numbers: Array) -> Array:
-    return numbers == 1
+    is_one: Array = numbers == 1
+    return is_one
 
 
 def _is_any(numbers: Array) -> Array:
