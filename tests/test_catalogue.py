@@ -385,6 +385,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q[0], C), "`queries` should have the shape"),
         (lambda: catalogue.rank([0, 1], Q, C[:, :2]), "as many features"),
         (lambda: catalogue.rank([0, 1], Q, C[0]), "`candidates` should have the shape"),
+        (lambda: catalogue.rank([0, 1], Q, "items.npy"), "Received: str with a block"),
         (lambda: catalogue.rank([0, 1], Q, iter([C])), "readable more than once"),
         (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one item or more"),
         (

@@ -369,6 +369,13 @@ def test_results_of_a_group(batch):
     )
 
 
+def test_no_member_is_called_like_an_error():
+    metrics = [NDCG(k=3, name="n"), NDCG(k=5, name="n_stderr")]
+    assert len(RankingMetrics(metrics).result()) == 2
+    with pytest.raises(ValueError, match="Received: 'n_stderr' beside 'n'"):
+        RankingMetrics(metrics, standard_errors=True)
+
+
 def test_whether_results_have_errors_is_a_bool():
     with pytest.raises(ValueError, match=r"`standard_errors` should be .* Received"):
         RankingMetrics(["ndcg"], standard_errors=1)
