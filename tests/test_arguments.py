@@ -174,11 +174,40 @@ def test_other_calls_that_will_not_do(make, message):
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        *((function, function.__name__) for function in FUNCTIONS),
+        (metrics.NDCG(), "NDCG.update_state"),
+        (metrics.RankingMetrics(["ndcg"]).update_state, "RankingMetrics.update_state"),
+    ],
+)
+def test_a_mask_by_name(call, name):
+    """The error tells where a mask belongs."""
+    with pytest.raises(TypeError) as error:
+        call([[1, 0]], [[0.1, 0.2]], mask=[[True, False]])
+    assert re.fullmatch(
+        rf"`{name}` takes the arguments y_true, y_pred, sample_weight[\w, ]*; a mask "
+        r'is part of `y_true`: \{"labels": \.\.\., "mask": \.\.\.\}. '
+        r"Received: mask=\[\[True, False\]\]",
+        str(error.value),
+    )
+
+
 def test_signatures_are_those_that_are_written():
     parameters = inspect.signature(functional.rank).parameters
     assert [*parameters][:4] == ["y_true", "y_pred", "sample_weight", "k"]
     assert parameters["sample_weight"].kind is inspect.Parameter.KEYWORD_ONLY
     assert [*inspect.signature(metrics.NDCG).parameters][:2] == ["k", "gain_fn"]
+    for update in (
+        metrics.NDCG().update_state,
+        metrics.RankingMetrics(["map"]).update_state,
+    ):
+        assert [*inspect.signature(update).parameters] == [
+            "y_true",
+            "y_pred",
+            "sample_weight",
+        ]
 
 
 @pytest.mark.parametrize("metric", [metrics.NDCG(), metrics.RankingMetrics(["ndcg"])])

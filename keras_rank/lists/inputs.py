@@ -308,10 +308,18 @@ def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
     if not sizes_agree(shape_of(x), shape_of(labels)):
+        # What a model of single items gives: made equal by a reshape of the labels, the
+        # shapes would be those of lists of one item.
+        are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
+        hint = (
+            "Scores of shape (n, 1) are n lists of one item: make lists of single "
+            "items by `keras_rank.utils.pad_lists(scores, group_ids=...)`, outside "
+            "`fit`. "
+        )
         raise ValueError(
             f"`{argument}` should have the same shape as `y_true`, a row for each list "
-            f"with a number for each item. Received: {argument}.shape={shape_of(x)}, "
-            f"y_true.shape={shape_of(labels)}"
+            f"with a number for each item. {hint if are_single else ''}Received: "
+            f"{argument}.shape={shape_of(x)}, y_true.shape={shape_of(labels)}"
         )
 
 

@@ -201,6 +201,7 @@ class RankingMetric(keras.metrics.Metric):
             f"`{type(self).__name__}` should define `compute(lists, ranking)`."
         )
 
+    @names_arguments
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:

@@ -112,6 +112,7 @@ class RankingMetrics(keras.metrics.Metric):
         self._direction = members[0]._direction
         _share_drawn_seed(members)
 
+    @names_arguments
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
