@@ -114,9 +114,35 @@ def in_order(
         )
     else:
         ranked.check_alone(y_pred, sample_weight)
+        _check_agree(ranked, shuffle_ties, seed, sparse_labels, dtype)
     if needs_all_labels:
         check_not_sparse("sparse_labels", isinstance(ranked.lists, TargetLists))
     return ranked.once(_judged, judgement), ranked.up_to(k)
+
+
+def _check_agree(
+    ranked: RankedLists,
+    shuffle_ties: ShuffleTies,
+    seed: Seed,
+    sparse_labels: bool,
+    dtype: str | None,
+) -> None:
+    """Raises for an argument that contradicts ranked lists, which no default does."""
+    is_sparse = check_flag("sparse_labels", sparse_labels)
+    has_all_labels = not isinstance(ranked.lists, TargetLists)
+    other_ties = check_ties(shuffle_ties) not in ("shuffle", ranked.ties)
+    other_dtype = dtype is not None and check_dtype(dtype) != ranked.lists.dtype
+    for argument, value, contradicts in (
+        ("shuffle_ties", shuffle_ties, other_ties),
+        ("seed", seed, seed is not None),
+        ("sparse_labels", sparse_labels, is_sparse and has_all_labels),
+        ("dtype", dtype, other_dtype),
+    ):
+        if contradicts:
+            raise ValueError(
+                f"`{argument}` should be left out when `y_true` is ranked lists, "
+                f"which have their own. Received: {argument}={value!r}"
+            )
 
 
 def _judged(
