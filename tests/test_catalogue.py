@@ -306,6 +306,15 @@ def test_candidates_are_encoded_once_for_all_metrics(rng):
     assert len(calls) == 1
 
 
+def test_metrics_keep_their_seeds(rng):
+    given = [metrics.NDCG(k=2), metrics.MeanReciprocalRank()]
+    seeds = [metric.seed for metric in given]
+    assert seeds[0] != seeds[1]
+    catalogue.evaluate(*random_task(rng), given, verbose=0)
+    CatalogueEvaluation(Q, [0, 1], C, given)
+    assert [metric.seed for metric in given] == seeds
+
+
 def test_metrics_keep_their_state(rng):
     ids, queries, candidates = random_task(rng)
     group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")

@@ -55,7 +55,7 @@ def evaluate(
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
             `keras_rank.catalogue.Shards`, of which workers count parts.
         metrics: list of ranking metrics: instances, or strings of the name and the
-            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. They are not
             changed.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that

@@ -283,6 +283,13 @@ class RankingMetric(keras.metrics.Metric):
         # Here, as torch.compile can't trace how the key is made.
         self._seed, self._key = seed, key_of_seed(seed)
 
+    def _with_seed(self, seed: int) -> "RankingMetric":
+        """The metric with another seed, which has its state in common with this one."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other.seed = seed
+        return other
+
     @property
     def _order(self) -> tuple[Ties, int]:
         """How ties are ordered: metrics of which it is equal may share an order."""

@@ -166,8 +166,14 @@ class RankingMetrics(keras.metrics.Metric):
 def as_group(
     metrics: RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]],
 ) -> RankingMetrics:
-    """Returns metrics as a group, or the group that they are."""
-    return metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
+    """Returns metrics as a group, or the group that they are.
+
+    The metrics keep the seeds that they have: the members share one, and their state.
+    """
+    if isinstance(metrics, RankingMetrics):
+        return metrics
+    members = [_member(metric) for metric in _members(metrics)]
+    return RankingMetrics([member._with_seed(member.seed) for member in members])
 
 
 def _members(metrics: Any) -> list[Any]:
