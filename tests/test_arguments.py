@@ -94,8 +94,8 @@ def test_errors_say_what_is_accepted(arguments, message):
     [
         (
             lambda: discounts.geometric(1.0),
-            "`patience` should be a number between 0 and 1, both excluded. "
-            "Received: patience=1.0",
+            "`persistence` should be a number between 0 and 1, both excluded. "
+            "Received: persistence=1.0",
         ),
         (
             lambda: discounts.log(base=1),

@@ -261,7 +261,7 @@ BAD_ARGUMENTS = {
     },
     metrics.PairwiseAccuracy: {"tied": [-0.1, 1.1, True, NAN, INF, "a", None]},
     metrics.ExpectedReciprocalRank: {"max_grade": [0, -1, 128, NAN, INF, "4", True]},
-    discounts.geometric: {"patience": [0, 1, -1, NAN, INF, "a", None]},
+    discounts.geometric: {"persistence": [0, 1, -1, NAN, INF, "a", None]},
     discounts.log: {
         "base": [1, 0, -2, NAN, INF, "a", None],
         "offset": [0, -1, NAN, INF, "a", None],
