@@ -355,10 +355,10 @@ def test_errors_of_the_family(make, message):
 
 def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     labels, scores = [[1, 1], [0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1], [0.1, 0.2]]
-    pairs = metrics.PairwiseAccuracy(empty_value=0.5)
+    pairs = metrics.PairwiseAccuracy()
     assert float(pairs(labels, scores)) == 0.0
     assert float(pairs([[1, 0]], [[0.2, 0.1]])) == 0.5
-    positions = metrics.AverageRelevancePosition(empty_value=0.0)
+    positions = metrics.AverageRelevancePosition()
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
 
 

@@ -259,7 +259,21 @@ BAD_ARGUMENTS = {
         "persistence": [0, 1, True, -0.1, NAN, INF, "a"],
         "normalized": [None, 0, 1, "True", NAN],
     },
-    metrics.PairwiseAccuracy: {"tied": [-0.1, 1.1, True, NAN, INF, "a", None]},
+    metrics.AverageRelevancePosition: {
+        "empty_value": [0, 0.0, "zero", np.zeros(2)],
+        "empty_weight": ["own", None, 1],
+    },
+    metrics.PairwiseAccuracy: {
+        "tied": [-0.1, 1.1, True, NAN, INF, "a", None],
+        "empty_value": [0.5],
+        "empty_weight": ["own"],
+    },
+    functools.partial(functional.average_relevance_position, LABELS, SCORES): {
+        "empty_value": [0, "zero"],
+    },
+    functools.partial(functional.pairwise_accuracy, LABELS, SCORES): {
+        "empty_value": [0.5],
+    },
     metrics.ExpectedReciprocalRank: {"max_grade": [0, -1, 128, NAN, INF, "4", True]},
     discounts.geometric: {"persistence": [0, 1, -1, NAN, INF, "a", None]},
     discounts.log: {

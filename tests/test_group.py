@@ -403,9 +403,8 @@ def test_functions_share_an_order(batch, shuffle_ties):
         order = functional.rank(labels, scores, k=largest, **make)
         for case in CASES:
             for k in (3, largest):
-                arguments = {**case.arguments, "empty_value": 0.5}
-                found = case.function(order, k=k, **arguments)
-                expected = case.function(labels, scores, k=k, **make, **arguments)
+                found = case.function(order, k=k, **case.arguments)
+                expected = case.function(labels, scores, k=k, **make, **case.arguments)
                 assert found.shape == (BATCH,)
                 np.testing.assert_allclose(
                     ops.convert_to_numpy(found),

@@ -5,6 +5,7 @@ from typing import Any
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
+    check_left_out,
     check_number,
     check_share,
     names_arguments,
@@ -58,8 +59,7 @@ def average_relevance_position(
             their orders. Defaults to `True`.
         seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
             that a list with ties may have another value each time.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no relevant item gives NaN.
+        empty_value: must be `None`: a list with no relevant items gives NaN.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -86,6 +86,7 @@ def average_relevance_position(
         Zhu and Klabjan, "Listwise learning to rank by exploring unique ratings",
         WSDM 2020.
     """
+    check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     lists, ranking = in_order(
         y_true,
@@ -143,8 +144,7 @@ def pairwise_accuracy(
             0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
         shuffle_ties: of no effect: `tied` says what tied scores count.
         seed: of no effect.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no such pair gives NaN.
+        empty_value: must be `None`: a list with no such pair gives NaN.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
         sparse_labels: `False`, and there so that all metrics take the same
@@ -168,6 +168,7 @@ def pairwise_accuracy(
         Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters
         27(8), 2006.
     """
+    check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     lists, ranking = in_order(
         y_true,

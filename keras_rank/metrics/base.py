@@ -17,6 +17,7 @@ from keras_rank.arguments import (
     check_dtype,
     check_flag,
     check_k,
+    check_left_out,
     check_not_sparse,
     check_number,
     check_seed,
@@ -133,6 +134,9 @@ class RankingMetric(keras.metrics.Metric):
     # Whether the formula knows of `sparse_labels`, where only the targets are taken.
     takes_sparse_labels = False
 
+    # Whether lists without relevant items never count, so that none can be filled.
+    _leaves_out_empty = False
+
     # The start of the default name; `None` makes it from the name of the class.
     base_name: str | None = None
 
@@ -160,8 +164,10 @@ class RankingMetric(keras.metrics.Metric):
         self.shuffle_ties = _SHUFFLE_TIES[self._ties]
         self.seed = check_seed(seed)
         self.seed_is_drawn = seed is None
-        self.empty_value = check_number("empty_value", empty_value)
         self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
+        if self._leaves_out_empty:
+            check_left_out(empty_value, empty_weight)
+        self.empty_value = check_number("empty_value", empty_value)
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
         )

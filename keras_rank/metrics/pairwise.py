@@ -35,9 +35,9 @@ class AverageRelevancePosition(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no relevant item is left out of the mean.
-        empty_weight: of no effect.
+        empty_value: must be `None`: a list with no relevant items is left out of
+            the mean.
+        empty_weight: must be `"average"`.
         relevance_threshold: float. The label from which on an item is relevant.
             Defaults to 1.0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
@@ -65,6 +65,7 @@ class AverageRelevancePosition(RankingMetric):
     """
 
     base_name = "arp"
+    _leaves_out_empty = True
     takes_sparse_labels = True
     _direction = "down"
 
@@ -79,7 +80,7 @@ class AverageRelevancePosition(RankingMetric):
     ) -> None:
         super().__init__(
             k,
-            empty_value=None,
+            empty_value=empty_value,
             relevance_threshold=relevance_threshold,
             **arguments,
         )
@@ -111,9 +112,8 @@ class PairwiseAccuracy(RankingMetric):
             0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
         shuffle_ties: of no effect: `tied` says what tied scores count.
         seed: of no effect.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no such pair is left out of the mean.
-        empty_weight: of no effect.
+        empty_value: must be `None`: a list with no such pair is left out of the mean.
+        empty_weight: must be `"average"`.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
         sparse_labels: `False`, and there so that all metrics take the same
@@ -139,6 +139,7 @@ class PairwiseAccuracy(RankingMetric):
     """
 
     base_name = "pairwise_accuracy"
+    _leaves_out_empty = True
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
@@ -152,7 +153,7 @@ class PairwiseAccuracy(RankingMetric):
     ) -> None:
         super().__init__(
             k,
-            empty_value=None,
+            empty_value=empty_value,
             relevance_threshold=relevance_threshold,
             **arguments,
         )
