@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 import keras_rank
-from keras_rank import discounts, functional, gains, metrics
+from keras_rank import catalogue, discounts, functional, gains, metrics
 
 FAMILY = [name for name in metrics.__all__ if name != "RankingMetrics"]
 
@@ -160,6 +160,12 @@ def test_an_unknown_argument(make, name):
             "Arguments of `MeanReciprocalRank` after `k` should be given by name: "
             "`MeanReciprocalRank(k, shuffle_ties=..., seed=...)`. "
             "Received: False by position",
+        ),
+        (
+            lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
+            "Arguments of `rank` after `candidates` should be given by name: "
+            "`rank(targets, queries, candidates, sample_weight=..., score=...)`. "
+            "Received: 10 by position",
         ),
         (
             lambda: metrics.RankingMetrics(["ndcg"], k=3),

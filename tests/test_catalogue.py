@@ -71,7 +71,7 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size):
         targets,
         queries,
         candidates,
-        weights,
+        sample_weight=weights,
         exclude=excluded,
         block_size=block_size,
         **arguments,
@@ -237,8 +237,9 @@ def test_shards_add_up_to_the_whole(task, shuffle_ties, cuts):
     parts = np.split(candidates, sorted(cuts)[:3])
     parts[-1:] = [lambda last=parts[-1]: iter([last[:1], last[1:]])]
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1, "exclude": excluded}
+    arguments["sample_weight"] = weights
     order, expected = (
-        catalogue.rank(targets, queries, each, weights, block_size=16, **arguments)
+        catalogue.rank(targets, queries, each, block_size=16, **arguments)
         for each in (catalogue.Shards(parts), candidates)
     )
     for function in (functional.ndcg, functional.recall, functional.reciprocal_rank):
