@@ -264,7 +264,7 @@ BAD_ARGUMENTS = {
         "empty_weight": ["own", None, 1],
     },
     metrics.PairwiseAccuracy: {
-        "tied": [-0.1, 1.1, True, NAN, INF, "a", None],
+        "tied_value": [-0.1, 1.1, True, NAN, INF, "a", None],
         "empty_value": [0.5],
         "empty_weight": ["own"],
     },
@@ -291,7 +291,7 @@ BAD_ARGUMENTS = {
         "empty_value": NUMBERS,
     },
     functools.partial(utils.pad_lists, values=[1, 2, 3], group_sizes=[2, 1]): {
-        "padding": ["a", None, [1], 1j],
+        "padding_value": ["a", None, [1], 1j],
         "list_size": [0, -1, 1.5, True, "3"],
         "values": ["abc", None, [[1], [1, 2]], ["a", "b", "c"], [1j] * 3],
         "group_sizes": [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]],

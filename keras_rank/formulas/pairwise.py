@@ -34,9 +34,9 @@ def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 
 def ordered_pairs_over_pairs(
-    lists: JudgedLists, ranking: Ranking, threshold: float | None, tied: float
+    lists: JudgedLists, ranking: Ranking, threshold: float | None, tied_value: float
 ) -> Tensor:
-    """The formula of pairwise accuracy. `(ordered + tied * tied pairs) / pairs`.
+    """The formula of pairwise accuracy. `(ordered + tied_value * tied pairs) / pairs`.
 
     A pair is in the right order if the higher label comes first. So its pairs are the
     inversions of the labels in the order of the scores: if tied items come with the
@@ -55,7 +55,7 @@ def ordered_pairs_over_pairs(
         _pairs_in_order(lists, labels, *keys)
         for keys in ((lower_first, scores), (higher_first, scores), (best_first,))
     )
-    return ratio((1.0 - tied) * ordered + tied * ordered_or_tied, pairs)
+    return ratio((1.0 - tied_value) * ordered + tied_value * ordered_or_tied, pairs)
 
 
 def _pairs_in_order(lists: JudgedLists, labels: Tensor, *keys: Tensor) -> Tensor:

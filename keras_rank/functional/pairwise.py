@@ -110,7 +110,7 @@ def pairwise_accuracy(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    tied: float = 0.5,
+    tied_value: float = 0.5,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
     empty_value: float | None = None,
@@ -120,7 +120,7 @@ def pairwise_accuracy(
 ) -> Tensor:
     """Computes the share of pairs of each list that the scores order rightly.
 
-    `PA = (pairs in the right order + tied * tied pairs) / pairs with different labels`
+    `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
@@ -140,10 +140,11 @@ def pairwise_accuracy(
             item with the higher label. One weight for a whole list changes no
             value: it weighs lists, in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied: float from 0 to 1. What a pair with the same score counts. Defaults to
-            0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
-        shuffle_ties: of no effect: `tied` says what tied scores count.
-        seed: of no effect.
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
+            the mean over both orders. With 0.0 it counts as ordered wrongly
+            (TF-Ranking, rax).
+        shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
+        seed: has no effect.
         empty_value: must be `None`: a list with no such pair gives NaN.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
@@ -183,6 +184,6 @@ def pairwise_accuracy(
         needs_all_labels=True,
     )
     values = ordered_pairs_over_pairs(
-        lists, ranking, threshold, check_share("tied", tied)
+        lists, ranking, threshold, check_share("tied_value", tied_value)
     )
     return lists.fill_empty(values, None)

@@ -97,7 +97,7 @@ class AverageRelevancePosition(RankingMetric):
 class PairwiseAccuracy(RankingMetric):
     """Computes the mean share of pairs that the scores order rightly.
 
-    `PA = (pairs in the right order + tied * tied pairs) / pairs with different labels`
+    `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
@@ -108,10 +108,11 @@ class PairwiseAccuracy(RankingMetric):
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied: float from 0 to 1. What a pair with the same score counts. Defaults to
-            0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
-        shuffle_ties: of no effect: `tied` says what tied scores count.
-        seed: of no effect.
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
+            the mean over both orders. With 0.0 it counts as ordered wrongly
+            (TF-Ranking, rax).
+        shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
+        seed: has no effect.
         empty_value: must be `None`: a list with no such pair is left out of the mean.
         empty_weight: must be `"average"`.
         relevance_threshold: float. Items with a label below it count as labeled 0.
@@ -146,7 +147,7 @@ class PairwiseAccuracy(RankingMetric):
         self,
         k: int | None = None,
         *,
-        tied: float = 0.5,
+        tied_value: float = 0.5,
         empty_value: float | None = None,
         relevance_threshold: float | None = None,
         **arguments: Unpack[SharedArguments],
@@ -157,15 +158,15 @@ class PairwiseAccuracy(RankingMetric):
             relevance_threshold=relevance_threshold,
             **arguments,
         )
-        self.tied = check_share("tied", tied)
+        self.tied_value = check_share("tied_value", tied_value)
 
     def relevance(self, lists: Lists) -> Tensor:
         return preferred(lists, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return ordered_pairs_over_pairs(
-            lists, ranking, self.relevance_threshold, self.tied
+            lists, ranking, self.relevance_threshold, self.tied_value
         )
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "tied": self.tied}
+        return {**super().get_config(), "tied_value": self.tied_value}

@@ -20,7 +20,7 @@ def pad_lists(
     *,
     group_sizes: Any = None,
     group_ids: Any = None,
-    padding: float = -1.0,
+    padding_value: float = -1.0,
     list_size: int | None = None,
 ) -> np.ndarray[Any, Any]:
     """Turns flat rows into lists of one size: the way from svmlight to Keras.
@@ -33,8 +33,8 @@ def pad_lists(
         group_ids: array of shape `(rows,)`. The list that a row belongs to, as `qid`
             in svmlight files. Lists come in the order of their first rows. Either
             sizes or ids are to be given.
-        padding: number. What fills up shorter lists. Defaults to -1, the label that
-            is no item.
+        padding_value: number. What fills up shorter lists. Defaults to -1, the label
+            that means padding.
         list_size: int. The size of all lists: longer ones are cut to their first
             rows. Defaults to `None`: the size of the longest.
 
@@ -50,24 +50,28 @@ def pad_lists(
     >>> keras_rank.utils.pad_lists([2, 0, 1], group_sizes=[1, 2])
     array([[ 2., -1.],
            [ 0.,  1.]], dtype=float32)
-    >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=["a", "b", "a"], padding=0)
+    >>> groups = ["a", "b", "a"]
+    >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=groups, padding_value=0)
     array([[2, 1],
            [0, 0]])
     """
     values = _rows("values", values)
     group, place = _places(len(values), group_sizes, group_ids)
-    if not isinstance(padding, numbers.Real):
-        raise ValueError(f"`padding` should be a number. Received: padding={padding!r}")
+    if not isinstance(padding_value, numbers.Real):
+        raise ValueError(
+            "`padding_value` should be a number. "
+            f"Received: padding_value={padding_value!r}"
+        )
     size = int(place.max(initial=-1)) + 1
     if list_size is not None:
         size = check_positive("list_size", list_size, "a positive integer or None")
     lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
     dtype = values.dtype
     # Whole numbers stay what they are if the padding is one too.
-    if dtype.kind != "f" and np.asarray(padding).dtype.kind not in "iu":
+    if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
         fits = np.array_equal(values.astype("float32"), values)
         dtype = np.dtype("float32" if fits else "float64")
-    padded = np.full((lists, size, *values.shape[1:]), padding, dtype)
+    padded = np.full((lists, size, *values.shape[1:]), padding_value, dtype)
     kept = place < size
     padded[group[kept], place[kept]] = values[kept]
     return padded
