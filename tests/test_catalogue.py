@@ -433,6 +433,22 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
             lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], frequency=0),
             "`frequency` should be a positive integer",
         ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], score="bla"),
+            "`score` should be",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], block_size=-1),
+            "`block_size` should be a positive integer or None",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], batch_size="x"),
+            "`batch_size` should be a positive integer or None",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], verbose=7),
+            '`verbose` should be "auto", 0, 1 or 2. Received: verbose=7',
+        ),
     ],
 )
 def test_errors(call, message):
@@ -462,8 +478,9 @@ def test_all_are_excluded_but_targets():
     np.testing.assert_allclose(values, 1.0)
 
 
-def test_progress_is_shown_where_asked_for(capsys):
-    catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=1)
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_progress_is_shown_where_asked_for(verbose, capsys):
+    catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=verbose)
     assert "5/5" in capsys.readouterr().out
     catalogue.evaluate([0, 1], Q, C, ["mrr"])
     assert capsys.readouterr().out == ""
