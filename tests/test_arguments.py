@@ -315,7 +315,8 @@ def test_names_and_directions_of_all():
     for metric, name in names.items():
         assert (metric().name, metric(k=7).name) == (name, f"{name}@7")
         is_worse = metric in (metrics.AverageRelevancePosition, metrics.FallOut)
-        assert metric._direction == ("down" if is_worse else "up")
+        assert metric.higher_is_better is not is_worse
+        assert metric()._direction == ("down" if is_worse else "up")
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def members_of(
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
     return [
-        member._with_seed(0) if member.seed_is_drawn else member
+        member._with_seed(0) if member._seed_is_drawn else member
         for member in group.members
     ]
 

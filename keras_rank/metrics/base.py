@@ -87,7 +87,9 @@ class RankingMetric(keras.metrics.Metric):
 
     With `sparse_labels` only the relevant items are taken, each with its rank in
     `ranking.ranks`. A formula that sums over them, and reads the ranks there, may say
-    so by the class attribute `takes_sparse_labels = True`.
+    so by the class attribute `takes_sparse_labels = True`. Two more class attributes
+    are `higher_is_better`, which is `True`, and `base_name`, the start of the default
+    name, which is made from the name of the class.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -128,8 +130,8 @@ class RankingMetric(keras.metrics.Metric):
     0.5
     """
 
-    # Keras's callbacks read it in their automatic mode: the larger, the better.
-    _direction = "up"
+    # Which way callbacks monitor it in their automatic mode.
+    higher_is_better = True
 
     # Whether the formula knows of `sparse_labels`, where only the targets are taken.
     takes_sparse_labels = False
@@ -163,7 +165,7 @@ class RankingMetric(keras.metrics.Metric):
         # Not as it was given: NumPy's booleans can't be saved.
         self.shuffle_ties = _SHUFFLE_TIES[self._ties]
         self.seed = check_seed(seed)
-        self.seed_is_drawn = seed is None
+        self._seed_is_drawn = seed is None
         self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
         if self._leaves_out_empty:
             check_left_out(empty_value, empty_weight)
@@ -270,7 +272,7 @@ class RankingMetric(keras.metrics.Metric):
         }
 
     @property
-    def weighs_empty_lists(self) -> bool:
+    def _weighs_empty_lists(self) -> bool:
         """Whether lists without relevant items count, by weights of their own."""
         return self.empty_weight == "own" and self.empty_value is not None
 
@@ -295,6 +297,11 @@ class RankingMetric(keras.metrics.Metric):
         vars(other).update(vars(self))
         other.seed = seed
         return other
+
+    @property
+    def _direction(self) -> str:
+        """What Keras's callbacks read in their automatic mode."""
+        return "up" if self.higher_is_better else "down"
 
     @property
     def _order(self) -> tuple[Ties, int]:
@@ -412,7 +419,7 @@ def _columns(
     """What the lists add to the totals: their columns (see `totals`)."""
     values = where(judged.has_relevant, values, metric.empty_value or 0.0)
     counts = judged.relevant_lists
-    if metric.weighs_empty_lists:
+    if metric._weighs_empty_lists:
         # A list that has a weight of its own is as any other.
         counts = judged.lists_with_items
     return [values * weights, weights, counts, judged.lists_with_items]
@@ -437,7 +444,7 @@ def values_together(
             judged = judge(lists, metric.relevance(lists))
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
-        if metric.weighs_empty_lists:
+        if metric._weighs_empty_lists:
             weights = where(judged.has_relevant, weights, judged.mean_weights)
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
         if not sizes_agree(values.shape, weights.shape):

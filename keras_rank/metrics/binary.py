@@ -662,7 +662,7 @@ class FallOut(RankingMetric):
     """
 
     base_name = "fall_out"
-    _direction = "down"
+    higher_is_better = False
 
     @property
     def _judgement(self) -> Judgement:

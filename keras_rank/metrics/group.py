@@ -104,8 +104,12 @@ class RankingMetrics(keras.metrics.Metric):
         self.prefix = prefix
         self.standard_errors = check_flag("standard_errors", standard_errors)
         self.members = members
-        self._direction = members[0]._direction
         _share_drawn_seed(members)
+
+    @property
+    def _direction(self) -> str:
+        """What Keras's callbacks read in their automatic mode: that of the first."""
+        return self.members[0]._direction
 
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
@@ -233,6 +237,6 @@ def _described(metric: RankingMetric) -> str:
 
 def _share_drawn_seed(members: Sequence[RankingMetric]) -> None:
     """Lets members whose seed was not given see the same shuffle."""
-    drawn = [member for member in members if member.seed_is_drawn]
+    drawn = [member for member in members if member._seed_is_drawn]
     for member in drawn:
         member.seed = drawn[0].seed

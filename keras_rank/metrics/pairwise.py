@@ -67,7 +67,7 @@ class AverageRelevancePosition(RankingMetric):
     base_name = "arp"
     _leaves_out_empty = True
     takes_sparse_labels = True
-    _direction = "down"
+    higher_is_better = False
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
