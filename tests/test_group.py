@@ -446,6 +446,11 @@ def test_arguments_that_do_not_go_with_an_order(arguments, message):
         functional.ndcg(order, **arguments)
 
 
+def test_an_order_says_what_it_is():
+    order = functional.rank([[1, 0]] * 3, [[0.1, 0.2]] * 3, k=5, shuffle_ties=False)
+    assert repr(order) == "<RankedLists of 3 lists, k=5, ties='stable'>"
+
+
 def test_arguments_may_repeat_those_of_an_order():
     how = {"shuffle_ties": "average", "sparse_labels": True, "dtype": "float32"}
     order = functional.rank([0], [[0.2, 0.2]], **how)

@@ -52,6 +52,12 @@ class RankedLists(Shared):
     k: int | None
     ties: Ties
 
+    def __repr__(self) -> str:
+        return (
+            f"<RankedLists of {self.lists.has_items.shape[0]} lists, k={self.k}, "
+            f"ties={self.ties!r}>"
+        )
+
     def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
         """Raises if scores or weights are given too: lists in order hold them."""
         if y_pred is not None or sample_weight is not None:
