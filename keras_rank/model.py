@@ -48,9 +48,9 @@ class RankingModel(keras.Model):
     for a list, whatever the data came in. One of `train_step` gets it as it came.
 
     Args:
-        inputs: as of `keras.Model`.
-        outputs: as of `keras.Model`.
-        name: as of `keras.Model`.
+        inputs: as for `keras.Model`.
+        outputs: as for `keras.Model`.
+        name: as for `keras.Model`.
 
     Raises:
         ValueError: if `y` has keys beside `"labels"` and `"mask"`.

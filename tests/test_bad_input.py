@@ -82,9 +82,9 @@ def update_errors():
             yield f"{argument} with a mask", kind, {part: value}, message
             for shape in THIRD_AXES:
                 message = f"`{argument}` should have one number for each item, in the "
-                message += "shape (batch, list_size) or (batch, list_size, 1). Other "
-                message += "outputs of a model are made lists by "
-                message += "`keras.layers.Reshape((-1,))`. Received: "
+                message += "shape (batch, list_size) or (batch, list_size, 1). "
+                message += "`keras.layers.Reshape((-1,))` turns other outputs of a "
+                message += "model into lists. Received: "
                 message += f"{argument}.shape={shape}"
                 value = np.ones(shape)
                 yield f"{argument} of shape {shape}", kind, {part: value}, message

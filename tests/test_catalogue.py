@@ -328,7 +328,7 @@ def test_metrics_keep_their_state(rng):
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_metrics_take_lists_in_order(shuffle_ties, rng):
+def test_metrics_take_ranked_lists(shuffle_ties, rng):
     labels = rng.integers(0, 4, size=(6, 9)).astype("float32")
     scores = rng.integers(0, 3, size=(6, 9)).astype("float32")
     order = functional.rank(labels, scores, shuffle_ties=shuffle_ties, seed=1)
@@ -344,7 +344,7 @@ def test_metrics_take_lists_in_order(shuffle_ties, rng):
     assert int(metric.lists_seen) == 6
 
 
-ORDER = "lists in order, which hold them. Received: y_pred"
+ORDER = "ranked lists, which include them. Received: y_pred"
 
 
 @pytest.mark.parametrize(
@@ -359,13 +359,13 @@ ORDER = "lists in order, which hold them. Received: y_pred"
         (lambda order: metrics.MeanReciprocalRank().update_state(order), "k=None"),
         (
             lambda order: metrics.ExpectedReciprocalRank(k=1).update_state(order),
-            "`ExpectedReciprocalRank` needs the labels of all items.",
+            "`ExpectedReciprocalRank` should get the labels of all items.",
         ),
         (
             lambda order: metrics.RankingMetrics(["pairwise_accuracy"]).update_state(
                 order
             ),
-            "`PairwiseAccuracy` needs the labels of all items.",
+            "`PairwiseAccuracy` should get the labels of all items.",
         ),
         (
             lambda order: functional.precision(order, k=1, denominator="retrieved"),
@@ -396,10 +396,10 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q, C[:, :2]), "as many features"),
         (lambda: catalogue.rank([0, 1], Q, C[0]), "`candidates` should have the shape"),
         (lambda: catalogue.rank([0, 1], Q, iter([C])), "readable more than once"),
-        (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one item or more"),
+        (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one or more items"),
         (
             lambda: catalogue.rank([0, 1], Q, keras.layers.Embedding(5, 3)),
-            "a layer that is built",
+            "should be a built layer",
         ),
         (lambda: catalogue.rank([0, 1], Q, C, score="l2"), '"dot", "cosine"'),
         (

@@ -395,11 +395,11 @@ def test_in_fit_and_evaluate_saved_and_loaded(batch, tmp_path):
         assert found == close([float(error)] * 3)
 
 
-def test_states_of_older_versions_are_refused():
-    """They held sums of four columns, without those that a standard error needs."""
+def test_states_of_another_shape_are_refused():
+    """Such as sums of four columns, without those that a standard error needs."""
     metric = NDCG(k=1)
     state = export_state(metric)
     state["ndcg@1/totals"] = np.zeros((2, 4), "float32")
     state["ndcg@1/remainders"] = np.zeros(4, "float32")
-    with pytest.raises(ValueError, match="as an older version exports them, without"):
+    with pytest.raises(ValueError, match="names and shapes that `metric` has"):
         merge_state(metric, [state])

@@ -132,11 +132,11 @@ def test_nothing_to_pad():
         ),
         (
             lambda: utils.merge_state(NDCG(), NDCG()),
-            "`others` should be a list of metrics or states. Received: one NDCG",
+            "`others` should be a list of metrics or states. Received: a single NDCG",
         ),
         (
             lambda: utils.merge_state(NDCG(), utils.export_state(NDCG())),
-            "`others` should be a list of metrics or states. Received: one dict",
+            "`others` should be a list of metrics or states. Received: a single dict",
         ),
     ],
 )

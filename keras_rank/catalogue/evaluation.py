@@ -40,7 +40,7 @@ def evaluate(
     block_size: int | None = None,
     verbose: Literal["auto", 0, 1, 2] = "auto",
 ) -> dict[str, float]:
-    """Evaluates metrics of the ranks of targets among all candidates.
+    """Computes metrics of the ranks of targets among all candidates.
 
     The candidates are read once, block by block, for all metrics that order ties alike.
     No matrix of scores is built, and no candidate is left out.

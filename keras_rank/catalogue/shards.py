@@ -47,7 +47,7 @@ class Shards:
             other.
 
     Raises:
-        ValueError: if `parts` is not a list of one part or more, or `map_fn` is no
+        ValueError: if `parts` is not a list of one or more parts, or `map_fn` is not a
             function.
 
     Example:
@@ -66,7 +66,8 @@ class Shards:
     ) -> None:
         if not isinstance(parts, list | tuple) or len(parts) == 0:
             raise ValueError(
-                f"`parts` should be a list of one part or more. Received: parts={parts}"
+                "`parts` should be a list of one or more parts. "
+                f"Received: parts of type {type(parts).__name__}"
             )
         if not callable(map_fn):
             raise ValueError(

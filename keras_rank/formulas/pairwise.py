@@ -40,9 +40,9 @@ def ordered_pairs_over_pairs(
 
     A pair is in the right order if the higher label comes first. So its pairs are the
     inversions of the labels in the order of the scores: if tied items come with the
-    lower label first, those are the ordered pairs; with the higher one first, the
-    tied ones are added; and if all are tied, it is all pairs. A pair weighs as its item
-    with the higher label.
+    lower label first, those are the ordered pairs; with the higher one first, the tied
+    ones are added; and if all are tied, it is all pairs. A pair has the weight of its
+    item with the higher label.
     """
     labels, scores = _labels_from(lists, threshold), _scores_down_to(lists, ranking)
     retrieved = scores > -math.inf

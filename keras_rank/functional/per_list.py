@@ -36,28 +36,29 @@ def rank(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> RankedLists:
-    """Orders lists by their scores, once for all functions that are to use the order.
+    """Ranks lists by their scores, once for all functions that use the ranks.
 
-    The functions of this module take what it returns instead of `y_true`, and
-    compute what they need of it once.
+    The functions of this module take what it returns instead of `y_true`, and compute
+    what several of them need only once.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. One weight for a whole
-            list changes no value: it weighs lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. One weight for a whole list does not change its
+            value: it only weights the list in a mean.
         k: positive int. The largest cutoff of the functions. Defaults to `None`:
             functions may have any.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. Defaults to
@@ -65,10 +66,10 @@ def rank(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        The lists in order, to be given to other functions.
+        The ranked lists, to be passed to other functions.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 

@@ -73,8 +73,8 @@ class TargetLists(Lists):
     @kept
     def retrieved(self) -> Tensor:
         raise ValueError(
-            '`denominator` should be "available" or "k" for lists in order of which '
-            "only the relevant items are known: that others were retrieved is not. "
+            '`denominator` should be "available" or "k" for ranked lists that hold '
+            "only the relevant items, not how many others were retrieved. "
             'Received: denominator="retrieved"'
         )
 

@@ -82,8 +82,8 @@ class RankingMetric(keras.metrics.Metric):
     `ranking.ranks` are the ranks: 1, 2, 3, ... Only `keras.ops` may be used, so that
     the metric compiles.
 
-    What is relevant is told by `relevance`, which a metric of graded relevance
-    overrides. The list weights and the lists that count as empty follow from it.
+    `relevance` says what is relevant; a metric of graded relevance overrides it. The
+    list weights and the lists that count as empty follow from it.
 
     With `sparse_labels` only the relevant items are taken, each with its rank in
     `ranking.ranks`. A formula that sums over them, and reads the ranks there, may say
@@ -96,28 +96,28 @@ class RankingMetric(keras.metrics.Metric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle, which is a function of the seed, the
-            number of the list since the last reset, and the item. Defaults to
-            `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle, which is a
+            function of the seed, the number of the list since the last reset, and the
+            item. Defaults to `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`, all that a metric takes
-            without `takes_sparse_labels`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`, all that a metric takes without
+            `takes_sparse_labels`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg@10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -216,11 +216,11 @@ class RankingMetric(keras.metrics.Metric):
 
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-                uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
-                below 0 or NaN, and a mask of False, make a position padding. Or lists
-                in order, from `keras_rank.functional.rank` or
-                `keras_rank.catalogue.rank` with the same `shuffle_ties`, instead
-                of all arguments.
+                uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
+                whose label is below 0 or NaN, or whose mask is False, is padding. Or
+                ranked lists, from `keras_rank.functional.rank` or
+                `keras_rank.catalogue.rank` with the same `shuffle_ties`, which replace
+                all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -228,9 +228,8 @@ class RankingMetric(keras.metrics.Metric):
                 list. An item whose weight is not above 0 is padding.
 
         Raises:
-            ValueError: if the shapes or dtypes don't fit, or lists were ordered by
-                another rule for ties, or to a smaller `k`. The state is left as it
-                was.
+            ValueError: if the shapes or dtypes don't fit, or ranked lists have a
+                different `shuffle_ties` or a smaller `k`. The state is left as it was.
         """
         update_together([self], y_true, y_pred, sample_weight)
 
@@ -241,12 +240,12 @@ class RankingMetric(keras.metrics.Metric):
         )
 
     def standard_error(self) -> Tensor:
-        """Returns the standard error of the result: how far it is from the truth.
+        """Returns the standard error of the result: how much it varies with the lists.
 
         It is that of the sample of lists, by the delta method for a weighted mean.
         About 95 % of the intervals of 1.96 standard errors around the result hold the
-        mean over all lists that could have been drawn. It knows nothing of how the
-        model was trained, and takes each list for one drawn by itself.
+        mean over all lists that could have been drawn. It leaves out the variance of
+        training, and treats lists as independent.
 
         Returns:
             A scalar tensor: NaN for fewer than two lists that count, and where the
@@ -373,13 +372,13 @@ def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
     """The ranks that a metric asks for, of lists that were ordered before."""
     if isinstance(ranked.lists, TargetLists) and not metric.takes_sparse_labels:
         raise ValueError(
-            f"`{type(metric).__name__}` needs the labels of all items. Received: lists "
-            "in order of which only the relevant items are known"
+            f"`{type(metric).__name__}` should get the labels of all items. Received: "
+            "ranked lists that hold only the relevant items"
         )
     if ranked.ties != metric._ties:
         raise ValueError(
-            "`shuffle_ties` should be the same for the metric and for the lists in "
-            f"order. Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
+            "`shuffle_ties` should be the same for the metric and the ranked lists. "
+            f"Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
             f"shuffle_ties={_SHUFFLE_TIES[ranked.ties]!r} of the lists"
         )
     return ranked.up_to(metric.k)

@@ -118,11 +118,11 @@ class RankingMetrics(keras.metrics.Metric):
 
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-                uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
-                below 0 or NaN, and a mask of False, make a position padding. Ids of
-                relevant items for members with `sparse_labels=True`. Or lists in order,
-                from `keras_rank.functional.rank` or `keras_rank.catalogue.rank` with
-                the same `shuffle_ties`, instead of all arguments.
+                uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
+                whose label is below 0 or NaN, or whose mask is False, is padding. Ids
+                of relevant items for members with `sparse_labels=True`. Or ranked
+                lists, from `keras_rank.functional.rank` or `keras_rank.catalogue.rank`
+                with the same `shuffle_ties`, which replace all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -210,8 +210,8 @@ def _from_string(string: str) -> RankingMetric:
     if name in _BY_NAME and (k.isdecimal() if separator else True):
         return _BY_NAME[name](k=int(k) if separator else None)
     raise ValueError(
-        "`metrics` as strings should be a name and an optional cutoff, such as "
-        f'"ndcg@10", with a name of {sorted(map(str, _BY_NAME))}. '
+        "`metrics` given as strings should be a name and an optional cutoff, such as "
+        f'"ndcg@10". The names are {sorted(map(str, _BY_NAME))}. '
         f"Received: {string!r}"
     )
 
@@ -221,8 +221,8 @@ def _require_names_of_their_own(members: Sequence[RankingMetric]) -> None:
     for member in members:
         if member.name in by_name:
             raise ValueError(
-                "`metrics` should have names that differ, as their results go by "
-                "these: give one of them another `name`. Received twice: "
+                "`metrics` should have distinct names, which identify their results: "
+                "give one of them another `name`. Received twice: "
                 f"{member.name!r}, of {_described(by_name[member.name])} and "
                 f"{_described(member)}"
             )

@@ -23,7 +23,7 @@ def pad_lists(
     padding_value: float = -1.0,
     list_size: int | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Turns flat rows into lists of one size: the way from svmlight to Keras.
+    """Turns flat rows, such as those of svmlight files, into lists of one size.
 
     Args:
         values: array of shape `(rows,)` or `(rows, features)`: labels, scores, or
@@ -80,7 +80,7 @@ def pad_lists(
 def unpad_lists(
     values: Any, *, group_sizes: Any = None, group_ids: Any = None
 ) -> np.ndarray[Any, Any]:
-    """Turns lists back into the flat rows that `pad_lists` made them of.
+    """Turns padded lists back into flat rows: the inverse of `pad_lists`.
 
     Args:
         values: array of shape `(batch, list_size)` or `(batch, list_size, features)`.
@@ -141,7 +141,8 @@ def _places(
     if (group_sizes is None) == (group_ids is None):
         raise ValueError(
             "Either `group_sizes` or `group_ids` should be given. Received: "
-            f"group_sizes={group_sizes}, group_ids={group_ids}"
+            f"group_sizes={reprlib.repr(group_sizes)}, "
+            f"group_ids={reprlib.repr(group_ids)}"
         )
     if group_ids is None:
         sizes = np.asarray(group_sizes)
@@ -150,7 +151,7 @@ def _places(
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
             raise ValueError(
                 "`group_sizes` should be integers of 0 or more, one per list. "
-                f"Received: group_sizes={group_sizes}"
+                f"Received: group_sizes={reprlib.repr(group_sizes)}"
             )
         rows = int(sizes.sum()) if rows is None else rows
         if sizes.sum() != rows:
@@ -262,7 +263,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
-    """Writes a mask into the labels: -1, which is no item, where it is False.
+    """Sets labels to -1, which means padding, where the mask is False.
 
     Keras passes only labels on to the metrics of `compile`, so this is how a mask
     gets there.
