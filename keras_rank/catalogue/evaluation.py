@@ -53,7 +53,7 @@ def evaluate(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, of which workers count parts.
+            `keras_rank.catalogue.Shards`, whose parts are counted by workers.
         metrics: list of ranking metrics: instances, or strings of the name and the
             cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. They are not
             changed.

@@ -85,7 +85,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OpenShards:
-    """Parts of which it is known how many items they hold."""
+    """Parts whose numbers of items are known."""
 
     parts: list[Part]
     map_fn: Map

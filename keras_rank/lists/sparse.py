@@ -1,4 +1,4 @@
-"""Lists over one catalogue, of which only the relevant items are told."""
+"""Lists over one catalogue, with labels for the relevant items only."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from keras_rank.lists.base import Lists, as_ranked, numbers_in_full
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TargetLists(Lists):
-    """A batch of lists over one catalogue, of which only the relevant items are told.
+    """A batch of lists over one catalogue, with labels for the relevant items only.
 
     `labels`, `mask` and `weights` are those of these targets, of shape
     `(batch, targets)`. Scores are none of its business.
