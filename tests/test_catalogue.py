@@ -410,7 +410,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q, C, exclude=[[5], [0]]), "`exclude` should"),
         (lambda: catalogue.rank([0, 1], Q, C, exclude=[0, 1]), "`exclude` should have"),
         (lambda: catalogue.rank([0, 1], Q, C, seed="x"), "`seed` should be"),
-        (lambda: catalogue.Shards([]), "`parts` should be a list of one part or more"),
+        (lambda: catalogue.Shards([]), "`parts` should be a list of one or more parts"),
         (lambda: catalogue.Shards([C], map_fn=2), "`map_fn` should be a function"),
         (
             lambda: catalogue.rank([0, 1], Q, catalogue.Shards([C, C[:, :2]])),

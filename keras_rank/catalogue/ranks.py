@@ -109,8 +109,8 @@ def rank(
 
     >>> queries = [[1.0, 0.0], [0.0, 1.0]]
     >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
-    >>> order = keras_rank.catalogue.rank([0, 1], queries, candidates)
-    >>> [float(value) for value in keras_rank.functional.reciprocal_rank(order)]
+    >>> ranked = keras_rank.catalogue.rank([0, 1], queries, candidates)
+    >>> [float(value) for value in keras_rank.functional.reciprocal_rank(ranked)]
     [1.0, 0.5]
     """
     k, ties, key = check_k(k), check_ties(shuffle_ties), key_of_seed(check_seed(seed))

@@ -73,10 +73,10 @@ def rank(
 
     Example:
 
-    >>> order = keras_rank.functional.rank([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
-    >>> f"{float(keras_rank.functional.ndcg(order, k=2)[0]):.4f}"
+    >>> ranked = keras_rank.functional.rank([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(keras_rank.functional.ndcg(ranked, k=2)[0]):.4f}"
     '0.8262'
-    >>> f"{float(keras_rank.functional.average_precision(order)[0]):.4f}"
+    >>> f"{float(keras_rank.functional.average_precision(ranked)[0]):.4f}"
     '0.7500'
     """
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)

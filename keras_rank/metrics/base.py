@@ -189,8 +189,8 @@ class RankingMetric(keras.metrics.Metric):
             lists: the labels, scores, weights and mask of the items.
 
         Returns:
-            A tensor of shape `(batch, list_size)`. By default 1 for labels from
-            `relevance_threshold` on.
+            A tensor of shape `(batch, list_size)`. By default 1 for labels of at
+            least `relevance_threshold`.
         """
         return judge(lists, self._judgement).relevance
 
@@ -293,7 +293,7 @@ class RankingMetric(keras.metrics.Metric):
     def _with_seed(self, seed: int) -> "RankingMetric":
         """The metric with another seed, which has its state in common with this one."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self))
+        other.__dict__.update(self.__dict__)
         other.seed = seed
         return other
 
