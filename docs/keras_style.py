@@ -20,7 +20,10 @@ class KerasStyle(griffe.Extension):
             obj.docstring.value = in_google_style(obj.docstring.value)
 
     def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
-        """Shows the arguments that an `__init__` hands on to that of its base."""
+        """Shows the arguments that an `__init__` hands on to that of its base.
+
+        What they may be, and their defaults, the docstrings say in words.
+        """
         if "arguments" in func.parameters and func.name == "__init__":
             module = importlib.import_module(func.module.path)
             signature = inspect.signature(getattr(module, func.parent.name).__init__)
@@ -34,6 +37,8 @@ class KerasStyle(griffe.Extension):
                     for parameter in signature.parameters.values()
                 )
             )
+        for parameter in func.parameters:
+            parameter.annotation = None
 
 
 def default_of(parameter: inspect.Parameter) -> str | None:

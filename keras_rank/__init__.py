@@ -34,7 +34,7 @@ __all__ = [
     "utils",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Type checkers would take every name for one of the package.
 if not _typing.TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES, FIRST_CASES, IS_SLOW
-from strategies import ties
+from registry import CASES_HERE, IS_SLOW
+from strategies import BATCH, LIST_SIZE, ties
 
 import keras_rank
 from keras_rank import catalogue, functional, metrics
@@ -18,7 +18,7 @@ from keras_rank.callbacks import CatalogueEvaluation
 BACKEND = keras.backend.backend()
 SPARSE = [
     case
-    for case in (FIRST_CASES if IS_SLOW else CASES)
+    for case in CASES_HERE
     if case.metric.takes_sparse_labels
     and case.arguments.get("relevance_threshold", 1.0) <= 1.0
     # How many candidates were retrieved is not counted.
@@ -329,19 +329,19 @@ def test_metrics_keep_their_state(rng):
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 def test_metrics_take_ranked_lists(shuffle_ties, rng):
-    labels = rng.integers(0, 4, size=(6, 9)).astype("float32")
-    scores = rng.integers(0, 3, size=(6, 9)).astype("float32")
+    labels = rng.integers(0, 4, size=(BATCH, LIST_SIZE)).astype("float32")
+    scores = rng.integers(0, 3, size=(BATCH, LIST_SIZE)).astype("float32")
     order = functional.rank(labels, scores, shuffle_ties=shuffle_ties, seed=1)
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
-    metric = metrics.NDCG(k=5, **arguments)
-    group = metrics.RankingMetrics([metrics.NDCG(k=5, **arguments)])
+    metric = metrics.NDCG(k=3, **arguments)
+    group = metrics.RankingMetrics([metrics.NDCG(k=3, **arguments)])
     metric.update_state(order)
     group.update_state(order)
-    expected = metrics.NDCG(k=5, **arguments)
+    expected = metrics.NDCG(k=3, **arguments)
     expected.update_state(labels, scores)
     assert float(metric.result()) == float(expected.result())
-    assert float(group.result()["ndcg@5"]) == float(expected.result())
-    assert int(metric.lists_seen) == 6
+    assert float(group.result()["ndcg@3"]) == float(expected.result())
+    assert int(metric.lists_seen) == BATCH
 
 
 ORDER = "ranked lists, which include them. Received: y_pred"
@@ -395,6 +395,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q[0], C), "`queries` should have the shape"),
         (lambda: catalogue.rank([0, 1], Q, C[:, :2]), "as many features"),
         (lambda: catalogue.rank([0, 1], Q, C[0]), "`candidates` should have the shape"),
+        (lambda: catalogue.rank([0, 1], Q, "items.npy"), "Received: str with a block"),
         (lambda: catalogue.rank([0, 1], Q, iter([C])), "readable more than once"),
         (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one or more items"),
         (

@@ -10,6 +10,7 @@ import pytest
 from pyarrow import parquet
 from tables import TREC, rows_of
 
+import keras_rank
 from keras_rank.evaluation import Evaluation, evaluate
 from keras_rank.evaluation.command import run
 from keras_rank.metrics import NDCG, MeanReciprocalRank
@@ -148,6 +149,34 @@ def test_gates(command):
     command("compare base.parquet base.parquet -m ndcg@5 --fail-if-worse")
 
 
+def test_gates_of_metrics_of_which_less_is_better(command):
+    # The relevant items are at the ranks 2 and 1.
+    line = "evaluate qrels run -m arp mrr --fail-above"
+    assert command(f"{line} arp=1.5 --fail-below mrr=0.75").err == ""
+    printed = command(f"{line} arp=1.4 --fail-below mrr=0.76", expected=1)
+    assert printed.err.splitlines() == [
+        "keras-rank: arp is 1.5000, above 1.4",
+        "keras-rank: mrr is 0.7500, below 0.76",
+    ]
+
+
+def test_gates_hold_for_each_slice(command):
+    line = "evaluate base.parquet -m ndcg@5 --by market"
+    of_markets = json.loads(command(f"{line} -o json").out)["summary"]
+    lowest, *others = sorted(of_markets, key=lambda row: row["value"])
+    bound = (lowest["value"] + others[0]["value"]) / 2
+    printed = command(f"{line} --fail-below ndcg@5={bound}", expected=1)
+    (shut,) = [line for line in printed.err.splitlines() if "Warning" not in line]
+    assert shut == (
+        f"keras-rank: ndcg@5 of {lowest['market']} is {lowest['value']:.4f}, "
+        f"below {bound:g}"
+    )
+
+
+def test_the_version_is_that_of_the_package(command):
+    assert command("--version").out == f"{keras_rank.__version__}\n"
+
+
 def test_metrics_are_chosen_among_those_of_lists(command):
     for name in ("base", "new"):
         metrics = "mrr ndcg@5 arp" if name == "base" else "mrr ndcg@5"
@@ -170,6 +199,8 @@ def test_patterns_may_follow_metrics(command):
     plain = command("evaluate base.parquet -m mrr").out
     assert command("evaluate -m mrr ba*.parquet").out == plain
     assert command("evaluate -m bpref qrels run").out.splitlines()[1:]
+    by_market = command("evaluate base.parquet -m mrr --by market").out
+    assert command("evaluate -m mrr --by market base.parquet").out == by_market
 
 
 WRONG = {
@@ -182,6 +213,9 @@ WRONG = {
     "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
     "evaluate qrels run --by market": "should be left out with judgements and runs",
     "evaluate qrels run --fail-below mrr": "should be as ndcg@10=0.40, not 'mrr'",
+    "evaluate qrels run --fail-below 0.4": "should be as ndcg@10=0.40, not '0.4'",
+    "evaluate qrels run -m mrr --fail-above mrr=1": "of which less is better: []",
+    "evaluate --by market": "There should be files to read",
     "evaluate qrels run -m mrr --fail-below map=1": "should name one of the metrics",
     "evaluate qrels run run": "Each file should be given once. Received twice: run",
     "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",

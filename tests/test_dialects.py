@@ -206,6 +206,7 @@ def test_lists_that_tf_ranking_weighs():
     agree(named("TF-Ranking", "OPAMetric"), (0 + 2) / (2 + 3), (labels, tied, pairs))
 
 
+@by_values
 def test_position_weighted_average_of_tf_ranking():
     """Asserted in its `metrics_test.py`."""
     labels = [[1, 2, 0], [2, 0, 1], [0, 2, 1]]
@@ -381,6 +382,7 @@ def test_catalyst():
         agree(average, expected, (labels, [-np.arange(10.0)] * 2), 1e-4)
 
 
+@by_values
 def test_the_example_of_ignite_for_map():
     """The mean of a list with hits at ranks 2 and 4, and a perfect one.
 
@@ -393,6 +395,7 @@ def test_the_example_of_ignite_for_map():
         agree(average, expected, (labels, scores))
 
 
+@by_values
 def test_top_k_accuracy_of_tensorflow_recommenders():
     """On the data of its `factorized_top_k_test.py`, with the values expected there.
 
@@ -412,6 +415,7 @@ def test_top_k_accuracy_of_tensorflow_recommenders():
     assert list(found.values()) == pytest.approx(expected, abs=1e-6)
 
 
+@by_values
 def test_a_constant_model_of_tensorflow_recommenders():
     """There it is right about all: by `tf.math.in_top_k`, without ids.
 
@@ -516,6 +520,7 @@ def test_lenskit():
         agree(named("LensKit", row, k), expected, lists_of(query), 1e-4)
 
 
+@by_values
 def test_discounts_of_lenskit():
     """By the formulas of its `_weighting.py` and `_dcg.py`."""
     ranks = np.arange(1.0, 21.0)
@@ -532,6 +537,7 @@ def test_discounts_of_lenskit():
         np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=1e-5)
 
 
+@by_values
 def test_lightfm():
     """As computed by lightfm-next 1.19.0, with embeddings that give these scores."""
     scores = [
@@ -638,6 +644,7 @@ def test_cornac():
     agree(named("cornac", "MAP"), 0.5, (labels, scores))
 
 
+@by_values
 def test_realistic_ranks_of_pykeen():
     """On the scores of its `test_evaluators.py`, with the ranks expected there.
 
@@ -669,6 +676,7 @@ def test_realistic_ranks_of_pykeen():
         agree(named("PyKEEN", row, k), expected, (labels[1:], scores[1:]))
 
 
+@by_values
 def test_the_mean_of_reciprocal_ranks_is_not_that_of_the_mean_rank():
     """2/3 by the realistic rank of PyKEEN, 1.5."""
     arguments = {"sparse_labels": True, "shuffle_ties": "average"}
@@ -676,6 +684,7 @@ def test_the_mean_of_reciprocal_ranks_is_not_that_of_the_mean_rank():
     assert found == pytest.approx(0.75)
 
 
+@by_values
 def test_kaggle():
     """By formula: the sum of precisions at the hits over min(R, k)."""
     inputs = [[1, 0, 1, 0, 1, 1]], [[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]]
@@ -809,6 +818,7 @@ def with_both_labels(labels):
 
 
 @pytest.mark.slow
+@by_values
 def test_sklearn(lists):
     from sklearn import metrics as theirs
 
@@ -846,6 +856,7 @@ def test_sklearn(lists):
 
 
 @pytest.mark.slow
+@by_values
 def test_weights_of_sklearn(lists):
     """A list without relevant items keeps its weight."""
     from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
@@ -866,6 +877,7 @@ def test_weights_of_sklearn(lists):
 
 
 @pytest.mark.slow
+@by_values
 def test_torchmetrics(lists):
     import torch
     from torchmetrics import retrieval
@@ -939,6 +951,7 @@ def test_ranx(lists):
 
 
 @pytest.mark.slow
+@by_values
 @pytest.mark.filterwarnings("ignore:`torch.jit")  # its own
 def test_ignite(lists):
     import torch
@@ -956,6 +969,7 @@ def test_ignite(lists):
 
 
 @pytest.mark.slow
+@by_values
 @pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # its own
 def test_keras_rs(lists):
     import keras_rs
@@ -978,6 +992,7 @@ def test_keras_rs(lists):
 
 
 @pytest.mark.slow
+@by_values
 def test_pytrec_eval(lists):
     """With ties, judgements below 0, and documents that nobody judged or retrieved."""
     import pytrec_eval
@@ -1029,6 +1044,7 @@ def test_pytrec_eval(lists):
 
 
 @pytest.mark.slow
+@by_values
 def test_reranking_of_sentence_transformers(lists):
     """It asks scikit-learn; reciprocal ranks by formula."""
     from sklearn.metrics import average_precision_score, ndcg_score

@@ -6,14 +6,8 @@ import runpy
 import subprocess
 import sys
 
-import keras
 import matplotlib
-import numpy as np
 import pytest
-from ray_workers import run_and_kill_a_worker, skip_unless_workers_can_be_killed
-
-from keras_rank import catalogue, functional
-from keras_rank.utils import merge_state
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 
@@ -30,14 +24,6 @@ def run(monkeypatch, capsys):
         return capsys.readouterr().out
 
     return run
-
-
-def imported(path):
-    """The module of a script, which does not run."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def skip_unless_on(backend, its_own):
@@ -137,40 +123,3 @@ def test_evaluate_on_spark(backend):
     assert done.returncode == 0, done.stderr
     names = [row.split()[0] for row in done.stdout.splitlines()[:3]]
     assert names == ["metric", "ndcg@10", "mrr"]
-
-
-def test_distributed_evaluation_survives_a_killed_worker(backend, tmp_path):
-    """Nothing is lost and nothing is counted twice, to the last bit."""
-    skip_unless_workers_can_be_killed(backend)
-    path = EXAMPLES / "distributed_evaluation.py"
-    example = imported(path)
-    shards, state = tmp_path / "shards", tmp_path / "state.npz"
-    shards.mkdir()
-    example.generate(shards)
-    single = example.make_metrics()
-    for shard in sorted(shards.iterdir()):
-        for batch in example.batches(shard):
-            single.update_state(*batch)
-    printed = run_and_kill_a_worker(
-        path, [shards, "--state", state], task="count", after="1/8"
-    )
-    merged = merge_state(example.make_metrics(), [np.load(state)])
-    for mine, theirs in zip(merged.members, single.members, strict=True):
-        assert int(mine.lists_seen + 0) == int(theirs.lists_seen + 0)
-        assert float(mine.result()) == float(theirs.result())
-    for name, value in single.result().items():
-        assert f"{name:10}{float(value):.6f}" in printed
-
-
-def test_a_catalogue_on_ray_survives_a_killed_worker(backend, tmp_path):
-    skip_unless_workers_can_be_killed(backend)
-    path = EXAMPLES / "catalogue_on_ray.py"
-    example = imported(path)
-    example.generate(tmp_path, items=200_000, parts=2)
-    paths = sorted(tmp_path.iterdir())
-    targets, queries = example.make_queries(paths)
-    items = np.concatenate([np.load(each) for each in paths])
-    order = catalogue.rank(targets, queries, items)
-    values = keras.ops.convert_to_numpy(functional.reciprocal_rank(order))
-    printed = run_and_kill_a_worker(path, [tmp_path], task="count")
-    assert f"mrr         {values.mean():.6f} ±" in printed

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from keras import ops
-from registry import CASES, FIRST_CASES
+from registry import CASES_HERE, FIRST_CASES
 from strategies import BATCH, LIST_SIZE, batches, ties
 
 import keras_rank
@@ -33,7 +33,7 @@ NINE += ["precision@10", "hit_rate@10"]
 def every_metric(cutoffs=(2, None), **arguments):
     return [
         case.make(k=k, name=f"{case}@{k}", **arguments)
-        for case in CASES
+        for case in CASES_HERE
         for k in cutoffs
     ]
 
@@ -162,10 +162,14 @@ def test_compiled_equals_eager(k, shuffle_ties, way, rng):
     labels = rng.integers(-1, 5, size=shape).astype("float32")
     scores = rng.integers(0, 6, size=shape).astype("float32")
     weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
+    cases = FIRST_CASES
+    if way == "torch.compile":
+        # Those that break its graph, between two that don't.
+        names = ["err", "ndcg", "pairwise accuracy", "map"]
+        cases = [case for name in names for case in cases if case.name == name]
+        assert len(cases) == len(names)
     eager, group = (
-        RankingMetrics(
-            [case.make(k=k, shuffle_ties=shuffle_ties) for case in FIRST_CASES]
-        )
+        RankingMetrics([case.make(k=k, shuffle_ties=shuffle_ties) for case in cases])
         for _ in range(2)
     )
     update = compiled.WAYS[way](group)
@@ -218,7 +222,7 @@ def test_members_by_string_and_config():
     assert RankingMetrics(config["metrics"]).name == "ndcg@10"
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
 def test_every_metric_has_a_string(case):
     member = RankingMetrics([f"{case.metric.base_name}@3"]).members[0]
     assert type(member) is case.metric
@@ -401,7 +405,7 @@ def test_functions_share_an_order(batch, shuffle_ties):
     make = {"sample_weight": weights, "shuffle_ties": shuffle_ties, "seed": 1}
     for largest in (5, None):
         order = functional.rank(labels, scores, k=largest, **make)
-        for case in CASES:
+        for case in CASES_HERE:
             for k in (3, largest):
                 found = case.function(order, k=k, **case.arguments)
                 expected = case.function(labels, scores, k=k, **make, **case.arguments)

@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES, FIRST_CASES, IS_SLOW
+from registry import CASES, CASES_HERE
 from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits, ties
 
 import keras_rank
 
-all_metrics = pytest.mark.parametrize(
-    "case", FIRST_CASES if IS_SLOW else CASES, ids=str
-)
+all_metrics = pytest.mark.parametrize("case", CASES_HERE, ids=str)
 
 TIES = {True: "shuffle", False: "stable", "average": "average"}
 

@@ -3,6 +3,7 @@
 import html.parser
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import keras_rank
 
 ROOT = pathlib.Path(__file__).parents[1]
 WIDTHS = {"desktop": 1280, "phone": 390}
+EQUATION = re.compile(r'<div class="equation".*?><math .*?</math></div>', re.DOTALL)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("_on_one_backend")]
 
@@ -109,6 +111,18 @@ def test_no_link_is_broken(pages):
     assert links > 500
 
 
+def test_every_equation_is_set(site):
+    """As MathML: nothing of LaTeX is left, and every metric has one."""
+    for source in (ROOT / "docs").rglob("*.md"):
+        page = site / source.relative_to(ROOT / "docs").with_suffix(".html")
+        equations = EQUATION.findall(page.read_text())
+        assert len(equations) == source.read_text().count("```math\n"), page.name
+        assert not [text for text in equations if "\\" in text], page.name
+    metrics = (site / "definitions.html").read_text().split("<h2 ")[2:]
+    assert len(metrics) == 15
+    assert [text for text in metrics if not EQUATION.search(text)] == []
+
+
 def failure_of(request):
     """What is still on its way when the next page is opened is no failure."""
     return [] if request.failure == "net::ERR_ABORTED" else [request.url]
@@ -118,7 +132,7 @@ def failure_of(request):
 def test_every_page_opens(browser, site, pages, width):
     """Nothing fails, nothing comes from another host, nothing is wider than the page.
 
-    Pictures are there, and code and tables scroll by themselves.
+    Pictures are there, no equation is cut, and code and tables scroll by themselves.
     """
     view = browser.new_page(viewport={"width": width, "height": 900})
     troubles, requests = [], []
@@ -133,6 +147,10 @@ def test_every_page_opens(browser, site, pages, width):
         assert not troubles, path.name
         assert view.evaluate(
             "document.documentElement.scrollWidth <= window.innerWidth"
+        ), path.name
+        assert view.evaluate(
+            "[...document.querySelectorAll('.equation')]"
+            ".every((box) => box.scrollWidth <= box.clientWidth)"
         ), path.name
         assert view.evaluate(
             "[...document.images].every((image) => image.naturalWidth > 0)"

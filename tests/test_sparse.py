@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES, FIRST_CASES, IS_SLOW
+from registry import CASES_HERE
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
 
 from keras_rank import functional, metrics
 
 SPARSE = [
     case
-    for case in (FIRST_CASES if IS_SLOW else CASES)
+    for case in CASES_HERE
     if case.metric.takes_sparse_labels
     and case.arguments.get("relevance_threshold", 1.0) <= 1.0
 ]
@@ -106,8 +106,7 @@ def test_nan_in_a_long_catalogue(way, rng):
 
 @pytest.mark.optimised
 @pytest.mark.parametrize("way", compiled.WAYS)
-@pytest.mark.parametrize("k", [3, None])
-@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+@pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
 def test_compiled(way, k, shuffle_ties, rng):
     compiled.skip_unless_here(way)
     metric = metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)

@@ -369,6 +369,13 @@ def test_results_of_a_group(batch):
     )
 
 
+def test_no_member_is_called_like_an_error():
+    metrics = [NDCG(k=3, name="n"), NDCG(k=5, name="n_stderr")]
+    assert len(RankingMetrics(metrics).result()) == 2
+    with pytest.raises(ValueError, match="Received: 'n_stderr' beside 'n'"):
+        RankingMetrics(metrics, standard_errors=True)
+
+
 def test_whether_results_have_errors_is_a_bool():
     with pytest.raises(ValueError, match=r"`standard_errors` should be .* Received"):
         RankingMetrics(["ndcg"], standard_errors=1)
@@ -395,11 +402,11 @@ def test_in_fit_and_evaluate_saved_and_loaded(batch, tmp_path):
         assert found == close([float(error)] * 3)
 
 
-def test_states_of_another_shape_are_refused():
-    """Such as sums of four columns, without those that a standard error needs."""
+def test_states_of_older_versions_are_refused():
+    """They held sums of four columns, without those that a standard error needs."""
     metric = NDCG(k=1)
     state = export_state(metric)
     state["ndcg@1/totals"] = np.zeros((2, 4), "float32")
     state["ndcg@1/remainders"] = np.zeros(4, "float32")
-    with pytest.raises(ValueError, match="names and shapes that `metric` has"):
+    with pytest.raises(ValueError, match="as an older version exports them, without"):
         merge_state(metric, [state])

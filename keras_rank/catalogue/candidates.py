@@ -195,6 +195,11 @@ def _parts(blocks: Any) -> Iterator[Any]:
     for block in each:
         # A data loader gives what a data set holds, which may be several things.
         part = block[0] if isinstance(block, list | tuple) else block
+        if not hasattr(part, "shape"):
+            raise ValueError(
+                "`candidates` should be embeddings, or blocks of them. Received: "
+                f"{type(blocks).__name__} with a block of type {type(part).__name__}"
+            )
         if len(part.shape) != 2:
             raise ValueError(
                 "`candidates` should have blocks of the shape (items, features). "

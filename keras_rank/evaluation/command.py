@@ -1,20 +1,23 @@
 """The command `keras-rank`: values on stdout, all else on stderr, and an exit code.
 
-0: done. 1: done, and a gate that was asked for (`--fail-below`, `--fail-if-worse`) is
-shut. 2: it could not be done, of which one line on stderr tells.
+0: done. 1: done, and a gate that was asked for (`--fail-below`, `--fail-above`,
+`--fail-if-worse`) is shut. 2: it could not be done, of which one line on stderr tells.
 """
 
 import argparse
+import functools
 import glob
+import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 from pyarrow import parquet
 
+import keras_rank
 from keras_rank import evaluation
 from keras_rank.arguments import GAINS
 from keras_rank.evaluation.evaluation import CORRECTIONS, TESTS, Evaluation, compare
@@ -27,6 +30,8 @@ EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
   keras-rank evaluate 'rows/*.parquet' --query qid --score pred --by market
   keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse"""
+# On which side of a bound a gate is shut: the direction of its metrics, in words too.
+_SIDES = {"below": ("up", "more"), "above": ("down", "less")}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -61,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=keras_rank.__version__)
     commands = parser.add_subparsers(required=True, metavar="evaluate | compare")
     evaluate = commands.add_parser(
         "evaluate",
@@ -71,26 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     evaluate.set_defaults(function=_evaluate)
     evaluate.add_argument(
-        "files", nargs="*", help="the files of a table; or judgements, and runs"
+        "files",
+        nargs="*",
+        help="the files of one table, which is of one model; or judgements, and runs",
     )
     _add_common(evaluate)
-    evaluate.add_argument(
-        "-q", "--per-query", action="store_true", help="print the values of each query"
-    )
-    evaluate.add_argument(
-        "--per-list", metavar="FILE", help="write them, as Parquet that compare reads"
-    )
-    evaluate.add_argument(
-        "--health", action="store_true", help="print what might mislead, all of it"
-    )
-    evaluate.add_argument(
-        "--fail-below",
-        metavar="METRIC=VALUE",
-        action="append",
-        default=[],
-        type=_gate,
-        help="exit with 1 if a metric is below a value; one where more is better",
-    )
+    _add_of_evaluate(evaluate)
     compare = commands.add_parser(
         "compare",
         help="models against a baseline, query by query",
@@ -100,13 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(function=_compare)
     compare.add_argument("files", nargs="*", help="the baseline, and what is compared")
     _add_common(compare)
-    compare.add_argument("--test", choices=TESTS, default="t")
-    compare.add_argument("--correction", choices=[*CORRECTIONS, "none"], default="holm")
-    compare.add_argument(
-        "--fail-if-worse",
-        action="store_true",
-        help="exit with 1 if a model is worse, and p is below 1 - confidence",
-    )
+    _add_of_compare(compare)
     return parser
 
 
@@ -119,14 +105,31 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="such as ndcg@10 map mrr, which are the default",
     )
     add("-j", "--judgements", metavar="FILE", help="of queries and items, for runs")
-    for name in ("query", "label", "score", "item", "weight"):
-        add(f"--{name}", metavar="COLUMN", default=argparse.SUPPRESS)
-    add("--by", metavar="COLUMN", nargs="+", default=[], help="a mean for each value")
+    of_columns = {
+        "query": "if not query_id",
+        "label": "if not label",
+        "score": "if not score",
+        "item": "to find items that a query has twice",
+        "weight": "of the items",
+    }
+    for name, help_ in of_columns.items():
+        add(f"--{name}", metavar="COLUMN", default=argparse.SUPPRESS, help=help_)
+    add(
+        "--by",
+        metavar="COLUMN",
+        nargs="+",
+        default=[],
+        help="a mean for each of its values, of which a query has one",
+    )
     add("--cluster", metavar="COLUMN", help="such as the user: lists not independent")
     add("--keep", metavar="COLUMN", nargs="+", default=[], help="for --per-list")
-    add("--ties", choices=TIES, default=argparse.SUPPRESS)
-    add("--unjudged", choices=UNJUDGED, default=argparse.SUPPRESS)
-    add("--duplicates", choices=DUPLICATES, default=argparse.SUPPRESS)
+    choices = {
+        "ties": (TIES, "the order of tied items: at random, or as in trec_eval"),
+        "unjudged": (UNJUDGED, "what an item without a label is"),
+        "duplicates": (DUPLICATES, "of an item that a query has twice, by --item"),
+    }
+    for name, (values, help_) in choices.items():
+        add(f"--{name}", choices=values, default=argparse.SUPPRESS, help=help_)
     add("--gains", choices=sorted(GAINS), help="of labels, in ndcg and dcg")
     add(
         "--relevance-threshold",
@@ -139,10 +142,54 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", choices=FORMATS, default="table")
 
 
-def _gate(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
+def _add_of_evaluate(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-q", "--per-query", action="store_true", help="print the values of each query")
+    add("--per-list", metavar="FILE", help="write them, as Parquet that compare reads")
+    add("--health", action="store_true", help="print what might mislead, all of it")
+    for side, (_, better) in _SIDES.items():
+        add(
+            f"--fail-{side}",
+            metavar="METRIC=VALUE",
+            dest="gates",
+            action="append",
+            default=[],
+            type=functools.partial(_gate, side),
+            help=f"exit with 1 if a metric of which {better} is better is {side} a "
+            "value, for any value of --by; may be repeated",
+        )
+
+
+def _add_of_compare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--test", choices=TESTS, default="t")
+    add("--correction", choices=[*CORRECTIONS, "none"], default="holm")
+    add(
+        "--fail-if-worse",
+        action="store_true",
+        help="exit with 1 if a model is worse, and p is below 1 - confidence",
+    )
+
+
+class _Gate(NamedTuple):
+    """What a metric has to hold, and on which side of it the gate is shut."""
+
+    side: str
+    metric: str
+    bound: float
+
+    def is_shut(self, value: float) -> bool:
+        # A value that is not known, NaN, does not pass either.
+        is_held = value >= self.bound if self.side == "below" else value <= self.bound
+        return not is_held
+
+
+def _gate(side: str, text: str) -> _Gate:
+    metric, _, bound = text.rpartition("=")
     try:
-        return name, float(value)
+        if not metric:
+            raise ValueError
+        return _Gate(side, metric.strip(), float(bound))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"should be as ndcg@10=0.40, not {text!r}"
@@ -174,25 +221,29 @@ def _evaluate(parsed: argparse.Namespace) -> int:
                 f"end in .parquet, .csv, .jsonl or .arrow. Received: {judgements!r}"
             )
     metrics = _metrics(parsed)
-    directions = {member.name: member._direction for member in metrics.members}
-    for name, _ in parsed.fail_below:
-        if directions.get(name) != "up":
-            raise ValueError(
-                "--fail-below should name one of the metrics, of which more is better. "
-                f"Received: {name!r}"
-            )
-    sources = files if judgements is not None else [files]
+    _require_metrics_of(parsed.gates, metrics)
     _require_once(files)
-    if parsed.per_list is not None and len(sources) > 1:
-        raise ValueError(
-            f"--per-list takes one run. Received: {', '.join(map(str, sources))}"
-        )
+    sources = files if judgements is not None else [files]
     if parsed.per_list is not None:
-        _require_parquet(parsed.per_list)
+        _require_one_parquet(parsed.per_list, sources)
     found = {
         str(source): _evaluation(parsed, source, judgements, metrics)
         for source in sources
     }
+    if parsed.per_list is not None:
+        found[str(sources[0])].write(parsed.per_list)
+    results = _results(parsed, found)
+    _print(results, _warnings_of(list(found.items())), parsed.output)
+    shut = list(_shut(parsed.gates, results["summary"]))
+    for line in shut:
+        _say(line)
+    return int(bool(shut))
+
+
+def _results(
+    parsed: argparse.Namespace, found: Mapping[str, Evaluation]
+) -> dict[str, Table]:
+    """The tables that are printed, by their names."""
     results: dict[str, Table] = {}
     if parsed.per_query:
         lists = {name: Table(ev.per_list.to_pydict()) for name, ev in found.items()}
@@ -205,23 +256,16 @@ def _evaluate(parsed: argparse.Namespace) -> int:
             for name, ev in found.items()
         }
     )
-    warnings = [
-        f"{name}: {warning}" if len(found) > 1 else warning
-        for name, ev in found.items()
-        for warning in ev.warnings
-    ]
-    if parsed.per_list is not None:
-        found[str(sources[0])].write(parsed.per_list)
-    _print(results, warnings, parsed.output)
-    is_shut = False
-    for name, ev in found.items():
-        values = {row["metric"]: row["value"] for row in ev.summary()}
-        for metric, least in parsed.fail_below:
-            if not values[metric] >= least:
-                is_shut = True
-                of_run = f" of {name}" if len(found) > 1 else ""
-                _say(f"{metric}{of_run} is {values[metric]:.4f}, below {least:g}")
-    return int(is_shut)
+    return results
+
+
+def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
+    """Says of each gate where it is shut."""
+    for gate in gates:
+        for row in summary:
+            if row["metric"] == gate.metric and gate.is_shut(row["value"]):
+                value = f"{row['value']:.4f}, {gate.side} {gate.bound:g}"
+                yield f"{_metric_of(row)} is {value}"
 
 
 def _compare(parsed: argparse.Namespace) -> int:
@@ -255,45 +299,76 @@ def _compare(parsed: argparse.Namespace) -> int:
         cluster=parsed.cluster,
         confidence=parsed.confidence,
     )
-    warnings = [
-        f"{file}: {warning}"
-        for file, ev in zip(files, [base, *models], strict=True)
-        for warning in ev.warnings
-    ]
-    table = Table(comparison.columns)
-    _print({"comparison": table}, [*comparison.notes, *warnings], parsed.output)
+    of_files = list(zip(files, [base, *models], strict=True))
+    notes = [*comparison.notes, *_warnings_of(of_files)]
+    _print({"comparison": Table(comparison.columns)}, notes, parsed.output)
     if not parsed.fail_if_worse:
         return 0
+    worse = list(_worse(comparison, base, parsed))
+    for line in worse:
+        _say(line)
+    return int(bool(worse))
+
+
+def _worse(
+    comparison: Table, base: Evaluation, parsed: argparse.Namespace
+) -> Iterator[str]:
+    """Says which metrics are worse, by more than chance."""
     directions = {metric.name: metric.direction for metric in base._metrics}
-    worse = []
     for row in comparison:
         sign = 1.0 if directions[row["metric"]] == "up" else -1.0
         p = row.get("corrected_p", row["p"])
         if sign * row["difference"] < 0.0 and p < 1.0 - parsed.confidence:
-            worse.append(row)
-            of_slice = [str(row[name]) for name in ("model", *parsed.by) if name in row]
-            of_which = f" of {' '.join(of_slice)}" if of_slice else ""
-            _say(
-                f"{row['metric']}{of_which} is worse by {abs(row['difference']):.4f}, "
-                f"p={p:.2g}"
+            yield (
+                f"{_metric_of(row)} is worse by {abs(row['difference']):.4f}, p={p:.2g}"
             )
-    return int(bool(worse))
+
+
+def _metric_of(row: Mapping[str, Any]) -> str:
+    """The metric of a row, and the run, the model and the slice that it is of."""
+    of_which = [str(row[x]) for x in itertools.takewhile(lambda x: x != "metric", row)]
+    return f"{row['metric']} of {' '.join(of_which)}" if of_which else row["metric"]
+
+
+def _warnings_of(found: Sequence[tuple[str, Evaluation]]) -> list[str]:
+    """The warnings of evaluations, with their names where there are several."""
+    return [
+        f"{name}: {warning}" if len(found) > 1 else warning
+        for name, ev in found
+        for warning in ev.warnings
+    ]
 
 
 def _files(parsed: argparse.Namespace) -> list[str]:
-    """The files, also those that follow metrics: `-m map qrels run`."""
+    """The files, also those that follow names: `-m map qrels run`, `--by user rows`."""
     files: list[str] = parsed.files
-    if not files and parsed.metrics:
+    for option in ("metrics", "by", "keep"):
+        if files:
+            break
+        names = getattr(parsed, option) or []
         are_files = [
             is_table(name) or os.path.exists(name) or bool(glob.glob(name))
-            for name in parsed.metrics
+            for name in names
         ]
         if any(are_files):
             first = are_files.index(True)
-            parsed.metrics, files = parsed.metrics[:first], parsed.metrics[first:]
+            setattr(parsed, option, names[:first])
+            files = names[first:]
     if not files:
         raise ValueError("There should be files to read. Received: none")
     return files
+
+
+def _require_metrics_of(gates: Sequence[_Gate], metrics: RankingMetrics) -> None:
+    """Raises for a gate of a metric that is not there, or is better the other way."""
+    for gate in gates:
+        direction, better = _SIDES[gate.side]
+        names = [m.name for m in metrics.members if m._direction == direction]
+        if gate.metric not in names:
+            raise ValueError(
+                f"--fail-{gate.side} should name one of the metrics, of which {better} "
+                f"is better: {names}. Received: {gate.metric!r}"
+            )
 
 
 def _require_once(names: Sequence[str]) -> None:
@@ -303,8 +378,12 @@ def _require_once(names: Sequence[str]) -> None:
             raise ValueError(f"Each file should be given once. Received twice: {name}")
 
 
-def _require_parquet(file: str) -> None:
+def _require_one_parquet(file: str, sources: Sequence[str | list[str]]) -> None:
     """Raises for a file that `compare` would not know again, or that has no folder."""
+    if len(sources) > 1:
+        raise ValueError(
+            f"--per-list takes one run. Received: {', '.join(map(str, sources))}"
+        )
     if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
         raise ValueError(
             "--per-list should name a file that ends in .parquet, in a folder that "

@@ -1,7 +1,8 @@
 """Reasons to mistrust a number: what is odd about the lists, in words."""
 
 import dataclasses
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +45,112 @@ def share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
 
 
+class Sought(NamedTuple):
+    """What is looked for in a column that has a number for each list.
+
+    Attributes:
+        name: the name of the check.
+        column: the column. Where it is not there, nothing is looked for.
+        has: function of the column to whether each list has it.
+        threshold: the share of the lists that may have it.
+        warning: what to say where more have it.
+    """
+
+    name: str
+    column: str
+    has: Callable[[Array], Array]
+    threshold: float
+    warning: str
+
+
+def _is_none(numbers: Array) -> Array:
+    is_none: Array = numbers == 0
+    return is_none
+
+
+def _is_one(numbers: Array) -> Array:
+    is_one: Array = numbers == 1
+    return is_one
+
+
+def _is_any(numbers: Array) -> Array:
+    return numbers > 0
+
+
+_SOUGHT = (
+    Sought(
+        "nothing relevant",
+        "relevant",
+        _is_none,
+        0.1,
+        "have no relevant item, to {first_metric}: no order of theirs is better than "
+        "another, so that they move the mean whatever the model does",
+    ),
+    Sought(
+        "one item",
+        "items",
+        _is_one,
+        0.5,
+        "have one item, where there is nothing to order: does `query` name the column "
+        "of the lists, not that of the items?",
+    ),
+    Sought(
+        "nothing retrieved",
+        "retrieved",
+        _is_none,
+        0.0,
+        "have no item with a score, as of a query that the model was not asked: "
+        "nothing is found in them, and that counts",
+    ),
+    Sought(
+        "constant scores",
+        "constant",
+        _is_any,
+        0.01,
+        "have one score for all items: their order is chance",
+    ),
+    Sought(
+        "NaN scores",
+        "nan",
+        _is_any,
+        0.0,
+        "have scores that are NaN: these items count as not retrieved",
+    ),
+    Sought(
+        "nothing judged",
+        "unjudged",
+        _is_any,
+        0.5,
+        "have no item with a score that anybody judged: do the judgements and the run "
+        "have the same ids of items?",
+    ),
+    Sought(
+        "duplicated items",
+        "duplicates",
+        _is_any,
+        0.0,
+        "have an item more than once: each time it is found counts",
+    ),
+    Sought(
+        "items without weight",
+        "weightless",
+        _is_any,
+        0.0,
+        "have items with a weight of 0 or less: these are left out, as if they were "
+        "not there",
+    ),
+    Sought(
+        "labels like scores",
+        # Where a score is a fraction too, this column is not looked at.
+        "fractional labels",
+        _is_any,
+        0.5,
+        "have labels that are fractions, and no score is one: are `label` and `score` "
+        "swapped?",
+    ),
+)
+
+
 def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
     """The checks of lists, by what is known of each.
 
@@ -52,83 +159,18 @@ def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
             known are missing.
         first_metric: the name of the metric that tells what is relevant.
     """
-    items, retrieved = columns["items"], columns["retrieved"]
-    checks = [
+    if np.any(columns["fractional scores"] > 0):
+        columns = {k: v for k, v in columns.items() if k != "fractional labels"}
+    return [
         share_of(
-            ~columns["relevant"].astype(bool),
-            "nothing relevant",
-            0.1,
-            f"have no relevant item, to {first_metric}: no order of theirs is better "
-            "than another, so that they move the mean whatever the model does",
-        ),
-        share_of(
-            items == 1,
-            "one item",
-            0.5,
-            "have one item, where there is nothing to order: does `query` name the "
-            "column of the lists, not that of the items?",
-        ),
-        share_of(
-            retrieved == 0,
-            "nothing retrieved",
-            0.0,
-            "have no item with a score, as of a query that the model was not asked: "
-            "nothing is found in them, and that counts",
-        ),
-        share_of(
-            columns["constant"].astype(bool),
-            "constant scores",
-            0.01,
-            "have one score for all items: their order is chance",
-        ),
-        share_of(
-            columns["nan"] > 0,
-            "NaN scores",
-            0.0,
-            "have scores that are NaN: these items count as not retrieved",
-        ),
+            sought.has(columns[sought.column]),
+            sought.name,
+            sought.threshold,
+            sought.warning.format(first_metric=first_metric),
+        )
+        for sought in _SOUGHT
+        if sought.column in columns
     ]
-    if "unjudged" in columns:
-        checks.append(
-            share_of(
-                columns["unjudged"].astype(bool),
-                "nothing judged",
-                0.5,
-                "have no item with a score that anybody judged: do the judgements and "
-                "the run have the same ids of items?",
-            )
-        )
-    if "duplicates" in columns:
-        checks.append(
-            share_of(
-                columns["duplicates"] > 0,
-                "duplicated items",
-                0.0,
-                "have an item more than once: each time it is found counts",
-            )
-        )
-    if "weightless" in columns:
-        checks.append(
-            share_of(
-                columns["weightless"] > 0,
-                "items without weight",
-                0.0,
-                "have items with a weight of 0 or less: these are left out, as if "
-                "they were not there",
-            )
-        )
-    has_fractions = columns["fractional labels"] > 0
-    if np.all(columns["fractional scores"] == 0):
-        checks.append(
-            share_of(
-                has_fractions,
-                "labels like scores",
-                0.5,
-                "have labels that are fractions, and no score is one: are `label` and "
-                "`score` swapped?",
-            )
-        )
-    return checks
 
 
 def checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:

@@ -50,6 +50,8 @@ _TREC = {
     "judgements": (("query", "iteration", "item", "label"), 4),
     "run": (("query", "Q0", "item", "rank", "score", "tag"), 5),
 }
+# How the lines of an error start in which DuckDB advises its own users.
+_ADVICE = ("Possible", "Potential", "If you are trying")
 # So many rows are computed with at a time.
 _ROWS_AT_A_TIME = 500_000
 
@@ -263,9 +265,8 @@ def _errors_of(argument: str, source: Any) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        # What follows is advice about DuckDB.
         reasons = itertools.takewhile(
-            lambda line: line and not line.startswith(("Possible", "Potential")),
+            lambda line: line and not line.startswith(_ADVICE),
             str(error).strip().splitlines(),
         )
         reason = "; ".join(reason.strip().rstrip(".") for reason in reasons)
@@ -340,6 +341,9 @@ def _open_files(
             f"of {sorted(_FORMATS)}. Received: {named(files)}"
         )
     (format_,) = formats
+    if format_ in ("csv", "json") and not any(map(_has_text, files)):
+        # DuckDB would find a column in them, of a name that nobody has given.
+        raise _no_rows(argument, source)
     if format_ == "ipc":
         shards = dataset.dataset(files, format="ipc")
         for shard in shards.get_fragments():
@@ -354,6 +358,10 @@ def _open_files(
         f"SELECT * FROM read_{format_}($files, filename := $filename)",
         params={"files": files, "filename": filename},
     )
+
+
+def _has_text(file: str) -> bool:
+    return "://" in file or os.path.getsize(file) > 0
 
 
 def _query(table: Relation, sql: str) -> Relation:

@@ -46,6 +46,10 @@ _BY_NAME: dict[str | None, type[RankingMetric]] = {
 }
 
 
+# What the standard error of a result is called.
+_ERROR = "{}_stderr"
+
+
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RankingMetrics(keras.metrics.Metric):
     """Computes many metrics at little more than the cost of one.
@@ -99,10 +103,11 @@ class RankingMetrics(keras.metrics.Metric):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
             )
-        _require_names_of_their_own(members)
+        has_errors = check_flag("standard_errors", standard_errors)
+        _require_names_of_their_own(members, has_errors)
         super().__init__(name=name or prefix + members[0].name)
         self.prefix = prefix
-        self.standard_errors = check_flag("standard_errors", standard_errors)
+        self.standard_errors = has_errors
         self.members = members
         _share_drawn_seed(members)
 
@@ -142,7 +147,7 @@ class RankingMetrics(keras.metrics.Metric):
             name = self.prefix + member.name
             results[name] = member.result()
             if self.standard_errors:
-                results[f"{name}_stderr"] = member.standard_error()
+                results[_ERROR.format(name)] = member.standard_error()
         return results
 
     def standard_error(self) -> dict[str, Tensor]:
@@ -216,7 +221,9 @@ def _from_string(string: str) -> RankingMetric:
     )
 
 
-def _require_names_of_their_own(members: Sequence[RankingMetric]) -> None:
+def _require_names_of_their_own(
+    members: Sequence[RankingMetric], has_errors: bool
+) -> None:
     by_name: dict[str, RankingMetric] = {}
     for member in members:
         if member.name in by_name:
@@ -227,6 +234,13 @@ def _require_names_of_their_own(members: Sequence[RankingMetric]) -> None:
                 f"{_described(member)}"
             )
         by_name[member.name] = member
+    for name in by_name if has_errors else ():
+        if _ERROR.format(name) in by_name:
+            raise ValueError(
+                "`metrics` should have names that are not those of standard errors, "
+                "with `standard_errors=True`: give one of them another `name`. "
+                f"Received: {_ERROR.format(name)!r} beside {name!r}"
+            )
 
 
 def _described(metric: RankingMetric) -> str:

@@ -116,10 +116,16 @@ def _values(metric: Any, other: Any) -> list[Any]:
         }
         received = {name: np.shape(value) for name, value in other.items()}
         if received != expected:
-            raise ValueError(
+            message = (
                 "`others` should be metrics, or states with the names and shapes that "
                 f"`metric` has: {expected}. Received: {received}"
             )
+            if received.keys() == expected.keys():
+                message += (
+                    ", as an older version exports them, without the sums of a "
+                    "standard error: export them again"
+                )
+            raise ValueError(message)
         return [other[name] for name in expected]
     _require_alike(metric, other)
     return list(export_state(other).values())
