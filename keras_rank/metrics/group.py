@@ -177,7 +177,7 @@ def as_group(
 ) -> RankingMetrics:
     """Returns metrics as a group, or the group that they are.
 
-    The metrics keep the seeds that they have: the members share one, and their state.
+    The metrics keep their seeds: the members, which share one, have their variables.
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
