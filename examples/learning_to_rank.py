@@ -51,10 +51,10 @@ def read(path, groups_path):
     else:
         groups = {"group_sizes": np.loadtxt(groups_path, dtype=int, ndmin=1)}
     y = {
-        "labels": pad_lists(labels, padding=0.0, **groups),
-        "mask": pad_lists(np.ones(len(rows)), padding=0.0, **groups) > 0,
+        "labels": pad_lists(labels, padding_value=0.0, **groups),
+        "mask": pad_lists(np.ones(len(rows)), padding_value=0.0, **groups) > 0,
     }
-    return pad_lists(features, padding=0.0, **groups), y
+    return pad_lists(features, padding_value=0.0, **groups), y
 
 
 def listwise_loss(labels, scores):

@@ -189,6 +189,20 @@ def check_not_sparse(argument: str, value: Any) -> bool:
     return False
 
 
+def check_left_out(empty_value: Any, empty_weight: str = "average") -> None:
+    """Raises unless both are the defaults: a metric that never fills takes no other."""
+    if empty_value is not None:
+        argument, accepted, value = "empty_value", "None", empty_value
+    elif empty_weight != "average":
+        argument, accepted, value = "empty_weight", '"average"', empty_weight
+    else:
+        return
+    raise ValueError(
+        f"`{argument}` should be {accepted} for a metric that always leaves out lists "
+        f"without relevant items. Received: {argument}={value!r}"
+    )
+
+
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices."""
     if isinstance(value, str) and value in choices:

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 import keras_rank
-from keras_rank import discounts, functional, gains, metrics
+from keras_rank import catalogue, discounts, functional, gains, metrics
 
 FAMILY = [name for name in metrics.__all__ if name != "RankingMetrics"]
 
@@ -94,8 +94,8 @@ def test_errors_say_what_is_accepted(arguments, message):
     [
         (
             lambda: discounts.geometric(1.0),
-            "`patience` should be a number between 0 and 1, both excluded. "
-            "Received: patience=1.0",
+            "`persistence` should be a number between 0 and 1, both excluded. "
+            "Received: persistence=1.0",
         ),
         (
             lambda: discounts.log(base=1),
@@ -160,6 +160,12 @@ def test_an_unknown_argument(make, name):
             "Arguments of `MeanReciprocalRank` after `k` should be given by name: "
             "`MeanReciprocalRank(k, shuffle_ties=..., seed=...)`. "
             "Received: False by position",
+        ),
+        (
+            lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
+            "Arguments of `rank` after `candidates` should be given by name: "
+            "`rank(targets, queries, candidates, sample_weight=..., score=...)`. "
+            "Received: 10 by position",
         ),
         (
             lambda: metrics.RankingMetrics(["ndcg"], k=3),
@@ -338,7 +344,8 @@ def test_names_and_directions_of_all():
     for metric, name in names.items():
         assert (metric().name, metric(k=7).name) == (name, f"{name}@7")
         is_worse = metric in (metrics.AverageRelevancePosition, metrics.FallOut)
-        assert metric._direction == ("down" if is_worse else "up")
+        assert metric.higher_is_better is not is_worse
+        assert metric()._direction == ("down" if is_worse else "up")
 
 
 @pytest.mark.parametrize(
@@ -384,10 +391,10 @@ def test_errors_of_the_family(make, message):
 
 def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     labels, scores = [[1, 1], [0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1], [0.1, 0.2]]
-    pairs = metrics.PairwiseAccuracy(empty_value=0.5)
+    pairs = metrics.PairwiseAccuracy()
     assert float(pairs(labels, scores)) == 0.0
     assert float(pairs([[1, 0]], [[0.2, 0.1]])) == 0.5
-    positions = metrics.AverageRelevancePosition(empty_value=0.0)
+    positions = metrics.AverageRelevancePosition()
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
 
 

@@ -234,9 +234,9 @@ def _lists(argument: str, value: Any) -> Tensor:
     if x.shape[2] not in (1, None):
         raise ValueError(
             f"`{argument}` should have one number for each item, in the shape "
-            "(batch, list_size) or (batch, list_size, 1). Other outputs of a model "
-            "are made lists by `keras.layers.Reshape((-1,))`. Received: "
-            f"{argument}.shape={shape_of(x)}"
+            "(batch, list_size) or (batch, list_size, 1). "
+            "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
+            f"Received: {argument}.shape={shape_of(x)}"
         )
     # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
     return ops.reshape(x, ops.shape(x)[:2])
@@ -300,9 +300,9 @@ def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
         require(
             ops.any(ops.logical_or(ids < 0, ids > 1)),
             "`y_true` should hold the ids of the relevant items with "
-            "`sparse_labels=True`: for a label for each item, as of a one-hot matrix, "
-            "leave that out. Received: y_true of the shape of y_pred, "
-            f"{shape}, that holds only 0 and 1",
+            "`sparse_labels=True`. For a label for each item, such as a one-hot "
+            "matrix, leave `sparse_labels` out. Received: y_true of the shape of "
+            f"y_pred, {shape}, that holds only 0 and 1",
         )
 
 
