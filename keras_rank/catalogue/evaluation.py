@@ -79,7 +79,7 @@ def evaluate(
     >>> queries = [[1.0, 0.0], [0.0, 1.0]]
     >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
     >>> metrics = ["mrr", "recall@2"]
-    >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics)
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics, verbose=0)
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group, verbose = _fresh(metrics), check_verbose(verbose)

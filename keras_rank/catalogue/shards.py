@@ -55,7 +55,7 @@ class Shards:
     >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
     >>> shards = keras_rank.catalogue.Shards([candidates[:2], candidates[2:]])
     >>> queries, metrics = [[1.0, 0.0], [0.0, 1.0]], ["mrr", "recall@2"]
-    >>> keras_rank.catalogue.evaluate([0, 1], queries, shards, metrics)
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, shards, metrics, verbose=0)
     {'mrr': 0.75, 'recall@2': 1.0}
     """
 
