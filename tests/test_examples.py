@@ -32,6 +32,36 @@ def skip_unless_on(backend, its_own):
         pytest.skip(f"takes long: tested on {its_own}")
 
 
+# Where an example trains, it is told the backend; elsewhere any backend will do.
+TOLD = [
+    """parser.add_argument(
+    "--backend",
+    default=os.environ.get("KERAS_BACKEND", "jax"),
+    choices=["jax", "tensorflow", "torch"],
+)
+""",
+    """arguments = parser.parse_args()
+os.environ["KERAS_BACKEND"] = arguments.backend
+
+import keras  # noqa: E402
+""",
+]
+ANY = [
+    """# Any backend gives the same numbers; NumPy is there wherever Keras is.
+os.environ.setdefault("KERAS_BACKEND", "numpy")
+
+import"""
+]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.stem)
+def test_backend_is_chosen_alike(path):
+    """In the same lines: who has read one example need not read them again."""
+    text = path.read_text()
+    lines = TOLD if "fit(" in text else ANY
+    assert all(text.count(each) == 1 for each in lines)
+
+
 def test_visual_search(backend, tmp_path, run):
     skip_unless_on(backend, "jax")
     matplotlib.use("agg")
