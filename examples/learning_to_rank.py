@@ -12,8 +12,7 @@ far training moves the result, the seeds show.
 
 LightGBM has such files in `examples/lambdarank`: 201 queries. NDCG@10 is 0.75 there,
 that of the best feature 0.71: some five standard errors of the difference, query by
-query. On the 40 queries of a single split, it would show in little more than half of
-the cases.
+query. By the 40 queries of a single split, it would be missed one time in three.
 """
 
 import argparse
