@@ -17,7 +17,7 @@ import os
 import pathlib
 import tempfile
 
-# Any backend gives the same ranks; NumPy is there wherever Keras is.
+# Any backend gives the same numbers; NumPy is there wherever Keras is.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
