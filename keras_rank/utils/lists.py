@@ -145,22 +145,34 @@ def _places(
             f"group_ids={reprlib.repr(group_ids)}"
         )
     if group_ids is None:
-        sizes = np.asarray(group_sizes)
-        if sizes.size == 0:
-            sizes = sizes.astype(int)
-        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
-            raise ValueError(
-                "`group_sizes` should be integers of 0 or more, one per list. "
-                f"Received: group_sizes={reprlib.repr(group_sizes)}"
-            )
-        rows = int(sizes.sum()) if rows is None else rows
-        if sizes.sum() != rows:
-            raise ValueError(
-                "`group_sizes` should add up to the number of rows. Received: "
-                f"a sum of {sizes.sum()} for {rows} rows"
-            )
-        group = np.repeat(np.arange(len(sizes)), sizes)
-        return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return _places_by_size(rows, group_sizes)
+    return _places_by_id(rows, group_ids)
+
+
+def _places_by_size(
+    rows: int | None, group_sizes: Any
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    sizes = np.asarray(group_sizes)
+    if sizes.size == 0:
+        sizes = sizes.astype(int)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
+        raise ValueError(
+            "`group_sizes` should be integers of 0 or more, one per list. "
+            f"Received: group_sizes={reprlib.repr(group_sizes)}"
+        )
+    rows = int(sizes.sum()) if rows is None else rows
+    if sizes.sum() != rows:
+        raise ValueError(
+            "`group_sizes` should add up to the number of rows. Received: "
+            f"a sum of {sizes.sum()} for {rows} rows"
+        )
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _places_by_id(
+    rows: int | None, group_ids: Any
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     ids = np.asarray(group_ids)
     rows = ids.size if rows is None else rows
     if ids.shape != (rows,):
