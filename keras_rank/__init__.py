@@ -1,6 +1,5 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
-import importlib as _importlib
 import os as _os
 import sys as _sys
 import typing as _typing
@@ -42,5 +41,7 @@ if not _typing.TYPE_CHECKING:
     def __getattr__(name: str) -> _typing.Any:
         """Imports `evaluation` when it is asked for, as it needs more than Keras."""
         if name == "evaluation":
-            return _importlib.import_module("keras_rank.evaluation")
+            import keras_rank.evaluation
+
+            return keras_rank.evaluation
         raise AttributeError(f"module `keras_rank` has no attribute `{name}`")

@@ -93,8 +93,12 @@ def update_errors():
         for shape in SHAPES:
             value = np.ones(shape)
             message = f"`{argument}` should have the same shape as `y_true`, a row for "
-            message += "each list with a number for each item. Received: "
-            message += f"{argument}.shape={shape}, y_true.shape=(2, 4)"
+            message += "each list with a number for each item. "
+            if (argument, shape) == ("y_pred", (2, 1)):
+                message += "Scores of shape (n, 1) are n lists of one item: make lists "
+                message += "of single items by `keras_rank.utils.pad_lists(scores, "
+                message += "group_ids=...)`, outside `fit`. "
+            message += f"Received: {argument}.shape={shape}, y_true.shape=(2, 4)"
             yield f"{argument} of shape {shape}", dense, {part: value}, message
     for shape in SHAPES:
         if shape not in WEIGHT_SHAPES:
