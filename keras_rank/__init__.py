@@ -2,7 +2,6 @@
 
 import os as _os
 import sys as _sys
-import typing as _typing
 
 # Keras reads its backend when it is imported, which is below: the command needs none
 # that trains, and NumPy starts in the shortest time.
@@ -34,14 +33,3 @@ __all__ = [
 ]
 
 __version__ = "0.2.0"
-
-# Type checkers would take every name for one of the package.
-if not _typing.TYPE_CHECKING:
-
-    def __getattr__(name: str) -> _typing.Any:
-        """Imports `evaluation` when it is asked for, as it needs more than Keras."""
-        if name == "evaluation":
-            import keras_rank.evaluation
-
-            return keras_rank.evaluation
-        raise AttributeError(f"module `keras_rank` has no attribute `{name}`")
