@@ -138,7 +138,9 @@ def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
     np.testing.assert_allclose(column(found, "weight"), expected, rtol=1e-6)
     found = evaluate(rows, names, weight="item_weight")
     assert found.per_list.column_names[-2:] == ["ndcg@5_weight", "mrr_weight"]
-    again = Evaluation(found.per_list, RankingMetrics(names).members, "query_id")
+    again = Evaluation(
+        found.per_list, metrics=RankingMetrics(names).members, query="query_id"
+    )
     assert again.summary().rows == found.summary().rows
 
 
@@ -685,7 +687,7 @@ def test_an_evaluation_is_written_and_read(tmp_path):
     ):
         Evaluation(evaluation.per_list)
     metrics = RankingMetrics(["ndcg@5", "mrr"]).members
-    bare = Evaluation(evaluation.per_list, metrics, "query_id")
+    bare = Evaluation(evaluation.per_list, metrics=metrics, query="query_id")
     assert bare.summary().rows == evaluation.summary().rows
     assert bare.warnings == []
     with pytest.raises(ValueError, match="columns of health"):

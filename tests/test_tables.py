@@ -16,7 +16,7 @@ TABLE = Table(
         "p": [0.00001, 0.5],
         "lists": [12345, 0],
     },
-    ["A note."],
+    notes=["A note."],
 )
 
 

@@ -252,7 +252,9 @@ def _results(
         results["health"] = _joined({name: ev.health() for name, ev in found.items()})
     results["summary"] = _joined(
         {
-            name: ev.summary(parsed.by, parsed.cluster, parsed.confidence)
+            name: ev.summary(
+                parsed.by, cluster=parsed.cluster, confidence=parsed.confidence
+            )
             for name, ev in found.items()
         }
     )

@@ -78,6 +78,7 @@ class Evaluation:
     def __init__(
         self,
         table: pa.Table,
+        *,
         metrics: Sequence[RankingMetric] | None = None,
         query: str | None = None,
         left_out: int | None = None,
@@ -157,7 +158,7 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         summary = self.summary()
-        return Table(summary.columns, self.warnings)._repr_html_()
+        return Table(summary.columns, notes=self.warnings)._repr_html_()
 
     def to_pandas(self) -> Any:
         """Returns the values of each list as a `pandas.DataFrame`."""
@@ -166,6 +167,7 @@ class Evaluation:
     def summary(
         self,
         by: str | Sequence[str] | None = None,
+        *,
         cluster: str | None = None,
         confidence: float = 0.95,
     ) -> Table:
@@ -216,10 +218,10 @@ class Evaluation:
     def compare(
         self,
         baseline: "Evaluation",
+        *,
         by: str | Sequence[str] | None = None,
         test: str = "t",
         correction: str | None = "holm",
-        *,
         cluster: str | None = None,
         confidence: float = 0.95,
     ) -> "Comparison":
@@ -277,7 +279,7 @@ class Evaluation:
         columns |= {
             order: [spread[i] for spread in spreads] for i, order in enumerate(ORDERS)
         }
-        return Table(columns, self._warnings(checks))
+        return Table(columns, notes=self._warnings(checks))
 
     @property
     def warnings(self) -> list[str]:
@@ -325,6 +327,7 @@ class Evaluation:
     def plot(
         self,
         by: str | Sequence[str] | None = None,
+        *,
         cluster: str | None = None,
         confidence: float = 0.95,
     ) -> Any:
@@ -335,7 +338,7 @@ class Evaluation:
             cluster: as for `summary`.
             confidence: as for `summary`.
         """
-        return _drawn(self.summary(by, cluster, confidence), "value")
+        return _drawn(self.summary(by, cluster=cluster, confidence=confidence), "value")
 
     def _checks(self) -> list[Check]:
         columns = {
@@ -461,10 +464,11 @@ class Comparison(Table):
     def __init__(
         self,
         columns: Mapping[str, Sequence[Any]],
+        *,
         notes: Sequence[str] = (),
         differences: pa.Table = None,
     ) -> None:
-        super().__init__(columns, notes)
+        super().__init__(columns, notes=notes)
         self.differences = differences
 
     def plot(self, metric: str | None = None) -> Any:
@@ -588,7 +592,9 @@ def compare(
         columns |= {"corrected_p": p.tolist(), "lists": lists}
     # The differences of a metric that not all models have are missing.
     return Comparison(
-        columns, notes, pa.concat_tables(differences, promote_options="default")
+        columns,
+        notes=notes,
+        differences=pa.concat_tables(differences, promote_options="default"),
     )
 
 

@@ -283,5 +283,8 @@ def _require_free_names(columns: Columns, members: Sequence[RankingMetric]) -> N
 def _evaluation(per_list: PerList, rows: Rows, progress: Progress | None) -> Evaluation:
     table = pa.concat_tables(per_list.tables(rows, progress))
     return Evaluation(
-        table, per_list.metrics, per_list.columns.query, left_out=rows.left_out
+        table,
+        metrics=per_list.metrics,
+        query=per_list.columns.query,
+        left_out=rows.left_out,
     )

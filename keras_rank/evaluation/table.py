@@ -32,7 +32,7 @@ class Table:
     """
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Any]], notes: Sequence[str] = ()
+        self, columns: Mapping[str, Sequence[Any]], *, notes: Sequence[str] = ()
     ) -> None:
         self.columns = {name: list(values) for name, values in columns.items()}
         self.notes = list(notes)
