@@ -245,7 +245,7 @@ WRONG_RUNS = {
     "swapped": (
         RUN,
         QRELS,
-        "`judgements` should have lines of the fields query iteration item label, with "
+        "`qrels` should have lines of the fields query iteration item label, with "
         "a number as label. Received: line 1 of QRELS, '1 Q0 a 1 0.9 t', as in a run: "
         "are they swapped?",
     ),
@@ -253,7 +253,7 @@ WRONG_RUNS = {
         QRELS,
         QRELS,
         "`run` should have lines of the fields query Q0 item rank score tag, with a "
-        "number as score. Received: line 1 of RUN, '1 0 a 1', as in judgements: are "
+        "number as score. Received: line 1 of RUN, '1 0 a 1', as in qrels: are "
         "they swapped?",
     ),
     "no score": (
@@ -269,8 +269,8 @@ WRONG_RUNS = {
     "no common query": (
         ["01 0 a 1"],
         RUN,
-        "`judgements` and `run` should have queries in common. Received: none, "
-        "judgements of such as '01' and a run of such as '1'",
+        "`qrels` and `run` should have queries in common. Received: none, "
+        "with judgements of queries such as '01' and a run of queries such as '1'",
     ),
     "an item twice in the run": (
         QRELS,
@@ -281,14 +281,14 @@ WRONG_RUNS = {
     "an item twice in the judgements": (
         [*QRELS, "2 0 a 0"],
         RUN,
-        "`judgements` should have each item of a query once. Received twice: the item "
+        "`qrels` should have each item of a query once. Received twice: the item "
         "'a' of the query '2', in QRELS",
     ),
     "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
     "empty judgements": (
         [],
         RUN,
-        "`judgements` should have rows. Received: none, from ",
+        "`qrels` should have rows. Received: none, from ",
     ),
 }
 
@@ -304,13 +304,13 @@ def test_wrong_runs(tmp_path, name):
 
 
 def test_wrong_tables_of_runs():
-    judgements = {"query_id": [1], "item_id": ["a"], "label": [1]}
+    qrels = {"query_id": [1], "item_id": ["a"], "label": [1]}
     run = {"query_id": [1], "doc": ["a"], "score": [0.5]}
     with raises("`item` should name a column. Received: item="):
-        evaluate_run(judgements, run, ["mrr"])
+        evaluate_run(qrels, run, ["mrr"])
     run = {"query_id": [None], "item_id": ["a"], "score": [0.5]}
     with raises("without missing ids. Received: 1 missing"):
-        evaluate_run(judgements, run, ["mrr"])
+        evaluate_run(qrels, run, ["mrr"])
 
 
 def test_wrong_comparisons():

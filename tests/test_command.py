@@ -49,7 +49,10 @@ def run_or_exit(arguments):
 
 
 def test_a_run(command):
-    for line in ("evaluate qrels run -m mrr map", "evaluate -m mrr map -j qrels run"):
+    for line in (
+        "evaluate qrels run -m mrr map",
+        "evaluate -m mrr map --qrels qrels run",
+    ):
         printed = command(line)
         assert printed.err == ""
         assert printed.out.splitlines() == [
@@ -207,11 +210,11 @@ WRONG = {
     "": "the following arguments are required",
     "foo": "invalid choice: 'foo'",
     "evaluate": "There should be files to read",
-    "evaluate qrels": "Judgements should be followed by runs",
+    "evaluate qrels": "Qrels should be followed by runs",
     "evaluate run qrels": "are they swapped?",
     "evaluate none.parquet": "should be files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
-    "evaluate qrels run --by market": "should be left out with judgements and runs",
+    "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below mrr": "should be as ndcg@10=0.40, not 'mrr'",
     "evaluate qrels run --fail-below 0.4": "should be as ndcg@10=0.40, not '0.4'",
     "evaluate qrels run -m mrr --fail-above mrr=1": "of which less is better: []",
@@ -228,7 +231,7 @@ WRONG = {
     "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
     "evaluate base.parquet -o xml": "invalid choice: 'xml'",
     "compare base.parquet": "at least one file to compare with it",
-    "compare base.parquet run": "their judgements: --judgements FILE",
+    "compare base.parquet run": "their judgements: --qrels FILE",
 }
 
 

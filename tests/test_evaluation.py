@@ -377,8 +377,8 @@ def test_trec_eval_takes_judgements_below_0_for_none(tmp_path, unjudged):
 
 def test_ids_of_other_types_are_compared_as_text(tmp_path):
     run = trec_files(tmp_path, QRELS, RUN)[1]
-    judgements = {"query_id": [1, 2], "item_id": ["a", "a"], "label": [2, 1]}
-    found = evaluate_run(judgements, run, ["mrr"], ties="trec_eval")
+    qrels = {"query_id": [1, 2], "item_id": ["a", "a"], "label": [2, 1]}
+    found = evaluate_run(qrels, run, ["mrr"], ties="trec_eval")
     assert found.per_list["query_id"].to_pylist() == ["1", "2"]
     assert column(found, "mrr") == pytest.approx([1 / 3, 0.0])
 
@@ -653,9 +653,9 @@ def test_duplicates_are_counted_where_that_is_asked_for():
 
 def test_health_tells_that_no_item_is_judged():
     """As where items are numbers on one side, and `d1` on the other."""
-    judgements = {"query_id": [1, 2], "item_id": ["d1", "d1"], "label": [1, 1]}
+    qrels = {"query_id": [1, 2], "item_id": ["d1", "d1"], "label": [1, 1]}
     run = {"query_id": [1, 2], "item_id": [1, 1], "score": [0.5, 0.5]}
-    evaluation = evaluate_run(judgements, run, ["mrr"])
+    evaluation = evaluate_run(qrels, run, ["mrr"])
     assert checks(evaluation)["nothing judged"]["lists"] == 2
     assert evaluation.warnings == [
         "Warning: 2 of 2 lists have no item with a score that anybody judged: do the "

@@ -104,7 +104,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         action="extend",
         help="such as ndcg@10 map mrr, which are the default",
     )
-    add("-j", "--judgements", metavar="FILE", help="of queries and items, for runs")
+    add(
+        "-j", "--qrels", metavar="FILE", help="relevance judgements (qrels) of the runs"
+    )
     of_columns = {
         "query": "if not query_id",
         "label": "if not label",
@@ -212,23 +214,22 @@ def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
 
 
 def _evaluate(parsed: argparse.Namespace) -> int:
-    files, judgements = _files(parsed), parsed.judgements
-    if judgements is None and not is_table(files[0]):
-        judgements, *files = files
+    files, qrels = _files(parsed), parsed.qrels
+    if qrels is None and not is_table(files[0]):
+        qrels, *files = files
         if not files:
             raise ValueError(
-                "Judgements should be followed by runs, and the name of a table should "
-                f"end in .parquet, .csv, .jsonl or .arrow. Received: {judgements!r}"
+                "Qrels should be followed by runs, and the name of a table should "
+                f"end in .parquet, .csv, .jsonl or .arrow. Received: {qrels!r}"
             )
     metrics = _metrics(parsed)
     _require_metrics_of(parsed.gates, metrics)
     _require_once(files)
-    sources = files if judgements is not None else [files]
+    sources = files if qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
     found = {
-        str(source): _evaluation(parsed, source, judgements, metrics)
-        for source in sources
+        str(source): _evaluation(parsed, source, qrels, metrics) for source in sources
     }
     if parsed.per_list is not None:
         found[str(sources[0])].write(parsed.per_list)
@@ -271,7 +272,7 @@ def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    files, judgements = _files(parsed), parsed.judgements
+    files, qrels = _files(parsed), parsed.qrels
     if len(files) < 2:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -279,9 +280,9 @@ def _compare(parsed: argparse.Namespace) -> int:
         )
     _require_once(files[1:])
     for file in files:
-        if judgements is None and not is_table(file):
+        if qrels is None and not is_table(file):
             raise ValueError(
-                "Runs should be compared with their judgements: --judgements FILE; and "
+                "Runs should be compared with their judgements: --qrels FILE; and "
                 "the name of a table should end in .parquet, .csv, .jsonl or .arrow. "
                 f"Received: {file!r}"
             )
@@ -289,7 +290,7 @@ def _compare(parsed: argparse.Namespace) -> int:
     base, *models = [
         _read(file, parsed.metrics and [member.name for member in metrics.members])
         if _is_evaluation(file)
-        else _evaluation(parsed, file, judgements, metrics)
+        else _evaluation(parsed, file, qrels, metrics)
         for file in files
     ]
     comparison = compare(
@@ -422,26 +423,26 @@ def _read(file: str, names: Sequence[str] | None) -> Evaluation:
 def _evaluation(
     parsed: argparse.Namespace,
     source: str | list[str],
-    judgements: str | None,
+    qrels: str | None,
     metrics: RankingMetrics,
 ) -> Evaluation:
     names = ["query", "label", "score", "item", "ties", "unjudged", "memory_limit"]
-    if judgements is None:
+    if qrels is None:
         names += ["weight", "duplicates"]
     arguments = {name: getattr(parsed, name) for name in names if name in parsed}
     arguments["progress"] = _progress if sys.stderr.isatty() else None
     keep = [*parsed.by, *([parsed.cluster] if parsed.cluster else []), *parsed.keep]
     try:
-        if judgements is None:
+        if qrels is None:
             arguments["keep"] = keep
             return evaluation.evaluate(source, metrics, **arguments)
         if keep or "weight" in parsed:
             raise ValueError(
                 "--by, --cluster, --keep and --weight should be left out with "
-                "judgements and runs, which have no such columns. Received: "
+                "qrels and runs, which have no such columns. Received: "
                 f"{keep or parsed.weight}"
             )
-        return evaluation.evaluate_run(judgements, source, metrics, **arguments)
+        return evaluation.evaluate_run(qrels, source, metrics, **arguments)
     finally:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

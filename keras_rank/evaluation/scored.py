@@ -143,7 +143,7 @@ def evaluate(
 
 
 def evaluate_run(
-    judgements: Any,
+    qrels: Any,
     run: Any,
     metrics: RankingMetrics | Sequence[RankingMetric | str],
     *,
@@ -165,7 +165,7 @@ def evaluate_run(
     left out, and `health` tells of it. An item that a query has twice is an error.
 
     Args:
-        judgements: a TREC file, of lines `query iteration item label`; or a table, as
+        qrels: a TREC file, of lines `query iteration item label`; or a table, as
             of `evaluate`, with the columns `query`, `item` and `label`. What is a
             table is told by the end of a name: `.parquet`, `.csv`, ...
         run: a TREC file, of lines `query Q0 item rank score tag`, of which the rank is
@@ -201,13 +201,13 @@ def evaluate_run(
     Example:
 
     >>> from keras_rank.evaluation import evaluate_run
-    >>> judgements = {
+    >>> qrels = {
     ...     "query_id": ["a", "a", "b"],
     ...     "item_id": [1, 2, 1],
     ...     "label": [1, 2, 1],
     ... }
     >>> run = {"query_id": ["a", "a"], "item_id": [7, 2], "score": [0.9, 0.5]}
-    >>> evaluate_run(judgements, run, ["mrr"]).per_list["mrr"].to_pylist()
+    >>> evaluate_run(qrels, run, ["mrr"]).per_list["mrr"].to_pylist()
     [0.5, 0.0]
     """
     columns = Columns(query, label, score, item)
@@ -220,7 +220,7 @@ def evaluate_run(
     )
     order = _order_of_rows(ties, item, members)
     with connected(memory_limit) as connection:
-        read = read_run(connection, judgements, run, columns, order)
+        read = read_run(connection, qrels, run, columns, order)
         return _evaluation(per_list, read, progress)
 
 
