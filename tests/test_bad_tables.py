@@ -349,5 +349,3 @@ def test_wrong_questions():
         evaluation.summary(confidence=95)
     with raises("`metric` should be one of"):
         evaluation.worst("map")
-    with raises("`output` should be one of"):
-        evaluation.summary().format("latex")

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -23,13 +23,19 @@ from keras_rank.arguments import GAINS
 from keras_rank.evaluation.evaluation import CORRECTIONS, TESTS, Evaluation, compare
 from keras_rank.evaluation.reading import is_table
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
-from keras_rank.evaluation.table import FORMATS, Table
+from keras_rank.evaluation.table import Table, plain_rows
 from keras_rank.metrics.group import RankingMetrics
 
 EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
   keras-rank evaluate 'rows/*.parquet' --query qid --score pred --by market
   keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse"""
+# How a table is printed, by the name of `--output`.
+_TEXTS: dict[str, Callable[[Table], str]] = {
+    "table": str,
+    "tsv": Table.to_tsv,
+    "markdown": Table.to_markdown,
+}
 # On which side of a bound a gate is shut: the direction of its metrics, in words too.
 _SIDES = {"below": ("up", "more"), "above": ("down", "less")}
 
@@ -141,7 +147,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     )
     add("--confidence", type=float, default=0.95, help="of intervals")
     add("--memory-limit", metavar="SIZE", default=argparse.SUPPRESS, help="as 2GB")
-    add("-o", "--output", choices=FORMATS, default="table")
+    add("-o", "--output", choices=[*_TEXTS, "json"], default="table")
 
 
 def _add_of_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -411,10 +417,10 @@ def _read(file: str, names: Sequence[str] | None) -> Evaluation:
     if names is None:
         return found
     for name in names:
-        if name not in found.metrics:
+        if name not in found.metric_names:
             raise ValueError(
                 f"--metrics should be some of those in {file}, which has "
-                f"{found.metrics}. Received: {name!r}"
+                f"{found.metric_names}. Received: {name!r}"
             )
     found._metrics = [metric for metric in found._metrics if metric.name in names]
     return found
@@ -463,10 +469,10 @@ def _joined(tables: dict[str, Table]) -> Table:
 
 def _print(results: dict[str, Table], warnings: Sequence[str], output: str) -> None:
     if output == "json":
-        data = {name: table.to_data() for name, table in results.items()}
+        data = {name: plain_rows(table) for name, table in results.items()}
         print(json.dumps({**data, "warnings": list(warnings)}, indent=1))
     else:
-        tables = [Table(table.columns).format(output) for table in results.values()]
+        tables = [_TEXTS[output](Table(table.columns)) for table in results.values()]
         print("\n\n".join(tables))
     for warning in warnings:
         _say(warning)

@@ -122,7 +122,7 @@ class Evaluation:
         parquet.write_table(self.table, path)
 
     @property
-    def metrics(self) -> list[str]:
+    def metric_names(self) -> list[str]:
         """The names of the metrics."""
         return [metric.name for metric in self._metrics]
 
@@ -137,13 +137,13 @@ class Evaluation:
         """
         names = [x for x in self.table.column_names if not x.startswith(HEALTH)]
         table = self.table.select(names).replace_schema_metadata()
-        return _with_one_weight(table, self.metrics)
+        return _with_one_weight(table, self.metric_names)
 
     @property
     def kept(self) -> list[str]:
         """The names of the columns that are known of a query."""
-        others = {self.query, WEIGHT, *self.metrics}
-        others |= {OWN_WEIGHT.format(name) for name in self.metrics}
+        others = {self.query, WEIGHT, *self.metric_names}
+        others |= {OWN_WEIGHT.format(name) for name in self.metric_names}
         return [
             name
             for name in self.table.column_names
@@ -352,7 +352,7 @@ class Evaluation:
                 "out: write and read evaluations by `write` and `read`. Received: the "
                 f"columns {self.table.column_names}"
             )
-        checks = checks_of(columns, self.metrics[0])
+        checks = checks_of(columns, self.metric_names[0])
         for k in sorted({metric.k for metric in self._metrics if metric.k is not None}):
             checks += checks_of_cutoff(columns, k)
         for metric in self._metrics:
@@ -379,8 +379,8 @@ class Evaluation:
         return warnings
 
     def _measured(self, name: str) -> _Measured:
-        check_choice("metric", name, self.metrics)
-        return self._metrics[self.metrics.index(name)]
+        check_choice("metric", name, self.metric_names)
+        return self._metrics[self.metric_names.index(name)]
 
     def _array(self, name: str) -> Array:
         """A column of numbers, NaN where they are missing."""
@@ -608,12 +608,12 @@ class _Paired(NamedTuple):
 
     def metrics(self) -> list[_Measured]:
         """The metrics that both have."""
-        names = self.baseline.metrics
+        names = self.baseline.metric_names
         common = [metric for metric in self.model._metrics if metric.name in names]
         if not common:
             raise ValueError(
                 "`baseline` should have metrics in common with what is compared with "
-                f"it. Received: {names} and {self.model.metrics}"
+                f"it. Received: {names} and {self.model.metric_names}"
             )
         return common
 
