@@ -11,13 +11,13 @@ from tables import TREC, lists_of, rows_of
 from keras_rank import functional
 from keras_rank.evaluation import (
     Evaluation,
+    batches,
     compare,
     evaluate,
     evaluate_run,
     reading,
     statistics,
 )
-from keras_rank.evaluation import lists as evaluation_lists
 from keras_rank.metrics import (
     NDCG,
     AverageRelevancePosition,
@@ -155,7 +155,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     rows, names = rows_of(digits=0), ["ndcg@5", "map"]
     expected = evaluate(rows, names, weight="item_weight", keep=["market"])
     monkeypatch.setattr(reading, "_ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(evaluation_lists, "_POSITIONS", 40)
+    monkeypatch.setattr(batches, "_POSITIONS", 40)
     found = evaluate(rows, names, weight="item_weight", keep=["market"])
     assert found.per_list.equals(expected.per_list)
     assert found.table.equals(expected.table)
@@ -176,7 +176,7 @@ def test_the_order_of_rows_does_not_matter_where_items_are_known():
 def test_lists_of_similar_length_are_padded_by_less_than_a_third():
     sizes = np.random.default_rng(0).integers(1, 2000, 3000)
     seen = []
-    for chosen, size in evaluation_lists._batches_of(sizes):
+    for chosen, size in batches._batches_of(sizes):
         seen += chosen.tolist()
         assert size >= sizes[chosen].max()
         assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)

@@ -10,7 +10,8 @@ except ImportError as error:
         f'`pip install "keras-rank[evaluation]"`. Received: {error}'
     ) from error
 
-from keras_rank.evaluation.evaluation import Comparison, Evaluation, compare
+from keras_rank.evaluation.comparison import Comparison
+from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.scored import evaluate, evaluate_run
 from keras_rank.evaluation.table import Table
 

@@ -20,7 +20,8 @@ from pyarrow import parquet
 import keras_rank
 from keras_rank import evaluation
 from keras_rank.arguments import GAINS
-from keras_rank.evaluation.evaluation import CORRECTIONS, TESTS, Evaluation, compare
+from keras_rank.evaluation.comparison import CORRECTIONS, TESTS
+from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.reading import is_table
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
 from keras_rank.evaluation.table import Table, plain_rows
@@ -323,7 +324,7 @@ def _worse(
     comparison: Table, base: Evaluation, parsed: argparse.Namespace
 ) -> Iterator[str]:
     """Says which metrics are worse, by more than chance."""
-    directions = {metric.name: metric.direction for metric in base._metrics}
+    directions = {metric.name: metric.direction for metric in base._values.metrics}
     for row in comparison:
         sign = 1.0 if directions[row["metric"]] == "up" else -1.0
         p = row.get("corrected_p", row["p"])
@@ -422,8 +423,7 @@ def _read(file: str, names: Sequence[str] | None) -> Evaluation:
                 f"--metrics should be some of those in {file}, which has "
                 f"{found.metric_names}. Received: {name!r}"
             )
-    found._metrics = [metric for metric in found._metrics if metric.name in names]
-    return found
+    return Evaluation(found._values.of_metrics(names).table)
 
 
 def _evaluation(

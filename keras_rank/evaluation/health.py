@@ -1,10 +1,13 @@
 """Reasons to mistrust a number: what is odd about the lists, in words."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from keras_rank.evaluation.table import Table
+from keras_rank.evaluation.values import ORDERS, SPREAD, ListValues
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -40,7 +43,7 @@ class Check:
         return not self.share > self.threshold
 
 
-def share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
+def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     """A check of how many lists have something."""
     return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
 
@@ -151,7 +154,65 @@ _SOUGHT = (
 )
 
 
-def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
+def checks_of(values: ListValues) -> list[Check]:
+    """All checks, the last ones of the order of tied items.
+
+    Args:
+        values: the values of lists, with the columns of health.
+    """
+    columns = values.health
+    if not columns:
+        raise ValueError(
+            "`table` should have the columns of health, which `per_list` leaves out: "
+            "write and read evaluations by `write` and `read`. Received: the columns "
+            f"{values.table.column_names}"
+        )
+    checks = _checks_of_lists(columns, values.metric_names[0])
+    for k in sorted({metric.k for metric in values.metrics if metric.k is not None}):
+        checks += _checks_of_cutoff(columns, k)
+    for metric in values.metrics:
+        counted = np.flatnonzero(~np.isnan(values.array(metric.name)))
+        means = [
+            values.mean(metric, counted, SPREAD.format(metric.name, order)).value
+            for order in ORDERS
+        ]
+        checks.append(_check_of_spread(metric.name, columns["ties"], *means))
+    return checks
+
+
+def warnings_of(values: ListValues, checks: Sequence[Check]) -> list[str]:
+    """Warns of what checks have found, and of queries that were left out."""
+    warnings = [
+        f"Warning: {check.lists} of {len(values)} lists {check.warning}"
+        + "." * (not check.warning.endswith("?"))
+        for check in checks
+        if not check.is_passed
+    ]
+    if values.left_out:
+        warnings.append(
+            f"Warning: {values.left_out} queries of the run are left out, as nobody "
+            "judged any of their items."
+        )
+    return warnings
+
+
+def table_of_checks(checks: Sequence[Check], warnings: Sequence[str]) -> Table:
+    """The table of checks, with warnings as its notes."""
+    nothing = (None, None, None)
+    spreads = [check.spread or nothing for check in checks]
+    columns: dict[str, list[Any]] = {
+        "check": [check.name for check in checks],
+        "lists": [check.lists for check in checks],
+        "share": [check.share for check in checks],
+        "threshold": [check.threshold for check in checks],
+    }
+    columns |= {
+        order: [spread[i] for spread in spreads] for i, order in enumerate(ORDERS)
+    }
+    return Table(columns, notes=warnings)
+
+
+def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
     """The checks of lists, by what is known of each.
 
     Args:
@@ -162,7 +223,7 @@ def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
     return [
-        share_of(
+        _share_of(
             sought.has(columns[sought.column]),
             sought.name,
             sought.threshold,
@@ -173,18 +234,18 @@ def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
     ]
 
 
-def checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
+def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     """The checks of what is asked of the first k items."""
     judged = columns[f"judged@{k}"]
     share = float(np.mean(judged))
     return [
-        share_of(
+        _share_of(
             columns["items"] < k,
             f"shorter than {k}",
             0.5,
             f"have fewer than {k} items, all of which are in their top {k}",
         ),
-        share_of(
+        _share_of(
             columns[f"tied@{k}"].astype(bool),
             f"tied at {k}",
             0.05,
@@ -204,7 +265,7 @@ def checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     ]
 
 
-def check_of_spread(
+def _check_of_spread(
     metric: str, has_ties: Array, worst: float, average: float, best: float
 ) -> Check:
     """The check of what the order of tied items makes of a metric."""

@@ -110,6 +110,11 @@ class Table:
         return [list(row) for row in zip(*columns, strict=True)]
 
 
+def table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of rows that have the same columns."""
+    return Table({name: [row[name] for row in rows] for name in rows[0]})
+
+
 def plain_rows(table: Table) -> list[dict[str, Any]]:
     """The rows of a table, as dicts of values that JSON has."""
     return [{name: _plain(value) for name, value in row.items()} for row in table]
