@@ -106,8 +106,8 @@ WRONG_ROWS = {
     "a kept column that differs within a query": (
         changed(market=["de", "fr", "de"]),
         {"keep": "market"},
-        "`keep` should name columns with one value for each query. Received: 'market', "
-        "with 'de' and 'fr' in the query 1",
+        "`keep` should name columns with one value for each query. Received: "
+        "keep='market', with 'de' and 'fr' in the query 1",
     ),
     "trec_eval's order without items": (
         ROWS,

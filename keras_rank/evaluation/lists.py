@@ -188,7 +188,7 @@ def _kept(
         both = column[int(starts[number])].as_py(), column[int(differ[0])].as_py()
         raise ValueError(
             "`keep` should name columns with one value for each query. Received: "
-            f"{name!r}, with {both[0]!r} and {both[1]!r} in the query "
+            f"keep={name!r}, with {both[0]!r} and {both[1]!r} in the query "
             f"{queries[int(number)].as_py()!r}"
         )
     return column.take(pa.array(starts))
