@@ -123,8 +123,8 @@ WRONG_ROWS = {
     "names that clash": (
         changed(weight=[1, 1, 1]),
         {"keep": ["weight"]},
-        "should have names of their own, and not be `weight`, as all are columns of "
-        "the result. Received: 'weight' twice",
+        'should have distinct names other than "weight", as all become columns of the '
+        "result. Received: 'weight' twice",
     ),
     "a size that is none": (
         ROWS,
@@ -317,11 +317,11 @@ def test_wrong_comparisons():
     mine = evaluate(ROWS, ["mrr"])
     as_text = evaluate(changed(query_id=["1", "1", "2"]), ["mrr"])
     others = evaluate(changed(query_id=[7, 7, 8]), ["mrr"])
-    with raises("ids of queries of the same type. Received: st"):
+    with raises("query ids of the same type as the models. Received: st"):
         mine.compare(as_text)
     with raises("Received: none, such as 7 beside 1"):
         mine.compare(others)
-    with raises("in common with what is compared with it. Received: ['map'] and"):
+    with raises("in common with the models. Received: ['map'] and"):
         mine.compare(evaluate(ROWS, ["map"]))
     for name, wrong in (("test", "wilcoxon"), ("correction", "bonferroni")):
         with raises(f"`{name}` should be one of "):
@@ -339,9 +339,9 @@ def test_wrong_questions():
         changed(value=[1, 1, 2], p=[1, 1, 2]), ["mrr"], keep=["value", "p"]
     )
     assert named.summary(by="p")["p"] == [1, 2]
-    with raises("`by` should name columns that are not called like one of the result"):
+    with raises("`by` should not name a column of the result"):
         named.summary(by="value")
-    with raises("corrected_p. Received: 'p'"):
+    with raises("corrected_p. Received: by='p'"):
         named.compare(named, by="p")
     with raises("`cluster` should name columns that were kept"):
         evaluation.summary(cluster="user")

@@ -87,8 +87,8 @@ def test_several_runs_and_json(command, tmp_path):
     ]
     assert found["summary"][0]["standard_error"] == 0.25
     assert {row["run"] for row in found["per_list"]} == {"run", "other"}
-    assert any("no item with a score" in warning for warning in found["warnings"])
-    assert "keras-rank: other: Warning: 1 of 2 lists have no item" in printed.err
+    assert any("no items with a score" in warning for warning in found["warnings"])
+    assert "keras-rank: other: Warning: 1 of 2 lists have no items" in printed.err
 
 
 def test_a_table_and_its_slices(command):

@@ -658,8 +658,8 @@ def test_health_tells_that_no_item_is_judged():
     evaluation = evaluate_run(qrels, run, ["mrr"])
     assert checks(evaluation)["nothing judged"]["lists"] == 2
     assert evaluation.warnings == [
-        "Warning: 2 of 2 lists have no item with a score that anybody judged: do the "
-        "judgements and the run have the same ids of items?"
+        "Warning: 2 of 2 lists have no judged items with a score: do the judgements "
+        "and the run have the same item ids?"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Evaluation of what is scored already: tables, TREC runs, comparisons, slices."""
+"""Evaluation of rankings that are already scored: tables and TREC runs."""
 
 try:
     import duckdb as _duckdb  # noqa: F401

@@ -23,13 +23,13 @@ _COLUMNS = ("metric", "value", "low", "high", "lists", *_OF_A_DIFFERENCE)
 
 
 class Comparison(Table):
-    """The differences between evaluations, how sure they are, and between which lists.
+    """The differences between evaluations, with their intervals, and of each list.
 
     Args:
         columns: as for `Table`.
         notes: as for `Table`.
-        differences: `pyarrow.Table` with the query and the difference of each metric,
-            for each of the models.
+        differences: `pyarrow.Table` with the differences of each metric for each query,
+            and for each of several models.
 
     Example:
 
@@ -55,11 +55,11 @@ class Comparison(Table):
         self.differences = differences
 
     def plot(self, metric: str | None = None) -> Any:
-        """Draws the differences and their intervals, or those of each list.
+        """Plots the differences with their intervals, or those of each list.
 
         Args:
-            metric: str. A metric, of which the differences of all lists are drawn, the
-                largest first. Defaults to `None`: the means.
+            metric: str. The metric whose differences are plotted for all lists, the
+                largest first. Defaults to `None`: the mean differences.
 
         Returns:
             Matplotlib's axes.
@@ -144,8 +144,8 @@ class _Paired(NamedTuple):
         common = [metric for metric in self.model.metrics if metric.name in names]
         if not common:
             raise ValueError(
-                "`baseline` should have metrics in common with what is compared with "
-                f"it. Received: {names} and {self.model.metric_names}"
+                "`baseline` should have metrics in common with the models. "
+                f"Received: {names} and {self.model.metric_names}"
             )
         return common
 
@@ -205,15 +205,15 @@ def pairs_of(model: ListValues, baseline: ListValues) -> tuple[Array, Array]:
         mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
     if mine.type != theirs.type:
         raise ValueError(
-            "`baseline` should have ids of queries of the same type. Received: "
-            f"{theirs.type}, such as {theirs[0].as_py()!r}, beside {mine.type}, such "
-            f"as {mine[0].as_py()!r}"
+            "`baseline` should have query ids of the same type as the models. "
+            f"Received: {theirs.type}, such as {theirs[0].as_py()!r}, and {mine.type}, "
+            f"such as {mine[0].as_py()!r}"
         )
     found = pc.index_in(mine, value_set=theirs.combine_chunks())
     has_pair = np.asarray(found.is_valid())
     if not has_pair.any():
         raise ValueError(
-            "`baseline` should have queries in common with what is compared with it. "
+            "`baseline` should have queries in common with the models. "
             f"Received: none, such as {theirs[0].as_py()!r} beside "
             f"{mine[0].as_py()!r}"
         )

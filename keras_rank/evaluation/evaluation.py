@@ -1,6 +1,7 @@
-"""What was evaluated: a row for each list, and the tables that are read off it."""
+"""What users see of an evaluation: the tables computed from the values of lists."""
 
 import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,21 +19,23 @@ from keras_rank.metrics.base import RankingMetric
 
 
 class Evaluation:
-    """The values of metrics for each list, and the tables that are read off them.
+    """The values of metrics for each list, and the tables computed from them.
 
-    `evaluate` and `evaluate_run` make it. Printing it shows the summary, and warnings
-    where `health` found something.
+    `evaluate` and `evaluate_run` return it. Printing it shows the summary, and the
+    warnings of `health`, if there are any.
 
     Args:
         table: `pyarrow.Table` with a row for each list, as `ev.table` and `per_list`
-            give it, or several that are one below the other.
-        metrics: the metrics of its columns. Defaults to `None`: as its schema says.
-        query: str. The column of the lists. Defaults to `None`: as its schema says.
-        left_out: int. The number of queries that were left out, as nobody judged them.
-            Defaults to `None`: as its schema says.
+            return it, or a concatenation of such tables.
+        metrics: list of ranking metrics: those of its columns. Defaults to `None`: as
+            its schema says.
+        query: str. The column of the queries. Defaults to `None`: as its schema says.
+        left_out: int. The number of queries that were left out because they have no
+            judgements. Defaults to `None`: as its schema says.
 
     Raises:
-        ValueError: if the table does not say what its columns are.
+        ValueError: if the schema of the table does not describe its columns, or a
+            query has several rows.
 
     Example:
 
@@ -66,21 +69,21 @@ class Evaluation:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
-        """Reads the Parquet file that `write` wrote."""
+        """Reads a Parquet file that `write` wrote."""
         return cls(parquet.read_table(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes all that is known of each list to a Parquet file."""
+        """Writes `table` to a Parquet file."""
         parquet.write_table(self.table, path)
 
     @property
     def table(self) -> pa.Table:
-        """A `pyarrow.Table` of all that is known of each list, as `write` writes it."""
+        """A `pyarrow.Table`: `per_list` and the columns that `health` needs."""
         return self._values.table
 
     @property
     def query(self) -> str:
-        """The name of the column of the lists."""
+        """The name of the column of the queries."""
         return self._values.query
 
     @property
@@ -90,18 +93,18 @@ class Evaluation:
 
     @property
     def per_list(self) -> pa.Table:
-        """A `pyarrow.Table`: the query, what was kept, the metrics, and the weight.
+        """A `pyarrow.Table`: query, kept columns, metrics and weight of each list.
 
         A metric is null for a list that is left out of its mean. The weight is null
-        for a list without relevant items, which weighs the average of the others.
-        Where metrics give a list other weights, as items have other ones and not all
-        are relevant to all metrics, there is a column for each: `ndcg@10_weight`.
+        for a list without relevant items, which has the average weight of the others.
+        If the metrics give a list different weights, because its items have different
+        ones, each metric has a column of weights: `ndcg@10_weight`.
         """
         return self._values.per_list()
 
     @property
     def kept(self) -> list[str]:
-        """The names of the columns that are known of a query."""
+        """The names of the columns that were kept."""
         return self._values.kept
 
     def __len__(self) -> int:
@@ -115,7 +118,7 @@ class Evaluation:
         return Table(summary.columns, notes=self.warnings)._repr_html_()
 
     def to_pandas(self) -> Any:
-        """Returns the values of each list as a `pandas.DataFrame`."""
+        """Returns `per_list` as a `pandas.DataFrame`."""
         return self.per_list.to_pandas()
 
     def summary(
@@ -125,20 +128,21 @@ class Evaluation:
         cluster: str | None = None,
         confidence: float = 0.95,
     ) -> Table:
-        """Returns the mean of each metric, and how sure it is.
+        """Returns the mean of each metric, with its standard error and interval.
 
         Args:
-            by: str or list of such. Columns that were kept: a mean for each of their
-                values. Defaults to `None`: one over all lists.
-            cluster: str. A column that was kept, such as the user: lists with the
-                same value are not independent of each other, and stay together where
-                the error is estimated. Defaults to `None`: each list for itself.
-            confidence: float. How often such intervals hold the true mean. Defaults
-                to 0.95.
+            by: str or list of strings. Kept columns: there is a mean for each of their
+                values. Defaults to `None`: one mean over all lists.
+            cluster: str. A kept column, such as the user. Lists with the same value
+                are not independent, and count as one where the error is estimated.
+                Defaults to `None`: all lists are independent.
+            confidence: float. The share of such intervals that contain the true mean.
+                Defaults to 0.95.
 
         Returns:
-            A `Table` with the columns of `by`, `metric`, `value`, `standard_error`,
-            the interval from `low` to `high`, and `lists`, the number of these.
+            A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
+            `standard_error`, the interval from `low` to `high`, and the number of
+            `lists`.
 
         Raises:
             ValueError: if a column was not kept.
@@ -155,25 +159,27 @@ class Evaluation:
         cluster: str | None = None,
         confidence: float = 0.95,
     ) -> "Comparison":
-        """Compares with a baseline, list by list.
+        """Compares this evaluation with a baseline, list by list.
 
-        See `keras_rank.evaluation.compare`, which compares several with one.
+        `keras_rank.evaluation.compare` compares several models with one baseline.
 
         Args:
             baseline: `Evaluation` of the same queries.
-            by: str or list of such. Columns that were kept here: a comparison for
-                each of their values.
+            by: str or list of strings. Columns kept in this evaluation: there is a
+                comparison for each of their values.
             test: `"t"`, the paired t-test, or `"permutation"`.
             correction: `"holm"`, `"bh"`, `"by"` or `None`.
-            cluster: str. A column that was kept here: lists with the same value stay
-                together.
-            confidence: float. How often such intervals hold the true difference.
+            cluster: str. A column kept in this evaluation: lists with the same value
+                are not independent.
+            confidence: float. The share of such intervals that contain the true
+                difference.
 
         Returns:
             A `Comparison`.
 
         Raises:
-            ValueError: if nothing can be compared, or an argument is none of those.
+            ValueError: if nothing can be compared, or an argument is not one of the
+                accepted values.
         """
         return compare(
             baseline,
@@ -186,16 +192,16 @@ class Evaluation:
         )
 
     def health(self) -> Table:
-        """Returns what might make the numbers mislead, and warns of it in words.
+        """Returns checks of what might make the numbers misleading, with warnings.
 
         Returns:
-            A `Table` with the columns `check`, `lists` (how many have it), `share`,
-            `threshold` (from which on there is a warning), and for the order of tied
-            items the `worst`, `average` and `best` value of a metric. Its notes are
-            the warnings.
+            A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
+            are affected), `share`, and `threshold` (beyond which there is a warning).
+            Checks of ties also have the `worst`, `average` and `best` value that
+            orders of the tied items give. Its notes are the warnings.
 
         Raises:
-            ValueError: if the table has no columns for it.
+            ValueError: if the table lacks the columns for it.
         """
         checks = checks_of(self._values)
         return table_of_checks(checks, warnings_of(self._values, checks))
@@ -209,17 +215,17 @@ class Evaluation:
     def worst(
         self, metric: str, n: int = 10, *, baseline: "Evaluation | None" = None
     ) -> Table:
-        """Returns the queries that went wrong.
+        """Returns the queries with the worst values, or the largest losses.
 
         Args:
             metric: str. The name of a metric.
             n: int. How many queries. Defaults to 10.
-            baseline: `Evaluation`. Defaults to `None`: the queries of the worst
-                values. Else those that lost most against it.
+            baseline: `Evaluation`. With it, the queries that lose most compared with
+                it are returned. Defaults to `None`: those with the worst values.
 
         Returns:
-            A `Table` with the query, what was kept of it, the metric, and the value of
-            the baseline and the difference to it where there is one.
+            A `keras_rank.evaluation.Table` with the query, the kept columns, and the
+            metric. With a baseline, also its value and the difference.
 
         Raises:
             ValueError: if there is no such metric.
@@ -251,7 +257,7 @@ class Evaluation:
         cluster: str | None = None,
         confidence: float = 0.95,
     ) -> Any:
-        """Draws the means and their intervals, and returns Matplotlib's axes.
+        """Plots the means with their intervals, and returns the axes of Matplotlib.
 
         Args:
             by: as for `summary`.
@@ -275,34 +281,36 @@ def compare(
 ) -> Comparison:
     """Compares models with a baseline, list by list.
 
-    What counts is the difference and its interval; p tells how often chance alone
-    would give such a difference. With many lists nearly every difference is
-    significant, and few are worth something.
+    Look at the difference and its interval first; p is the probability that chance
+    alone gives such a difference, or a larger one. With many lists, nearly every
+    difference is significant, but few matter.
 
     Args:
-        baseline: `Evaluation` that the others are held against.
-        models: dict from names to `Evaluation`s of the same queries. A query that
-            one side does not have is left out, and named in the notes.
-        by: str or list of such. Columns that were kept of the models: a comparison
-            for each of their values. Defaults to `None`: one over all lists.
-        test: `"t"`: the paired t-test, or `"permutation"`, which draws the signs of
-            the differences. Defaults to `"t"`.
-        correction: what is done about many comparisons, all rows together. `"holm"`:
-            the chance that any is wrong stays. `"bh"`, `"by"`: the share of wrong ones
-            stays (Benjamini-Hochberg, Benjamini-Yekutieli). Defaults to `"holm"`;
-            `None` leaves it.
-        cluster: str. A column that was kept of the models: lists with the same value
-            stay together. Defaults to `None`.
-        confidence: float. How often such intervals hold the true difference.
-            Defaults to 0.95.
+        baseline: `Evaluation` that the others are compared with.
+        models: dict from names to `Evaluation`s of the same queries. Queries
+            that only one side has are left out, with a note.
+        by: str or list of strings. Columns kept in the evaluations of the models:
+            there is a comparison for each of their values. Defaults to `None`: one
+            over all lists.
+        test: `"t"`: the paired t-test, or `"permutation"`: random signs of the
+            differences. Defaults to `"t"`.
+        correction: the correction for multiple comparisons, over all rows. `"holm"`
+            controls the family-wise error rate; `"bh"` and `"by"` control the false
+            discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
+            correction. Defaults to `"holm"`.
+        cluster: str. A column kept in the evaluations of the models: lists with the
+            same value are not independent. Defaults to `None`.
+        confidence: float. The share of such intervals that contain the true
+            difference. Defaults to 0.95.
 
     Returns:
-        A `Comparison`: a `Table` with the columns `model` (of several), those of `by`,
-        `metric`, `baseline`, `value`, `difference`, its interval from `low` to
-        `high`, `p`, `corrected_p` and `lists`.
+        A `Comparison`: a `Table` with the columns `model` (if there are several), those
+        of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
+        to `high`, `p`, `corrected_p` and `lists`.
 
     Raises:
-        ValueError: if nothing can be compared, or an argument is none of those.
+        ValueError: if nothing can be compared, or an argument is not one of the
+            accepted values.
 
     Example:
 
@@ -322,7 +330,8 @@ def compare(
     if not (are_evaluations and models):
         raise ValueError(
             "`models` should be a dict from names to evaluations, and `baseline` an "
-            f"evaluation. Received: models={models!r} and a {type(baseline).__name__}"
+            f"evaluation. Received: models={reprlib.repr(models)} and a "
+            f"{type(baseline).__name__}"
         )
     return compared(
         baseline._values,

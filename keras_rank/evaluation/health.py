@@ -1,4 +1,4 @@
-"""Reasons to mistrust a number: what is odd about the lists, in words."""
+"""Reasons to mistrust a number: what is unusual about the lists, in words."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -86,31 +86,31 @@ _SOUGHT = (
         "relevant",
         _is_none,
         0.1,
-        "have no relevant item, to {first_metric}: no order of theirs is better than "
-        "another, so that they move the mean whatever the model does",
+        "have no relevant items for {first_metric}: all orders of their items are "
+        "equally good, so that they move the mean whatever the model does",
     ),
     Sought(
         "one item",
         "items",
         _is_one,
         0.5,
-        "have one item, where there is nothing to order: does `query` name the column "
-        "of the lists, not that of the items?",
+        "have one item, so that there is nothing to order: does `query` name the "
+        "column of the lists, not that of the items?",
     ),
     Sought(
         "nothing retrieved",
         "retrieved",
         _is_none,
         0.0,
-        "have no item with a score, as of a query that the model was not asked: "
-        "nothing is found in them, and that counts",
+        "have no items with a score, as if the model was not run on their queries: "
+        "they count as lists where nothing was found",
     ),
     Sought(
         "constant scores",
         "constant",
         _is_any,
         0.01,
-        "have one score for all items: their order is chance",
+        "have one score for all items: their order is random",
     ),
     Sought(
         "NaN scores",
@@ -124,23 +124,22 @@ _SOUGHT = (
         "unjudged",
         _is_any,
         0.5,
-        "have no item with a score that anybody judged: do the judgements and the run "
-        "have the same ids of items?",
+        "have no judged items with a score: do the judgements and the run have the "
+        "same item ids?",
     ),
     Sought(
         "duplicated items",
         "duplicates",
         _is_any,
         0.0,
-        "have an item more than once: each time it is found counts",
+        "have an item more than once: each occurrence counts",
     ),
     Sought(
         "items without weight",
         "weightless",
         _is_any,
         0.0,
-        "have items with a weight of 0 or less: these are left out, as if they were "
-        "not there",
+        "have items with a weight of 0 or less, which are left out",
     ),
     Sought(
         "labels like scores",
@@ -148,8 +147,8 @@ _SOUGHT = (
         "fractional labels",
         _is_any,
         0.5,
-        "have labels that are fractions, and no score is one: are `label` and `score` "
-        "swapped?",
+        "have labels that are fractions, while all scores are integers: are `label` "
+        "and `score` swapped?",
     ),
 )
 
@@ -164,7 +163,7 @@ def checks_of(values: ListValues) -> list[Check]:
     if not columns:
         raise ValueError(
             "`table` should have the columns of health, which `per_list` leaves out: "
-            "write and read evaluations by `write` and `read`. Received: the columns "
+            "save evaluations by `write`. Received: the columns "
             f"{values.table.column_names}"
         )
     checks = _checks_of_lists(columns, values.metric_names[0])
@@ -190,8 +189,8 @@ def warnings_of(values: ListValues, checks: Sequence[Check]) -> list[str]:
     ]
     if values.left_out:
         warnings.append(
-            f"Warning: {values.left_out} queries of the run are left out, as nobody "
-            "judged any of their items."
+            f"Warning: {values.left_out} queries of the run are left out, as they "
+            "have no judgements."
         )
     return warnings
 
@@ -249,17 +248,16 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
             columns[f"tied@{k}"].astype(bool),
             f"tied at {k}",
             0.05,
-            f"have the same score at the ranks {k} and {k + 1}: what is in their top "
-            f"{k} is up to the order of tied items",
+            f"have the same score at ranks {k} and {k + 1}: which items are in their "
+            f"top {k} depends on the order of tied items",
         ),
         Check(
             f"judged@{k}",
             int(np.sum(judged < 1.0)),
             share,
             0.9,
-            f"have items in their top {k} that nobody judged, "
-            f"{1.0 - share:.0%} on average: they count as irrelevant, which they need "
-            "not be",
+            f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
+            "average: these count as irrelevant, which they need not be",
             at_least=True,
         ),
     ]
@@ -274,7 +272,7 @@ def _check_of_spread(
         int(np.sum(has_ties)),
         abs(best - worst),
         0.01,
-        f"have tied items: {metric} is {worst:.4f} with the worst order of these, "
+        f"have tied items: {metric} is {worst:.4f} with their worst order, "
         f"{best:.4f} with the best one, and {average:.4f} on average",
         spread=(worst, average, best),
     )

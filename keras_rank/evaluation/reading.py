@@ -319,14 +319,14 @@ def _files(argument: str, source: Any) -> list[str]:
     files = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
     if not files:
         raise ValueError(
-            f"`{argument}` should be files that exist. Received: {path!r}, which is "
-            "none, and which no file matches"
+            f"`{argument}` should be files that exist. Received: {path!r}, which "
+            "matches no file"
         )
     for file in files:
         if os.path.isdir(file):
             raise ValueError(
                 f"`{argument}` should be files. Received: {file!r}, which is a folder: "
-                f"{os.path.join(file, '*.parquet')!r} are the files in it"
+                f"give {os.path.join(file, '*.parquet')!r} for the files in it"
             )
     return files
 

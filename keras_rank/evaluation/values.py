@@ -61,8 +61,8 @@ class ListValues:
         self.table = table.replace_schema_metadata(metadata)
         if pc.count_distinct(table[self.query]).as_py() < len(table):
             raise ValueError(
-                "`table` should have each query once: of one that lies in several "
-                "parts, no part has the value. Received: a table of "
+                "`table` should have one row per query, as the value of a query cannot "
+                "be put together from parts. Received: a table of "
                 f"{len(table)} lists, some of the same query"
             )
 
@@ -76,7 +76,7 @@ class ListValues:
 
     @property
     def kept(self) -> list[str]:
-        """The names of the columns that are known of a query."""
+        """The names of the columns that were kept."""
         others = {self.query, WEIGHT, *self.metric_names}
         others |= {OWN_WEIGHT.format(name) for name in self.metric_names}
         return [
@@ -137,8 +137,8 @@ class ListValues:
             self._require_kept("by", name)
             if name in columns:
                 raise ValueError(
-                    "`by` should name columns that are not called like one of the "
-                    f"result: {', '.join(columns)}. Received: {name!r}"
+                    "`by` should not name a column of the result: "
+                    f"{', '.join(columns)}. Received: by={name!r}"
                 )
         return names
 
@@ -168,9 +168,9 @@ class ListValues:
     def _require_kept(self, argument: str, name: str) -> None:
         if name not in self.kept:
             raise ValueError(
-                f"`{argument}` should name columns that were kept, as of "
-                f"`evaluate(..., keep=[{name!r}])`. Received: {name!r}, where "
-                f"{self.kept} were kept"
+                f"`{argument}` should name columns that were kept, as by "
+                f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
+                f"with keep={self.kept}"
             )
 
 
@@ -192,8 +192,8 @@ def _known(
     missing |= {known.get("query")} - {None, *table.column_names}
     if missing:
         raise ValueError(
-            "`table` should be the table of an evaluation, whose schema says what "
-            "its columns are; else `metrics` and `query` have to. Received: a "
+            "`table` should be the table of an evaluation, whose schema describes its "
+            "columns; otherwise give `metrics` and `query`. Received: a "
             f"table with the columns {table.column_names}"
         )
     return known
