@@ -347,5 +347,9 @@ def test_wrong_questions():
         evaluation.summary(cluster="user")
     with raises("`confidence` should be a number between"):
         evaluation.summary(confidence=95)
+    for call in (evaluation.summary, evaluation.plot, evaluation.compare):
+        # A second argument would be a cluster of the one, and a slice of the other.
+        with pytest.raises(TypeError, match="positional argument"):
+            call(evaluation, "market")
     with raises("`metric` should be one of"):
         evaluation.worst("map")

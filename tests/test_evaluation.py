@@ -146,7 +146,7 @@ def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
 
 def test_a_query_that_lies_in_two_parts_is_an_error():
     parts = [evaluate(rows_of(seed=seed), ["mrr"]).table for seed in (0, 1)]
-    with pytest.raises(ValueError, match="`table` should have each query once"):
+    with pytest.raises(ValueError, match="`table` should have one row per query"):
         Evaluation(pa.concat_tables(parts))
 
 
