@@ -17,7 +17,7 @@ import os
 import pathlib
 import tempfile
 
-# Any backend gives the same ranks; NumPy is there wherever Keras is.
+# Any backend gives the same numbers; NumPy is there wherever Keras is.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -84,7 +84,7 @@ def main():
         shards = catalogue.Shards(
             # Read by the workers, block by block, and never as a whole.
             [functools.partial(np.load, path, mmap_mode="r") for path in paths],
-            map=map_on_ray,
+            map_fn=map_on_ray,
         )
         targets, queries = make_queries(paths)
         order = catalogue.rank(targets, queries, shards, seed=0)

@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 
+# Any backend gives the same numbers; NumPy is there wherever Keras is.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import pyarrow as pa

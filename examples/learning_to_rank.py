@@ -3,11 +3,20 @@
     python examples/learning_to_rank.py --train rank.train --groups rank.train.query
 
 Lines are `label qid:7 1:0.5 12:0.1`; without `qid:`, `--groups` names a file with the
-number of lines of each query. A fifth of the queries is held out, and the model is
-compared there with a random order and with the best single feature.
+number of lines of each query.
+
+The model is compared with a random order, and with the best single feature, chosen on
+the queries that the model is trained on. Each query is held out once, by
+cross-validation, with several seeds. The errors are those of the sample of queries; how
+far training moves the result, the seeds show.
+
+LightGBM has such files in `examples/lambdarank`: 201 queries. NDCG@10 is 0.75 there,
+that of the best feature 0.71: some five standard errors of the difference, query by
+query. By the 40 queries of a single split, it would be missed one time in three.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 
@@ -19,7 +28,9 @@ parser.add_argument(
     default=os.environ.get("KERAS_BACKEND", "jax"),
     choices=["jax", "tensorflow", "torch"],
 )
-parser.add_argument("--epochs", type=int, default=60)
+parser.add_argument("--epochs", type=int, default=15)
+parser.add_argument("--folds", type=int, default=5)
+parser.add_argument("--seeds", type=int, default=3)
 arguments = parser.parse_args()
 os.environ["KERAS_BACKEND"] = arguments.backend
 
@@ -27,9 +38,18 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 from keras import layers, ops  # noqa: E402
 
-from keras_rank import RankingModel  # noqa: E402
-from keras_rank.metrics import NDCG, MeanAveragePrecision, MeanReciprocalRank  # noqa: E402
+from keras_rank import RankingModel, functional  # noqa: E402
+from keras_rank.metrics import NDCG  # noqa: E402
 from keras_rank.utils import pad_lists  # noqa: E402
+
+COLUMNS = ["random", "feature", "model"]
+
+# The functions that give the value of each query; labels from 1 on are relevant.
+METRICS = {
+    **{f"ndcg@{k}": functools.partial(functional.ndcg, k=k) for k in (1, 3, 5, 10)},
+    "map": functional.average_precision,
+    "mrr": functional.reciprocal_rank,
+}
 
 
 def read(path, groups_path):
@@ -51,10 +71,23 @@ def read(path, groups_path):
     else:
         groups = {"group_sizes": np.loadtxt(groups_path, dtype=int, ndmin=1)}
     y = {
-        "labels": pad_lists(labels, padding=0.0, **groups),
-        "mask": pad_lists(np.ones(len(rows)), padding=0.0, **groups) > 0,
+        "labels": pad_lists(labels, padding_value=0.0, **groups),
+        "mask": pad_lists(np.ones(len(rows)), padding_value=0.0, **groups) > 0,
     }
-    return pad_lists(features, padding=0.0, **groups), y
+    return pad_lists(features, padding_value=0.0, **groups), y
+
+
+def quantiles(x, mask):
+    """Puts each feature by its rank in the list, from 0.5 (highest) to -0.5.
+
+    What a value means differs from query to query, and few queries don't tell how.
+    Which item has more of it than the others is what an order can be made of.
+    """
+    x = x.copy()
+    for features, is_item in zip(x, mask, strict=True):
+        items = features[is_item]
+        features[is_item] = np.sign(items[:, None] - items).mean(axis=1) / 2
+    return x
 
 
 def listwise_loss(labels, scores):
@@ -69,69 +102,93 @@ def listwise_loss(labels, scores):
 def build_ranker(list_size, features):
     """Scores each item of a list by its own features."""
     inputs = keras.Input((list_size, features))
-    x = layers.Dropout(0.3)(inputs)
+    x = layers.Dropout(0.5)(inputs)
     x = layers.Dense(32, activation="relu")(x)
-    x = layers.Dropout(0.3)(x)
+    x = layers.Dropout(0.5)(x)
     scores = layers.Reshape((list_size,))(layers.Dense(1)(x))
     return RankingModel(inputs, scores)
 
 
-def metrics(**ties):
-    """NDCG at four cutoffs, MAP and MRR; labels from 1 on are relevant."""
-    return [
-        *(NDCG(k=k, **ties) for k in (1, 3, 5, 10)),
-        MeanAveragePrecision(**ties),
-        MeanReciprocalRank(**ties),
-    ]
+def per_query(metric, y, scores):
+    """The value of each query. Ties have their exact mean: a constant is random."""
+    return ops.convert_to_numpy(metric(y, scores, shuffle_ties="average"))
+
+
+def of_each(features, y):
+    """NDCG@10 of each feature, for each query, as if all were lists of one batch."""
+    y = {name: np.tile(values, (len(features), 1)) for name, values in y.items()}
+    scores = features.reshape(-1, features.shape[-1])
+    return per_query(METRICS["ndcg@10"], y, scores).reshape(features.shape[:2])
+
+
+def cross_validate(x, y, features, of_features, seed):
+    """Scores each query by what was trained, or chosen, on other queries."""
+    keras.utils.set_random_seed(seed)
+    model = build_ranker(*x.shape[1:])
+    model.compile(keras.optimizers.Adam(2e-3), listwise_loss, metrics=[NDCG(k=10)])
+    model.optimizer.build(model.trainable_variables)
+    untrained = model.get_state_tree("numpy_array")
+
+    scores = {name: np.zeros(x.shape[:2], "float32") for name in COLUMNS}
+    order = np.random.default_rng(seed).permutation(len(x))
+    for held_out in np.array_split(order, arguments.folds):
+        seen = np.setdiff1d(order, held_out)
+        best = of_features[:, seen].mean(axis=1).argmax()
+        scores["feature"][held_out] = features[best, held_out]
+        # One model, compiled once, which starts anew for each fold.
+        model.set_state_tree(untrained)
+        model.fit(
+            x[seen],
+            {name: values[seen] for name, values in y.items()},
+            batch_size=32,
+            epochs=arguments.epochs,
+            verbose=0,
+        )
+        scores["model"][held_out] = model.predict(x[held_out], verbose=0)
+    return scores
+
+
+def mean_and_error(values):
+    """The mean over queries, and its standard error."""
+    return values.mean(), values.std(ddof=1) / np.sqrt(len(values))
 
 
 def main():
-    """Trains, and prints the table of held-out queries."""
-    keras.utils.set_random_seed(0)
+    """Prints the table of held-out queries, and how sure the difference is."""
     x, y = read(arguments.train, arguments.groups)
-    order = np.random.default_rng(0).permutation(len(x))
-    train, validation, test = np.split(order, [len(x) * 7 // 10, len(x) * 8 // 10])
-
-    def part(rows):
-        return x[rows], {name: values[rows] for name, values in y.items()}
-
-    model = build_ranker(*x.shape[1:])
-    model.compile(keras.optimizers.Adam(1e-3), loss=listwise_loss, metrics=metrics())
-    stop = keras.callbacks.EarlyStopping(
-        monitor="val_ndcg@10", patience=10, restore_best_weights=True
-    )
-    model.fit(
-        *part(train),
-        validation_data=part(validation),
-        batch_size=16,
-        epochs=arguments.epochs,
-        callbacks=[stop],
-    )
-
-    x_test, y_test = part(test)
-    x_seen, y_seen = part(np.concatenate([train, validation]))
-    on_seen = [
-        float(NDCG(k=10, shuffle_ties="average")(y_seen, sign * x_seen[:, :, i]))
-        for i in range(x.shape[2])
-        for sign in (1, -1)
-    ]
-    best, sign = divmod(int(np.argmax(on_seen)), 2)
-    columns = {
-        "random": np.zeros_like(y_test["labels"]),
-        f"feature {best}": (1 - 2 * sign) * x_test[:, :, best],
-        "model": model.predict(x_test, verbose=0),
-    }
-    # The exact mean over ties: a constant score is the random order.
+    x = quantiles(x, y["mask"])
+    features = np.moveaxis(np.concatenate([x, -x], axis=2), 2, 0)
+    of_features = of_each(features, y)
+    values = {name: {metric: [] for metric in METRICS} for name in COLUMNS}
+    for seed in range(arguments.seeds):
+        scores = cross_validate(x, y, features, of_features, seed)
+        for name in COLUMNS:
+            for metric, function in METRICS.items():
+                values[name][metric].append(per_query(function, y, scores[name]))
+        of_model = np.mean(values["model"]["ndcg@10"][-1])
+        print(f"seed {seed}: ndcg@10 of the model {of_model:.4f}", flush=True)
+    # The value of a query is its mean over seeds.
     values = {
-        name: [metric(y_test, scores) for metric in metrics(shuffle_ties="average")]
-        for name, scores in columns.items()
+        name: {metric: np.mean(of_seeds, axis=0) for metric, of_seeds in column.items()}
+        for name, column in values.items()
     }
-    print(
-        f"\n{f'{len(test)} held-out queries':22}" + "".join(f"{n:>14}" for n in columns)
-    )
-    for i, metric in enumerate(metrics()):
-        numbers = "".join(f"{float(column[i]):14.4f}" for column in values.values())
-        print(f"{metric.name:22}{numbers}")
+
+    columns = "".join(f"{name:>18}" for name in COLUMNS)
+    print(f"\n{f'{len(x)} held-out queries':22}{columns}")
+    for metric in METRICS:
+        cells = (mean_and_error(values[name][metric]) for name in COLUMNS)
+        row = "".join(f"{f'{mean:.4f} ± {error:.4f}':>18}" for mean, error in cells)
+        print(f"{metric:22}{row}")
+
+    # List by list: how hard a query is for both takes no part in the difference.
+    difference = values["model"]["ndcg@10"] - values["feature"]["ndcg@10"]
+    mean, error = mean_and_error(difference)
+    low, high = mean - 1.96 * error, mean + 1.96 * error
+    print(f"\nmodel - feature, ndcg@10: {mean:.4f} ± {error:.4f}")
+    print(f"between {low:.4f} and {high:.4f}, 19 times out of 20")
+    # The quantiles of a two-sided test at 5 %, and of a power of 80 %.
+    enough = ((1.96 + 0.84) * difference.std(ddof=1) / mean) ** 2
+    print(f"{enough:.0f} queries would show it, 4 times out of 5")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
-import os
-import sys
+import importlib as _importlib
+import os as _os
+import sys as _sys
+import typing as _typing
 
 # Keras reads its backend when it is imported, which is below: the command needs none
 # that trains, and NumPy starts in the shortest time.
-if os.path.basename(sys.argv[0]) in ("keras-rank", "keras-rank.exe") or (
-    sys.argv[0] == "-m" and "keras_rank" in sys.orig_argv
+if _os.path.basename(_sys.argv[0]) in ("keras-rank", "keras-rank.exe") or (
+    _sys.argv[0] == "-m" and "keras_rank" in _sys.orig_argv
 ):
-    os.environ.setdefault("KERAS_BACKEND", "numpy")
+    _os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 from keras_rank import (
     callbacks,
@@ -33,3 +35,12 @@ __all__ = [
 ]
 
 __version__ = "0.2.0"
+
+# Type checkers would take every name for one of the package.
+if not _typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _typing.Any:
+        """Imports `evaluation` when it is asked for, as it needs more than Keras."""
+        if name == "evaluation":
+            return _importlib.import_module("keras_rank.evaluation")
+        raise AttributeError(f"module `keras_rank` has no attribute `{name}`")

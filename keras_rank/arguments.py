@@ -43,30 +43,36 @@ DISCOUNTS: Mapping[str, Function] = {
 
 
 def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a function or an `__init__`: errors of a call name its arguments.
+    """Decorates a function or a method: errors of a call name its arguments.
 
-    Those of Python name the class that defines `__init__`, not the one that was called,
-    and for a cutoff that is given by position, or by another name, not `k`.
+    Those of Python name the class that defines a method, not the one that was called.
+    For a cutoff that is given by position, or by another name, they don't name `k`, and
+    for a mask they don't say that it is part of `y_true`.
     """
     parameters = inspect.signature(call).parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    is_init = positional[0] == "self"
-    if is_init:
+    is_method = positional[0] == "self"
+    if is_method:
         del positional[0]
     names = positional + by_name
 
     @functools.wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         unknown = [name for name in kwargs if name not in names]
-        given = args[1:] if is_init else args
-        if len(given) <= len(positional) and not unknown:
+        given = args[1:] if is_method else args
+        if not unknown and (len(given) <= len(positional) or not by_name):
             return call(*args, **kwargs)
-        called = type(args[0]).__name__ if is_init else call.__name__
+        called = call.__name__
+        if is_method:
+            name = type(args[0]).__name__
+            called = name if called == "__init__" else f"{name}.{called}"
         if unknown:
-            cutoff = "; `k` is the cutoff" if "k" in names else ""
+            hint = "; `k` is the cutoff" if "k" in names else ""
+            if unknown[0] == "mask" and "y_true" in names:
+                hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
             raise TypeError(
-                f"`{called}` takes the arguments {', '.join(names)}{cutoff}. "
+                f"`{called}` takes the arguments {', '.join(names)}{hint}. "
                 f"Received: {unknown[0]}={reprlib.repr(kwargs[unknown[0]])}"
             )
         example = ", ".join([*positional, *(f"{name}=..." for name in by_name[:2])])
@@ -181,6 +187,20 @@ def check_not_sparse(argument: str, value: Any) -> bool:
             f"items. Received: {argument}=True"
         )
     return False
+
+
+def check_left_out(empty_value: Any, empty_weight: str = "average") -> None:
+    """Raises unless both are the defaults: a metric that never fills takes no other."""
+    if empty_value is not None:
+        argument, accepted, value = "empty_value", "None", empty_value
+    elif empty_weight != "average":
+        argument, accepted, value = "empty_weight", '"average"', empty_weight
+    else:
+        return
+    raise ValueError(
+        f"`{argument}` should be {accepted} for a metric that always leaves out lists "
+        f"without relevant items. Received: {argument}={value!r}"
+    )
 
 
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 
 from keras_rank.arguments import check_positive, names_arguments
 from keras_rank.arrays.backends import Tensor
-from keras_rank.catalogue.evaluation import Metrics, evaluate
-from keras_rank.catalogue.ranks import retrieval
+from keras_rank.catalogue.evaluation import Metrics, check_verbose, evaluate
+from keras_rank.catalogue.ranks import check_block_size, retrieval
+from keras_rank.catalogue.scoring import check_score
 from keras_rank.metrics.group import as_group
 
 __all__ = ["CatalogueEvaluation"]
@@ -21,8 +22,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     """Evaluates a retrieval model over all candidates at the end of an epoch.
 
     The results are added to the logs of the epoch as `val_ndcg@10` and the like: the
-    history and all callbacks that are listed after this one see them. Tell these by
-    `mode="max"` which way is better, which Keras finds out for compiled metrics only.
+    history and all callbacks that are listed after this one see them. Give these
+    `mode="max"`, as Keras infers the direction of compiled metrics only.
 
     Args:
         x: the inputs of the query model, as for `predict`.
@@ -46,11 +47,11 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         prefix: str. Put before the names of the results. Defaults to `"val_"`.
         frequency: positive int. The number of epochs from one evaluation to the next.
             Defaults to 1.
-        verbose: `0`: silent, `1`: with a progress bar, or `"auto"`: with a progress
-            bar where it takes long. Defaults to 0.
+        verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
+            progress bar where it takes long. Defaults to 0.
 
     Raises:
-        ValueError: if an argument has another type than stated above. Before the first
+        ValueError: if an argument does not have the type stated above. Before the first
             epoch: if the embeddings of queries and candidates don't fit each other, or
             an id is not that of a candidate.
 
@@ -100,8 +101,12 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         self.metrics = as_group(metrics)
         self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
-        self.score, self.block_size, self.batch_size = score, block_size, batch_size
-        self.prefix, self.verbose = prefix, verbose
+        check_score(score)
+        self.score, self.block_size = score, check_block_size(block_size)
+        if batch_size is not None:
+            check_positive("batch_size", batch_size, "a positive integer or None")
+        self.batch_size = batch_size
+        self.prefix, self.verbose = prefix, check_verbose(verbose)
         self.frequency = check_positive("frequency", frequency)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:

@@ -88,23 +88,23 @@ def reciprocal(ranks: Tensor) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Geometric:
-    """The discount that `geometric` returns: `patience**(rank - 1)`."""
+    """The discount that `geometric` returns: `persistence**(rank - 1)`."""
 
-    def __init__(self, patience: float) -> None:
-        if not 0.0 < _number(patience) < 1.0:
+    def __init__(self, persistence: float) -> None:
+        if not 0.0 < _number(persistence) < 1.0:
             raise ValueError(
-                "`patience` should be a number between 0 and 1, both excluded. "
-                f"Received: patience={patience!r}"
+                "`persistence` should be a number between 0 and 1, both excluded. "
+                f"Received: persistence={persistence!r}"
             )
-        self.patience = float(patience)
+        self.persistence = float(persistence)
 
     def __call__(self, ranks: Tensor) -> Tensor:
         # Not bare, as Keras gives that the default precision on torch.
-        patience = ops.convert_to_tensor(self.patience, ranks.dtype)
-        return ops.power(patience, ops.subtract(ranks, 1.0))
+        persistence = ops.convert_to_tensor(self.persistence, ranks.dtype)
+        return ops.power(persistence, ops.subtract(ranks, 1.0))
 
     def get_config(self) -> dict[str, Any]:
-        return {"patience": self.patience}
+        return {"persistence": self.persistence}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Geometric":
@@ -150,23 +150,23 @@ class ClippedLog(Log):
         return ops.divide(1.0, ops.maximum(1.0, logarithms))
 
 
-def geometric(patience: float) -> DiscountFn:
-    """Makes the discount `patience**(rank - 1)`, as in rank-biased precision.
+def geometric(persistence: float) -> DiscountFn:
+    """Makes the discount `persistence**(rank - 1)`, as in rank-biased precision.
 
     Args:
-        patience: float between 0 and 1. The chance that a reader who has seen
-            an item goes on to the next.
+        persistence: float between 0 and 1. The probability that a user who has seen an
+            item goes on to the next.
 
     Returns:
         A function from ranks to discounts, which a saved model can restore.
 
     Raises:
-        ValueError: if `patience` is not between 0 and 1.
+        ValueError: if `persistence` is not between 0 and 1.
 
     Example:
 
     >>> from keras import ops
-    >>> discount = keras_rank.discounts.geometric(patience=0.5)
+    >>> discount = keras_rank.discounts.geometric(persistence=0.5)
     >>> ops.convert_to_numpy(discount(ops.array([1.0, 2.0, 3.0])))
     array([1.  , 0.5 , 0.25], dtype=float32)
 
@@ -174,7 +174,7 @@ def geometric(patience: float) -> DiscountFn:
         Moffat and Zobel, "Rank-biased precision for measurement of retrieval
         effectiveness", ACM TOIS 27(1), 2008.
     """
-    return Geometric(patience)
+    return Geometric(persistence)
 
 
 def log(base: float = 2.0, offset: float = 1.0) -> DiscountFn:

@@ -31,26 +31,26 @@ class RankingModel(keras.Model):
 
     Its `y` may be `{"labels": ..., "mask": ...}`. Keras passes a `y` of two parts to
     the loss and the metrics of a single output in a way that drops the mask or fails.
-    This model folds it into the labels first: -1 where the mask is False, which is no
-    item to the metrics here and to the ranking losses of keras-rs. It does so in `fit`,
-    `evaluate` and `train_on_batch`, for the loss and all metrics, weighted or not. With
-    several outputs, the `y` of each may be such a dict, in a list or in a dict by the
-    names of the outputs.
+    This model folds it into the labels first: -1 where the mask is False, which means
+    padding to the metrics here and to the ranking losses of keras-rs. It does so in
+    `fit`, `evaluate` and `train_on_batch`, for the loss and all metrics, weighted or
+    not. With several outputs, the `y` of each may be such a dict, in a list or in a
+    dict by the names of the outputs.
 
     Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors instead
     of arrays. Keras would fill them up with 0, a label of an item, or fail. This
     model pads each batch to its longest list: labels with -1, features and weights with
     0. So its inputs have to be of any list size: `keras.Input((None, features))`.
 
-    Everything else is as in `keras.Model`: make it of inputs and outputs, or subclass
+    Everything else is as in `keras.Model`: make it from inputs and outputs, or subclass
     it, and pass inputs and outputs to `super().__init__` or write `call`. An override
     of `compute_loss` or `compute_metrics` gets a `y` of labels alone, a tuple of them
-    for a list, whatever the data came in. One of `train_step` gets it as it came.
+    for a list, in whatever form the data came. One of `train_step` gets the data as is.
 
     Args:
-        inputs: as of `keras.Model`.
-        outputs: as of `keras.Model`.
-        name: as of `keras.Model`.
+        inputs: as for `keras.Model`.
+        outputs: as for `keras.Model`.
+        name: as for `keras.Model`.
 
     Raises:
         ValueError: if `y` has keys beside `"labels"` and `"mask"`.

@@ -245,7 +245,7 @@ def average_relevance_position(ranked, items, k, relevant=at_least_one):
     return position / total if total else 0.0
 
 
-def pairwise_accuracy(ranked, items, k, threshold=0.0, tied=0.5):
+def pairwise_accuracy(ranked, items, k, threshold=0.0, tied_value=0.5):
     """Of all pairs with different labels; the order of tied items is not asked."""
     best = sorted((item.score for item in items if item.retrieved), reverse=True)
     lowest = best[k - 1] if k is not None and k < len(best) else -math.inf
@@ -259,7 +259,7 @@ def pairwise_accuracy(ranked, items, k, threshold=0.0, tied=0.5):
                 for item in (better, worse)
             )
             if better.retrieved:
-                share = 1.0 if high > low else tied if high == low else 0.0
+                share = 1.0 if high > low else tied_value if high == low else 0.0
                 credit += better.weight * share
     return credit / pairs if pairs else 0.0
 

@@ -44,13 +44,19 @@ class Case:
         return self.name
 
     def make(self, **arguments: Any) -> metrics.RankingMetric:
-        return self.metric(**{"seed": 1, **self.arguments, **arguments})
+        return self.metric(**self._taken(arguments))
 
     def values(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None, **arguments: Any
     ) -> Any:
-        arguments = {"seed": 1, **self.arguments, **arguments}
+        arguments = self._taken(arguments)
         return self.function(y_true, y_pred, sample_weight=sample_weight, **arguments)
+
+    def _taken(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """All arguments, but for those of empty lists where these are left out."""
+        refused = {"empty_value", "empty_weight"} if self.leaves_out_empty else {}
+        taken = {"seed": 1, **self.arguments, **arguments}
+        return {name: x for name, x in taken.items() if name not in refused}
 
     def list_weight(self, items) -> float | None:
         lowest = min((item.label for item in items), default=0.0)
@@ -280,8 +286,8 @@ CASES = [
         function=functional.pairwise_accuracy,
         formula=oracle.pairwise_accuracy,
         relevance=None,
-        arguments={"tied": 0.0},
-        oracle_arguments={"tied": 0.0},
+        arguments={"tied_value": 0.0},
+        oracle_arguments={"tied_value": 0.0},
         perfect_is_one=False,
         breaks_ties=False,
         averages_ties=False,

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 import keras_rank
-from keras_rank import discounts, functional, gains, metrics
+from keras_rank import catalogue, discounts, functional, gains, metrics
 
 FAMILY = [name for name in metrics.__all__ if name != "RankingMetrics"]
 
@@ -94,8 +94,8 @@ def test_errors_say_what_is_accepted(arguments, message):
     [
         (
             lambda: discounts.geometric(1.0),
-            "`patience` should be a number between 0 and 1, both excluded. "
-            "Received: patience=1.0",
+            "`persistence` should be a number between 0 and 1, both excluded. "
+            "Received: persistence=1.0",
         ),
         (
             lambda: discounts.log(base=1),
@@ -162,6 +162,12 @@ def test_an_unknown_argument(make, name):
             "Received: False by position",
         ),
         (
+            lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
+            "Arguments of `rank` after `candidates` should be given by name: "
+            "`rank(targets, queries, candidates, sample_weight=..., score=...)`. "
+            "Received: 10 by position",
+        ),
+        (
             lambda: metrics.RankingMetrics(["ndcg"], k=3),
             "`RankingMetrics` takes the arguments metrics, prefix, standard_errors, "
             "name. Received: k=3",
@@ -174,11 +180,40 @@ def test_other_calls_that_will_not_do(make, message):
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        *((function, function.__name__) for function in FUNCTIONS),
+        (metrics.NDCG(), "NDCG.update_state"),
+        (metrics.RankingMetrics(["ndcg"]).update_state, "RankingMetrics.update_state"),
+    ],
+)
+def test_a_mask_by_name(call, name):
+    """The error tells where a mask belongs."""
+    with pytest.raises(TypeError) as error:
+        call([[1, 0]], [[0.1, 0.2]], mask=[[True, False]])
+    assert re.fullmatch(
+        rf"`{name}` takes the arguments y_true, y_pred, sample_weight[\w, ]*; a mask "
+        r'is part of `y_true`: \{"labels": \.\.\., "mask": \.\.\.\}. '
+        r"Received: mask=\[\[True, False\]\]",
+        str(error.value),
+    )
+
+
 def test_signatures_are_those_that_are_written():
     parameters = inspect.signature(functional.rank).parameters
     assert [*parameters][:4] == ["y_true", "y_pred", "sample_weight", "k"]
     assert parameters["sample_weight"].kind is inspect.Parameter.KEYWORD_ONLY
     assert [*inspect.signature(metrics.NDCG).parameters][:2] == ["k", "gain_fn"]
+    for update in (
+        metrics.NDCG().update_state,
+        metrics.RankingMetrics(["map"]).update_state,
+    ):
+        assert [*inspect.signature(update).parameters] == [
+            "y_true",
+            "y_pred",
+            "sample_weight",
+        ]
 
 
 @pytest.mark.parametrize("metric", [metrics.NDCG(), metrics.RankingMetrics(["ndcg"])])
@@ -309,7 +344,8 @@ def test_names_and_directions_of_all():
     for metric, name in names.items():
         assert (metric().name, metric(k=7).name) == (name, f"{name}@7")
         is_worse = metric in (metrics.AverageRelevancePosition, metrics.FallOut)
-        assert metric._direction == ("down" if is_worse else "up")
+        assert metric.higher_is_better is not is_worse
+        assert metric()._direction == ("down" if is_worse else "up")
 
 
 @pytest.mark.parametrize(
@@ -355,10 +391,10 @@ def test_errors_of_the_family(make, message):
 
 def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     labels, scores = [[1, 1], [0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1], [0.1, 0.2]]
-    pairs = metrics.PairwiseAccuracy(empty_value=0.5)
+    pairs = metrics.PairwiseAccuracy()
     assert float(pairs(labels, scores)) == 0.0
     assert float(pairs([[1, 0]], [[0.2, 0.1]])) == 0.5
-    positions = metrics.AverageRelevancePosition(empty_value=0.0)
+    positions = metrics.AverageRelevancePosition()
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
 
 

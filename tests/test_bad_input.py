@@ -82,9 +82,9 @@ def update_errors():
             yield f"{argument} with a mask", kind, {part: value}, message
             for shape in THIRD_AXES:
                 message = f"`{argument}` should have one number for each item, in the "
-                message += "shape (batch, list_size) or (batch, list_size, 1). Other "
-                message += "outputs of a model are made lists by "
-                message += "`keras.layers.Reshape((-1,))`. Received: "
+                message += "shape (batch, list_size) or (batch, list_size, 1). "
+                message += "`keras.layers.Reshape((-1,))` turns other outputs of a "
+                message += "model into lists. Received: "
                 message += f"{argument}.shape={shape}"
                 value = np.ones(shape)
                 yield f"{argument} of shape {shape}", kind, {part: value}, message
@@ -259,9 +259,23 @@ BAD_ARGUMENTS = {
         "persistence": [0, 1, True, -0.1, NAN, INF, "a"],
         "normalized": [None, 0, 1, "True", NAN],
     },
-    metrics.PairwiseAccuracy: {"tied": [-0.1, 1.1, True, NAN, INF, "a", None]},
+    metrics.AverageRelevancePosition: {
+        "empty_value": [0, 0.0, "zero", np.zeros(2)],
+        "empty_weight": ["own", None, 1],
+    },
+    metrics.PairwiseAccuracy: {
+        "tied_value": [-0.1, 1.1, True, NAN, INF, "a", None],
+        "empty_value": [0.5],
+        "empty_weight": ["own"],
+    },
+    functools.partial(functional.average_relevance_position, LABELS, SCORES): {
+        "empty_value": [0, "zero"],
+    },
+    functools.partial(functional.pairwise_accuracy, LABELS, SCORES): {
+        "empty_value": [0.5],
+    },
     metrics.ExpectedReciprocalRank: {"max_grade": [0, -1, 128, NAN, INF, "4", True]},
-    discounts.geometric: {"patience": [0, 1, -1, NAN, INF, "a", None]},
+    discounts.geometric: {"persistence": [0, 1, -1, NAN, INF, "a", None]},
     discounts.log: {
         "base": [1, 0, -2, NAN, INF, "a", None],
         "offset": [0, -1, NAN, INF, "a", None],
@@ -277,7 +291,7 @@ BAD_ARGUMENTS = {
         "empty_value": NUMBERS,
     },
     functools.partial(utils.pad_lists, values=[1, 2, 3], group_sizes=[2, 1]): {
-        "padding": ["a", None, [1], 1j],
+        "padding_value": ["a", None, [1], 1j],
         "list_size": [0, -1, 1.5, True, "3"],
         "values": ["abc", None, [[1], [1, 2]], ["a", "b", "c"], [1j] * 3],
         "group_sizes": [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]],

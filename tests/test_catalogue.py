@@ -71,7 +71,7 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size):
         targets,
         queries,
         candidates,
-        weights,
+        sample_weight=weights,
         exclude=excluded,
         block_size=block_size,
         **arguments,
@@ -237,8 +237,9 @@ def test_shards_add_up_to_the_whole(task, shuffle_ties, cuts):
     parts = np.split(candidates, sorted(cuts)[:3])
     parts[-1:] = [lambda last=parts[-1]: iter([last[:1], last[1:]])]
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1, "exclude": excluded}
+    arguments["sample_weight"] = weights
     order, expected = (
-        catalogue.rank(targets, queries, each, weights, block_size=16, **arguments)
+        catalogue.rank(targets, queries, each, block_size=16, **arguments)
         for each in (catalogue.Shards(parts), candidates)
     )
     for function in (functional.ndcg, functional.recall, functional.reciprocal_rank):
@@ -306,6 +307,15 @@ def test_candidates_are_encoded_once_for_all_metrics(rng):
     assert len(calls) == 1
 
 
+def test_metrics_keep_their_seeds(rng):
+    given = [metrics.NDCG(k=2), metrics.MeanReciprocalRank()]
+    seeds = [metric.seed for metric in given]
+    assert seeds[0] != seeds[1]
+    catalogue.evaluate(*random_task(rng), given, verbose=0)
+    CatalogueEvaluation(Q, [0, 1], C, given)
+    assert [metric.seed for metric in given] == seeds
+
+
 def test_metrics_keep_their_state(rng):
     ids, queries, candidates = random_task(rng)
     group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")
@@ -318,7 +328,7 @@ def test_metrics_keep_their_state(rng):
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_metrics_take_lists_in_order(shuffle_ties, rng):
+def test_metrics_take_ranked_lists(shuffle_ties, rng):
     labels = rng.integers(0, 4, size=(BATCH, LIST_SIZE)).astype("float32")
     scores = rng.integers(0, 3, size=(BATCH, LIST_SIZE)).astype("float32")
     order = functional.rank(labels, scores, shuffle_ties=shuffle_ties, seed=1)
@@ -334,7 +344,7 @@ def test_metrics_take_lists_in_order(shuffle_ties, rng):
     assert int(metric.lists_seen) == BATCH
 
 
-ORDER = "lists in order, which hold them. Received: y_pred"
+ORDER = "ranked lists, which include them. Received: y_pred"
 
 
 @pytest.mark.parametrize(
@@ -349,13 +359,13 @@ ORDER = "lists in order, which hold them. Received: y_pred"
         (lambda order: metrics.MeanReciprocalRank().update_state(order), "k=None"),
         (
             lambda order: metrics.ExpectedReciprocalRank(k=1).update_state(order),
-            "`ExpectedReciprocalRank` needs the labels of all items.",
+            "`ExpectedReciprocalRank` should get the labels of all items.",
         ),
         (
             lambda order: metrics.RankingMetrics(["pairwise_accuracy"]).update_state(
                 order
             ),
-            "`PairwiseAccuracy` needs the labels of all items.",
+            "`PairwiseAccuracy` should get the labels of all items.",
         ),
         (
             lambda order: functional.precision(order, k=1, denominator="retrieved"),
@@ -387,10 +397,10 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q, C[0]), "`candidates` should have the shape"),
         (lambda: catalogue.rank([0, 1], Q, "items.npy"), "Received: str with a block"),
         (lambda: catalogue.rank([0, 1], Q, iter([C])), "readable more than once"),
-        (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one item or more"),
+        (lambda: catalogue.rank([0, 1], Q, lambda: iter([])), "one or more items"),
         (
             lambda: catalogue.rank([0, 1], Q, keras.layers.Embedding(5, 3)),
-            "a layer that is built",
+            "should be a built layer",
         ),
         (lambda: catalogue.rank([0, 1], Q, C, score="l2"), '"dot", "cosine"'),
         (
@@ -401,15 +411,15 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0, 1], Q, C, exclude=[[5], [0]]), "`exclude` should"),
         (lambda: catalogue.rank([0, 1], Q, C, exclude=[0, 1]), "`exclude` should have"),
         (lambda: catalogue.rank([0, 1], Q, C, seed="x"), "`seed` should be"),
-        (lambda: catalogue.Shards([]), "`parts` should be a list of one part or more"),
-        (lambda: catalogue.Shards([C], map=2), "`map` should be a function"),
+        (lambda: catalogue.Shards([]), "`parts` should be a list of one or more parts"),
+        (lambda: catalogue.Shards([C], map_fn=2), "`map_fn` should be a function"),
         (
             lambda: catalogue.rank([0, 1], Q, catalogue.Shards([C, C[:, :2]])),
             "`parts` should have the same number of features",
         ),
         (
             lambda: catalogue.rank(
-                [0, 1], Q, catalogue.Shards([C, C], map=lambda f, parts: [])
+                [0, 1], Q, catalogue.Shards([C, C], map_fn=lambda f, parts: [])
             ),
             "0 results for 2 parts",
         ),
@@ -423,6 +433,22 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (
             lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], frequency=0),
             "`frequency` should be a positive integer",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], score="bla"),
+            "`score` should be",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], block_size=-1),
+            "`block_size` should be a positive integer or None",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], batch_size="x"),
+            "`batch_size` should be a positive integer or None",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"], verbose=7),
+            '`verbose` should be "auto", 0, 1 or 2. Received: verbose=7',
         ),
     ],
 )
@@ -453,8 +479,9 @@ def test_all_are_excluded_but_targets():
     np.testing.assert_allclose(values, 1.0)
 
 
-def test_progress_is_shown_where_asked_for(capsys):
-    catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=1)
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_progress_is_shown_where_asked_for(verbose, capsys):
+    catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=verbose)
     assert "5/5" in capsys.readouterr().out
     catalogue.evaluate([0, 1], Q, C, ["mrr"])
     assert capsys.readouterr().out == ""

@@ -198,7 +198,7 @@ def test_lists_that_tf_ranking_weighs():
     agree(named("TF-Ranking", "OPAMetric"), (1 + 3) / (2 + 3), (labels, scores, pairs))
     expected = (3 + (5 + 6 + 6)) / (3 + 3 + (5 + 6 + 6))
     values = functional.pairwise_accuracy(
-        labels, scores, sample_weight=weights, tied=0.0
+        labels, scores, sample_weight=weights, tied_value=0.0
     )
     values = ops.convert_to_numpy(values)
     assert np.average(values, weights=[3 + 3, 5 + 6 + 6]) == pytest.approx(expected)

@@ -537,6 +537,14 @@ def test_models_may_differ_in_metrics_names_and_sizes_of_ids():
     assert differences["ndcg@5"] == [None] * len(base) + [0.0] * len(base)
 
 
+def test_metrics_keep_their_seeds():
+    metric, group = NDCG(k=2), RankingMetrics([MeanReciprocalRank()])
+    seeds = metric.seed, group.members[0].seed
+    for metrics in ([metric], group):
+        evaluate(rows_of(), metrics)
+    assert (metric.seed, group.members[0].seed) == seeds != (0, 0)
+
+
 def test_the_mean_of_no_lists_is_unknown():
     """A slice whose lists are all left out is not one where the model finds nothing."""
     rows = {"query_id": [1, 2], "label": [1, 0], "score": [1, 1], "market": ["a", "b"]}

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -30,6 +31,36 @@ def skip_unless_on(backend, its_own):
     """Each example takes long, and trains on a backend of its own here."""
     if backend != its_own:
         pytest.skip(f"takes long: tested on {its_own}")
+
+
+# Where an example trains, it is told the backend; elsewhere any backend will do.
+TOLD = [
+    """parser.add_argument(
+    "--backend",
+    default=os.environ.get("KERAS_BACKEND", "jax"),
+    choices=["jax", "tensorflow", "torch"],
+)
+""",
+    """arguments = parser.parse_args()
+os.environ["KERAS_BACKEND"] = arguments.backend
+
+import keras  # noqa: E402
+""",
+]
+ANY = [
+    """# Any backend gives the same numbers; NumPy is there wherever Keras is.
+os.environ.setdefault("KERAS_BACKEND", "numpy")
+
+import"""
+]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.stem)
+def test_backend_is_chosen_alike(path):
+    """In the same lines: who has read one example need not read them again."""
+    text = path.read_text()
+    lines = TOLD if "fit(" in text else ANY
+    assert all(text.count(each) == 1 for each in lines)
 
 
 def test_visual_search(backend, tmp_path, run):
@@ -98,16 +129,24 @@ def test_learning_to_rank(backend, tmp_path, by_qid, rng, run):
             lines.append(f"{int(4 * value)} {qid}1:{value:.3f} 3:{noise:.3f}")
     (tmp_path / "train").write_text("\n".join(lines))
     (tmp_path / "groups").write_text("\n".join(map(str, sizes)))
-    arguments = ["--backend", backend, "--epochs", 2, "--train", tmp_path / "train"]
+    arguments = ["--backend", backend, "--epochs", 2, "--folds", 2, "--seeds", 1]
+    arguments += ["--train", tmp_path / "train"]
     if not by_qid:
         arguments += ["--groups", tmp_path / "groups"]
     printed = run("learning_to_rank.py", *arguments)
-    table = printed[printed.index("held-out queries") :].splitlines()[1:]
-    rows = {row.split()[0]: list(map(float, row.split()[1:])) for row in table}
+    table, difference = printed.split("held-out queries")[1].split("\n\n")
+    cells = [row.replace("±", "").split() for row in table.splitlines()[1:]]
+    rows = {row[0]: list(map(float, row[1::2])) for row in cells}
     assert list(rows) == ["ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "map", "mrr"]
-    random, feature, _ = rows["ndcg@10"]
-    assert feature == 1.0
+    random, feature, model = rows["ndcg@10"]
     assert random < feature
+    assert feature == 1.0
+    of_difference, error, low, high = map(
+        float, re.findall(r"(-?\d\.\d{4})", difference)
+    )
+    assert of_difference == pytest.approx(model - feature, abs=1e-4)
+    assert low < of_difference < high
+    assert high - low == pytest.approx(2 * 1.96 * error, abs=4e-4)
 
 
 def test_evaluate_on_spark(backend):

@@ -407,9 +407,8 @@ def test_functions_share_an_order(batch, shuffle_ties):
         order = functional.rank(labels, scores, k=largest, **make)
         for case in CASES_HERE:
             for k in (3, largest):
-                arguments = {**case.arguments, "empty_value": 0.5}
-                found = case.function(order, k=k, **arguments)
-                expected = case.function(labels, scores, k=k, **make, **arguments)
+                found = case.function(order, k=k, **case.arguments)
+                expected = case.function(labels, scores, k=k, **make, **case.arguments)
                 assert found.shape == (BATCH,)
                 np.testing.assert_allclose(
                     ops.convert_to_numpy(found),
@@ -434,13 +433,35 @@ def test_functions_share_an_order_of_sparse_targets(rng):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"k": 6}, "`k` should be at most the cutoff .*, 5. Received: k=6"),
-        ({}, "`k` should be at most the cutoff .*, 5. Received: k=None"),
+        (
+            {"k": 6},
+            "at most the `k` of the ranked lists, 5. Received: k=6",
+        ),
+        ({}, "at most the `k` of the ranked lists, 5. Received: k=None"),
         ({"k": 2, "y_pred": [[0.1, 0.2]]}, "should be left out .* Received: y_pred"),
         ({"k": 2, "sample_weight": 2.0}, "left out .* Received: sample_weight"),
+        ({"k": 2, "shuffle_ties": False}, "left out .* Received: shuffle_ties=False"),
+        ({"k": 2, "shuffle_ties": "avg"}, "True, False or .* shuffle_ties='avg'"),
+        ({"k": 2, "seed": 1}, "left out .* Received: seed=1"),
+        ({"k": 2, "sparse_labels": True}, "left out .* Received: sparse_labels=True"),
+        ({"k": 2, "dtype": "float64"}, "left out .* Received: dtype='float64'"),
     ],
 )
 def test_arguments_that_do_not_go_with_an_order(arguments, message):
-    order = functional.rank([[1, 0]], [[0.1, 0.2]], k=5)
+    order = functional.rank([[1, 0]], [[0.1, 0.2]], k=5, shuffle_ties="average")
     with pytest.raises(ValueError, match=message):
         functional.ndcg(order, **arguments)
+
+
+def test_an_order_says_what_it_is():
+    order = functional.rank([[1, 0]] * 3, [[0.1, 0.2]] * 3, k=5, shuffle_ties=False)
+    assert repr(order) == "<RankedLists of 3 lists, k=5, ties='stable'>"
+
+
+def test_arguments_may_repeat_those_of_an_order():
+    how = {"shuffle_ties": "average", "sparse_labels": True, "dtype": "float32"}
+    order = functional.rank([0], [[0.2, 0.2]], **how)
+    for arguments in (how, {"shuffle_ties": True}):
+        assert float(functional.ndcg(order, **arguments)[0]) == pytest.approx(
+            (1 + 1 / np.log2(3)) / 2
+        )

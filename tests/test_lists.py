@@ -45,13 +45,23 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
             "y_pred.shape=(1, 3), y_true.shape=(1, 2)",
         ),
         (
+            [1, 0],
+            [[0.1], [0.2]],
+            None,
+            "`y_pred` should have the same shape as `y_true`, a row for each list "
+            "with a number for each item. Scores of shape (n, 1) are n lists of one "
+            "item: make lists of single items by `keras_rank.utils.pad_lists(scores, "
+            "group_ids=...)`, outside `fit`. Received: y_pred.shape=(2, 1), "
+            "y_true.shape=(2,)",
+        ),
+        (
             [[1, 0]],
             [[[0.1, 0.2], [0.2, 0.1]]],
             None,
             "`y_pred` should have one number for each item, in the shape "
-            "(batch, list_size) or (batch, list_size, 1). Other outputs of a model "
-            "are made lists by `keras.layers.Reshape((-1,))`. Received: "
-            "y_pred.shape=(1, 2, 2)",
+            "(batch, list_size) or (batch, list_size, 1). "
+            "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
+            "Received: y_pred.shape=(1, 2, 2)",
         ),
         (
             {"labels": [[1, 0]], "mask": [[True]]},

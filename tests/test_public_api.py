@@ -111,6 +111,19 @@ def test_only_one_file_names_a_backend():
             assert "backend.backend()" not in path.read_text(), path
 
 
+def test_evaluation_is_imported_when_it_is_asked_for(monkeypatch):
+    evaluation = importlib.import_module("keras_rank.evaluation")
+    # As if nobody had imported it yet.
+    monkeypatch.delattr(keras_rank, "evaluation")
+    assert keras_rank.evaluation is evaluation
+    with pytest.raises(AttributeError, match="no attribute `evaluations`"):
+        keras_rank.evaluations  # noqa: B018
+
+
+def test_what_is_imported_for_the_package_is_not_in_sight():
+    assert not {"os", "sys", "typing", "importlib"} & set(dir(keras_rank))
+
+
 @pytest.mark.slow
 def test_importing_is_light(backend):
     """No backend is imported but what Keras imports, and nothing for evaluation."""

@@ -11,6 +11,7 @@ import tempfile
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 from pyarrow import parquet
 from tables import rows_of
@@ -25,6 +26,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 pytestmark = [
     pytest.mark.slow,
+    # Ray starts its processes by a fork of this one, in which JAX may have threads.
+    pytest.mark.filterwarnings("ignore:os.fork"),
     pytest.mark.skipif(
         keras.backend.backend() != "numpy",
         reason="the workers use NumPy, whatever the backend of the tests",
@@ -152,5 +155,9 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     expected = evaluate(rows, metrics, **arguments)
     monkeypatch.setattr(ray_data, "_of_block", dying(ray_data._of_block))
     found = evaluate(ray.data.read_parquet(shards), metrics, **arguments)
-    assert found.table.equals(expected.table)
+    assert found.table.schema == expected.table.schema
+    # On NumPy 2.0, the last bit depends on the lists that are in the same block.
+    pd.testing.assert_frame_equal(
+        found.table.to_pandas(), expected.table.to_pandas(), rtol=1e-6
+    )
     assert str(found) == str(expected)

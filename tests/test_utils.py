@@ -15,7 +15,7 @@ def test_pad_lists_by_sizes_and_by_ids():
     np.testing.assert_array_equal(
         utils.pad_lists(labels, group_sizes=[3, 0, 2]), expected
     )
-    by_ids = utils.pad_lists(labels, group_ids=[7, 7, 7, 5, 5], padding=-1)
+    by_ids = utils.pad_lists(labels, group_ids=[7, 7, 7, 5, 5], padding_value=-1)
     np.testing.assert_array_equal(by_ids, [[3, 0, 1], [2, 0, -1]])
     assert by_ids.dtype == labels.dtype
     scattered = utils.pad_lists(labels, group_ids=["b", "a", "b", "a", "b"])
@@ -24,7 +24,7 @@ def test_pad_lists_by_sizes_and_by_ids():
 
 def test_pad_lists_of_features(rng):
     rows = rng.normal(size=(6, 4)).astype("float32")
-    padded = utils.pad_lists(rows, group_sizes=[1, 5], padding=0.0)
+    padded = utils.pad_lists(rows, group_sizes=[1, 5], padding_value=0.0)
     assert padded.shape == (2, 5, 4)
     assert padded.dtype == np.float32
     np.testing.assert_array_equal(padded[0, 0], rows[0])
@@ -132,11 +132,11 @@ def test_nothing_to_pad():
         ),
         (
             lambda: utils.merge_state(NDCG(), NDCG()),
-            "`others` should be a list of metrics or states. Received: one NDCG",
+            "`others` should be a list of metrics or states. Received: a single NDCG",
         ),
         (
             lambda: utils.merge_state(NDCG(), utils.export_state(NDCG())),
-            "`others` should be a list of metrics or states. Received: one dict",
+            "`others` should be a list of metrics or states. Received: a single dict",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Exact ranks among candidates of which no matrix of scores could be held."""
+"""Exact ranks among more candidates than a matrix of scores could hold."""
 
 from keras_rank.catalogue.evaluation import evaluate
 from keras_rank.catalogue.ranks import rank

@@ -91,7 +91,7 @@ class Stream:
             kept.append(ops.take(block.embeddings, rows, axis=0))
         if not kept:
             raise ValueError(
-                "`candidates` should have one item or more. Received: no blocks"
+                "`candidates` should have one or more items. Received: no blocks"
             )
         self.items, self._kept = end - first_id, ops.concatenate(kept, axis=0)
         self._ids = ids[(ids >= first_id) & (ids < end)]
@@ -158,8 +158,8 @@ def open_candidates(
         given = ops.stop_gradient(to_tensor("candidates", given))
     if len(given.shape) != 2 or 0 in tuple(given.shape):
         raise ValueError(
-            "`candidates` should have the shape (items, features), with one item or "
-            f"more. Received: candidates.shape={shape_of(given)}"
+            "`candidates` should have the shape (items, features), with one or "
+            f"more items. Received: candidates.shape={shape_of(given)}"
         )
     return Table(given, block_size, first_id)
 
@@ -173,7 +173,7 @@ def _embeddings(layer: keras.layers.Embedding) -> Any:
     if layer.built:
         return layer.embeddings
     raise ValueError(
-        "`candidates` should be a layer that is built, and has embeddings. "
+        "`candidates` should be a built layer: call it or `build` it first. "
         f"Received: {layer.name}, which is not built"
     )
 

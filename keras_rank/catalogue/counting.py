@@ -34,7 +34,7 @@ class Queries(NamedTuple):
     Attributes:
         embeddings: tensor of shape `(queries, features)`.
         ids: int32 tensor of shape `(queries, targets)`. -1 where there is no target.
-        excluded: int32 tensor of shape `(queries, some)`, or `None`. The candidates
+        excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
             that take no rank, -1 where there is none.
         keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
             candidates goes first.

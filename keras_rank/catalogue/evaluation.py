@@ -38,9 +38,9 @@ def evaluate(
     score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
     exclude: Any = None,
     block_size: int | None = None,
-    verbose: Literal["auto", 0, 1] = "auto",
+    verbose: Literal["auto", 0, 1, 2] = "auto",
 ) -> dict[str, float]:
-    """Evaluates metrics of the ranks of targets among all candidates.
+    """Computes metrics of the ranks of targets among all candidates.
 
     The candidates are read once, block by block, for all metrics that order ties alike.
     No matrix of scores is built, and no candidate is left out.
@@ -53,9 +53,9 @@ def evaluate(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, of which workers count parts.
+            `keras_rank.catalogue.Shards`, whose parts are counted by workers.
         metrics: list of ranking metrics: instances, or strings of the name and the
-            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. They are not
             changed.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
@@ -64,8 +64,8 @@ def evaluate(
             such as those that were seen. A target of the same list is never excluded.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
-        verbose: `0`: silent, `1`: with a progress bar, or `"auto"`: with a progress
-            bar where it takes long. Defaults to `"auto"`.
+        verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
+            progress bar where it takes long. Defaults to `"auto"`.
 
     Returns:
         A dict from the names of the metrics to floats.
@@ -79,10 +79,10 @@ def evaluate(
     >>> queries = [[1.0, 0.0], [0.0, 1.0]]
     >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
     >>> metrics = ["mrr", "recall@2"]
-    >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics)
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics, verbose=0)
     {'mrr': 0.75, 'recall@2': 1.0}
     """
-    group = _fresh(metrics)
+    group, verbose = _fresh(metrics), check_verbose(verbose)
     # Opened once, as to encode or to read the candidates may take long.
     task_in = functools.cache(
         lambda dtype: retrieval(
@@ -128,18 +128,23 @@ def _parts(
         yield lists.part(start, start + size), part
 
 
+def check_verbose(verbose: Any) -> Any:
+    """Returns how much to show: 2, which `fit` takes as well, is the same as 1."""
+    if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
+        return verbose
+    raise ValueError(
+        f'`verbose` should be "auto", 0, 1 or 2. Received: verbose={verbose!r}'
+    )
+
+
 def _progress(verbose: Any, items: int) -> Callable[[int], None]:
     """A function of the number of candidates so far, that shows it where asked for."""
-    if verbose not in ("auto", 0, 1):
-        raise ValueError(
-            f'`verbose` should be "auto", 0 or 1. Received: verbose={verbose!r}'
-        )
     if not verbose:
         return lambda done: None
     started, bar = time.monotonic(), keras.utils.Progbar(items, unit_name="candidate")
 
     def show(done: int) -> None:
-        if verbose == 1 or time.monotonic() - started > LONG:
+        if verbose != "auto" or time.monotonic() - started > LONG:
             bar.update(done)
 
     return show

@@ -56,8 +56,8 @@ def rank(
     targets: Any,
     queries: Any,
     candidates: Any,
-    sample_weight: Any = None,
     *,
+    sample_weight: Any = None,
     score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
     exclude: Any = None,
     k: int | None = None,
@@ -66,7 +66,7 @@ def rank(
     block_size: int | None = None,
     dtype: str | None = None,
 ) -> RankedLists:
-    """Ranks targets among all candidates, of which no matrix of scores is built.
+    """Ranks targets among all candidates, without building a matrix of scores.
 
     `rank = 1 + candidates with a higher score + those with the same score before it`
 
@@ -81,7 +81,7 @@ def rank(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, of which workers count parts.
+            `keras_rank.catalogue.Shards`, whose parts are counted by workers.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
@@ -92,14 +92,15 @@ def rank(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        The lists in order, to be given to functions and to `update_state`, instead
-        of `y_true`.
+        The ranked lists, to be passed to functions and to `update_state`, instead of
+        `y_true`.
 
     Raises:
         ValueError: if shapes don't fit, or an id is not that of a candidate.
@@ -108,8 +109,8 @@ def rank(
 
     >>> queries = [[1.0, 0.0], [0.0, 1.0]]
     >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
-    >>> order = keras_rank.catalogue.rank([0, 1], queries, candidates)
-    >>> [float(value) for value in keras_rank.functional.reciprocal_rank(order)]
+    >>> ranked = keras_rank.catalogue.rank([0, 1], queries, candidates)
+    >>> [float(value) for value in keras_rank.functional.reciprocal_rank(ranked)]
     [1.0, 0.5]
     """
     k, ties, key = check_k(k), check_ties(shuffle_ties), key_of_seed(check_seed(seed))
@@ -133,7 +134,7 @@ class Retrieval:
     Attributes:
         lists: the targets.
         embeddings: tensor of shape `(queries, features)`.
-        excluded: int32 tensor of shape `(queries, some)`, or `None`. The candidates
+        excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
             that take no rank.
         candidates: the candidates.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates.
@@ -196,14 +197,14 @@ def retrieval(
     embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
     if is_traced(embeddings):
         raise ValueError(
-            "`queries` should be values: candidates are ranked outside of compiled "
-            "functions, block by block. Received: a tensor of a compiled function"
+            "`queries` should be concrete values, as candidates are ranked block by "
+            "block, outside compiled functions. Received: a traced tensor"
         )
     number = shape_of(embeddings)[:1]
     is_ours = isinstance(score, str)
     if len(embeddings.shape) < 2 or (is_ours and len(embeddings.shape) != 2):
         raise ValueError(
-            "`queries` should have the shape (queries, features). Received: "
+            "`queries` should have the shape (batch, features). Received: "
             f"queries.shape={shape_of(embeddings)}"
         )
     check_score(score)
@@ -248,7 +249,7 @@ def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:
     ids = to_ids("exclude", ids)
     if len(ids.shape) != 2 or ids.shape[0] != lists.ids.shape[0]:
         raise ValueError(
-            "`exclude` should have the shape (queries, some), padded with -1. "
+            "`exclude` should have the shape (batch, n), padded with -1. "
             f"Received: exclude.shape={shape_of(ids)}"
         )
     check_items("exclude", where(ids >= 0, ids, -1), items)

@@ -40,13 +40,14 @@ class Shards:
             embeddings need not travel. It is called three times, to count the items,
             to score the targets and to count what is above them, so it should read
             embeddings rather than encode items.
-        map: function that is called as the builtin `map`, with a function and a list of
-            one argument for each part, and returns or yields what the function
-            returns, in order. Where it runs them is its own affair, such as
-            `ProcessPoolExecutor().map`. Defaults to the builtin: one after the other.
+        map_fn: function that is called as the builtin `map`, with a function and a list
+            of one argument for each part, and returns or yields what the function
+            returns, in order. It may run them anywhere, as
+            `ProcessPoolExecutor().map` does. Defaults to the builtin: one after the
+            other.
 
     Raises:
-        ValueError: if `parts` is not a list of one part or more, or `map` is no
+        ValueError: if `parts` is not a list of one or more parts, or `map_fn` is not a
             function.
 
     Example:
@@ -54,22 +55,25 @@ class Shards:
     >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
     >>> shards = keras_rank.catalogue.Shards([candidates[:2], candidates[2:]])
     >>> queries, metrics = [[1.0, 0.0], [0.0, 1.0]], ["mrr", "recall@2"]
-    >>> keras_rank.catalogue.evaluate([0, 1], queries, shards, metrics)
+    >>> keras_rank.catalogue.evaluate([0, 1], queries, shards, metrics, verbose=0)
     {'mrr': 0.75, 'recall@2': 1.0}
     """
 
     def __init__(
         self,
         parts: Iterable[Any],
-        map: Map = map,
+        map_fn: Map = map,
     ) -> None:
         if not isinstance(parts, list | tuple) or len(parts) == 0:
             raise ValueError(
-                f"`parts` should be a list of one part or more. Received: parts={parts}"
+                "`parts` should be a list of one or more parts. "
+                f"Received: parts of type {type(parts).__name__}"
             )
-        if not callable(map):
-            raise ValueError(f"`map` should be a function. Received: map={map!r}")
-        self.parts, self.map = list(parts), map
+        if not callable(map_fn):
+            raise ValueError(
+                f"`map_fn` should be a function. Received: map_fn={map_fn!r}"
+            )
+        self.parts, self.map_fn = list(parts), map_fn
 
 
 class Part(NamedTuple):
@@ -81,10 +85,10 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OpenShards:
-    """Parts of which it is known how many items they hold."""
+    """Parts whose numbers of items are known."""
 
     parts: list[Part]
-    map: Map
+    map_fn: Map
     items: int
     features: int
     block_size: int
@@ -93,11 +97,11 @@ class OpenShards:
 def open_shards(shards: Shards, block_size: int) -> OpenShards:
     """Asks each part for its number of items and of features."""
     shapes = list(
-        shards.map(functools.partial(_shape, block_size=block_size), shards.parts)
+        shards.map_fn(functools.partial(_shape, block_size=block_size), shards.parts)
     )
     if len(shapes) != len(shards.parts):
         raise ValueError(
-            "`map` should return one result for each part. Received: "
+            "`map_fn` should return one result for each part. Received: "
             f"{len(shapes)} results for {len(shards.parts)} parts"
         )
     items, features = np.array(shapes, "int64").T
@@ -108,7 +112,9 @@ def open_shards(shards: Shards, block_size: int) -> OpenShards:
         )
     starts = np.cumsum(items) - items
     parts = [Part(*x) for x in zip(shards.parts, starts.tolist(), strict=True)]
-    return OpenShards(parts, shards.map, int(sum(items)), int(features[0]), block_size)
+    return OpenShards(
+        parts, shards.map_fn, int(sum(items)), int(features[0]), block_size
+    )
 
 
 def count_in_shards(
@@ -139,7 +145,7 @@ def count_in_shards(
 
     def count_parts(target_scores: Tensor) -> Counts:
         counts = list[Counts]()
-        counted = shards.map(work(_array(target_scores)).count, shards.parts)
+        counted = shards.map_fn(work(_array(target_scores)).count, shards.parts)
         for end, of_part in zip(ends, counted, strict=True):
             counts.append(of_part)
             after_part(end)
@@ -147,7 +153,7 @@ def count_in_shards(
         added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
         return Counts(*(ops.convert_to_tensor(x) for x in added))
 
-    target_scores = _maximum(shards.map(work().score, shards.parts))
+    target_scores = _maximum(shards.map_fn(work().score, shards.parts))
     return count_by_passes(ops.convert_to_tensor(target_scores), count_parts)
 
 

@@ -147,7 +147,7 @@ class PaddedBatches:
                 values = judged.fill_empty(values, metric.empty_value)
                 has_relevant = ops.convert_to_numpy(judged.has_relevant)
                 # Missing, where a list weighs the average of the others.
-                has_weight = has_relevant | metric.weighs_empty_lists
+                has_weight = has_relevant | metric._weighs_empty_lists
                 weights = np.where(has_weight, ops.convert_to_numpy(weights), np.nan)
                 values = ops.convert_to_numpy(values).astype("float64")
                 yield metric, has_relevant, values, weights.astype("float64")

@@ -239,9 +239,10 @@ def members_of(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
-        if member.seed_is_drawn:
-            member.seed = 0
-    return list(group.members)
+    return [
+        member._with_seed(0) if member._seed_is_drawn else member
+        for member in group.members
+    ]
 
 
 def _order_of_rows(

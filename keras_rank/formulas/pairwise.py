@@ -34,15 +34,15 @@ def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 
 def ordered_pairs_over_pairs(
-    lists: JudgedLists, ranking: Ranking, threshold: float | None, tied: float
+    lists: JudgedLists, ranking: Ranking, threshold: float | None, tied_value: float
 ) -> Tensor:
-    """The formula of pairwise accuracy. `(ordered + tied * tied pairs) / pairs`.
+    """The formula of pairwise accuracy. `(ordered + tied_value * tied pairs) / pairs`.
 
     A pair is in the right order if the higher label comes first. So its pairs are the
     inversions of the labels in the order of the scores: if tied items come with the
-    lower label first, those are the ordered pairs; with the higher one first, the
-    tied ones are added; and if all are tied, it is all pairs. A pair weighs as its item
-    with the higher label.
+    lower label first, those are the ordered pairs; with the higher one first, the tied
+    ones are added; and if all are tied, it is all pairs. A pair has the weight of its
+    item with the higher label.
     """
     labels, scores = _labels_from(lists, threshold), _scores_down_to(lists, ranking)
     retrieved = scores > -math.inf
@@ -55,7 +55,7 @@ def ordered_pairs_over_pairs(
         _pairs_in_order(lists, labels, *keys)
         for keys in ((lower_first, scores), (higher_first, scores), (best_first,))
     )
-    return ratio((1.0 - tied) * ordered + tied * ordered_or_tied, pairs)
+    return ratio((1.0 - tied_value) * ordered + tied_value * ordered_or_tied, pairs)
 
 
 def _pairs_in_order(lists: JudgedLists, labels: Tensor, *keys: Tensor) -> Tensor:

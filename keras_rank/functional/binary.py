@@ -53,18 +53,17 @@ def average_precision(
     where `relevant(r)` is 1 if the item at rank r is relevant, else 0.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. The terms of
-            relevant items are weighted. One weight for a whole list changes no
-            value: it weighs lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. The terms of relevant items are weighted. One
+            weight for a whole list does not change its value: it only weights the list
+            in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         normalizer: what the sum is divided by. `"total"`: the weights of all
             relevant items, that is, their number R without weights (trec_eval,
@@ -75,24 +74,25 @@ def average_precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -144,39 +144,39 @@ def reciprocal_rank(
     or 0 if none is within the top k.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -221,22 +221,21 @@ def precision(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the share of relevant items in the top k of each list.
+    """Computes the share of the top k items of each list that are relevant.
 
     `P@k = relevant items in the top k / denominator`
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: `"available"`: the size of the list where that is less than k
             (keras-rs). `"k"`: always k, so that short lists count as filled up with
@@ -245,24 +244,25 @@ def precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -311,22 +311,21 @@ def recall(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the share of the relevant items that is in the top k of each list.
+    """Computes the share of the relevant items of each list that are in the top k.
 
     `R@k = relevant items in the top k / normalizer`
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         normalizer: what the hits are divided by. `"total"`: the number R of relevant
             items. `"clipped"`: min(R, k), so that a list with more than k of them may
@@ -334,24 +333,25 @@ def recall(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -396,47 +396,47 @@ def hit_rate(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the presence of a relevant item in the top k of each list.
+    """Computes whether a relevant item is in the top k of each list.
 
     `HR@k = 1 if any item in the top k is relevant, else 0`
 
     It is also known as success@k, and as top-k accuracy where one item is relevant.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        A tensor of shape `(batch,)`, 0 or 1, or between for averaged ties. A
-        list of padding only gives NaN.
+        A tensor of shape `(batch,)`, 0 or 1, or in between with averaged ties. A list
+        of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -483,17 +483,16 @@ def f1(
     or 0 where both are 0.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: that of the precision. `"available"`: the size of the list
             where that is less than k. `"k"`: always k. `"retrieved"`: the number of
@@ -501,24 +500,25 @@ def f1(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -573,39 +573,39 @@ def r_precision(
     With a cutoff below R, both Rs are the cutoff.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -654,20 +654,19 @@ def rank_biased_precision(
 
     `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
 
-    where p, the persistence, is the chance that a reader goes on to the next rank.
+    where p, the persistence, is the probability that a user goes on to the next rank.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         persistence: float between 0 and 1. Defaults to 0.8.
         normalized: bool. Whether the sum is divided by the largest one that the same
@@ -676,25 +675,26 @@ def rank_biased_precision(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        A tensor of shape `(batch,)`, from 0 to less than 1, which it reaches if
-        normalized. A list of padding only gives NaN.
+        A tensor of shape `(batch,)`, from 0 to less than 1; normalized, from 0 to 1. A
+        list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -742,7 +742,7 @@ def bpref(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the binary preference of each list: how little stands above wrongly.
+    """Computes the binary preference (bpref) of each list.
 
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
@@ -751,36 +751,35 @@ def bpref(
     relevant item that was not retrieved, or is below rank k, adds nothing.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -824,44 +823,43 @@ def fall_out(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the share of the irrelevant items of each list that is in the top k.
+    """Computes the share of the irrelevant items of each list that are in the top k.
 
     `fall-out@k = irrelevant items in the top k / irrelevant items`
 
-    The smaller, the better: it is the false positive rate. Without irrelevant items
-    there is nothing to fall for, so that such lists are the empty ones here.
+    The smaller, the better: it is the false positive rate. The lists without irrelevant
+    items are the empty ones here.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no irrelevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no irrelevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 

@@ -48,17 +48,16 @@ def dcg(
     without weights.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. One weight for a whole
-            list changes no value: it weighs lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. One weight for a whole list does not change its
+            value: it only weights the list in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are cut to the range 0 to 2**64. Defaults to
@@ -69,24 +68,25 @@ def dcg(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, 0 or more. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -142,46 +142,46 @@ def ndcg(
     included that were not retrieved.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. One weight for a whole
-            list changes no value: it weighs lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. One weight for a whole list does not change its
+            value: it only weights the list in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
-            Gains are cut to the range 0 to 2**64; exponential gains of larger
-            labels are scaled down together, which their ratio does not feel.
-            Defaults to `keras_rank.gains.exponential`.
+        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
+            are cut to the range 0 to 2**64; exponential gains of larger labels are
+            scaled down together, which leaves their ratio unchanged. Defaults to
+            `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
             `keras_rank.discounts.log2`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -236,24 +236,24 @@ def expected_reciprocal_rank(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the expected reciprocal rank at which a reader stops of each list.
+    """Computes the expected reciprocal rank (ERR) of each list.
 
     `ERR@k = sum(stop(r) / r * product(1 - stop(s) for s in 1..r-1) for r in 1..k)`
 
-    where `stop = (2**label - 1) / 2**max_grade` is the chance that the item satisfies.
+    where `stop = (2**label - 1) / 2**max_grade` is the probability that the item
+    satisfies the user, who then stops.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         max_grade: number above 0 and below 128. The highest label there is. A
             larger one is an error where values can be seen, and counts as
@@ -261,14 +261,14 @@ def expected_reciprocal_rank(
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with a label below it never satisfy.
+        relevance_threshold: float. Items with a label below it never satisfy the user.
             Defaults to `None`: every label counts.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -276,7 +276,7 @@ def expected_reciprocal_rank(
         only gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 

@@ -5,6 +5,7 @@ from typing import Any
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
+    check_left_out,
     check_number,
     check_share,
     names_arguments,
@@ -33,7 +34,7 @@ def average_relevance_position(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the mean rank of the relevant items of each list, by their labels.
+    """Computes the mean rank of the relevant items of each list, weighted by label.
 
     `ARP = sum(label * rank) / sum(label)` over the relevant items
 
@@ -41,39 +42,38 @@ def average_relevance_position(
     counts as one at rank k + 1, or as the last of its list.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. Other weights change no
-            value: they weigh lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. Other weights do not change the values: they only
+            weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no relevant item gives NaN.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
+        empty_value: must be `None`: a list with no relevant items gives NaN.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, 1 or more. A list with no relevant item gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -86,6 +86,7 @@ def average_relevance_position(
         Zhu and Klabjan, "Listwise learning to rank by exploring unique ratings",
         WSDM 2020.
     """
+    check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     lists, ranking = in_order(
         y_true,
@@ -109,7 +110,7 @@ def pairwise_accuracy(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    tied: float = 0.5,
+    tied_value: float = 0.5,
     shuffle_ties: ShuffleTies = True,
     seed: Seed = None,
     empty_value: float | None = None,
@@ -117,45 +118,43 @@ def pairwise_accuracy(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> Tensor:
-    """Computes the share of pairs of each list that the scores order rightly.
+    """Computes the share of pairs of each list that the scores order correctly.
 
-    `PA = (pairs in the right order + tied * tied pairs) / pairs with different labels`
+    `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
     right order. With a cutoff, all items scored below the k-th are taken as tied.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding. Or lists in order,
-            from `keras_rank.functional.rank`, instead of all arguments of it
-            but `k`.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
+            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. A pair weighs as its
-            item with the higher label. One weight for a whole list changes no
-            value: it weighs lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. A pair has the weight of its item with the higher
+            label. One weight for a whole list does not change its value: it only
+            weights the list in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied: float from 0 to 1. What a pair with the same score counts. Defaults to
-            0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
-        shuffle_ties: of no effect: `tied` says what tied scores count.
-        seed: of no effect.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no such pair gives NaN.
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
+            the mean over both orders. With 0.0 it counts as ordered wrongly
+            (TF-Ranking, rax).
+        shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
+        seed: has no effect.
+        empty_value: must be `None`: a list with no such pair gives NaN.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list with no such pair gives NaN.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
@@ -168,6 +167,7 @@ def pairwise_accuracy(
         Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters
         27(8), 2006.
     """
+    check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     lists, ranking = in_order(
         y_true,
@@ -182,6 +182,6 @@ def pairwise_accuracy(
         needs_all_labels=True,
     )
     values = ordered_pairs_over_pairs(
-        lists, ranking, threshold, check_share("tied", tied)
+        lists, ranking, threshold, check_share("tied_value", tied_value)
     )
     return lists.fill_empty(values, None)

@@ -36,28 +36,29 @@ def rank(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> RankedLists:
-    """Orders lists by their scores, once for all functions that are to use the order.
+    """Ranks lists by their scores, once for all functions that use the ranks.
 
-    The functions of this module take what it returns instead of `y_true`, and
-    compute what they need of it once.
+    The functions of this module take what it returns instead of `y_true`, and compute
+    what several of them need only once.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-            uneven length, or a dict `{"labels": ..., "mask": ...}`. A label below 0
-            or NaN, and a mask of False, make a position padding.
+        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+            below 0 or NaN, or whose mask is False, is padding.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`,
-            `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-            An item whose weight is not above 0 is padding. One weight for a whole
-            list changes no value: it weighs lists, in a mean.
+        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
+            is not above 0 is padding. One weight for a whole list does not change its
+            value: it only weights the list in a mean.
         k: positive int. The largest cutoff of the functions. Defaults to `None`:
             functions may have any.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn at each call, so
-            that a list with ties may have another value each time.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call, so that a list with ties may get a different
+            value each time.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. Defaults to
@@ -65,17 +66,17 @@ def rank(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        The lists in order, to be given to other functions.
+        The ranked lists, to be passed to other functions.
 
     Raises:
-        ValueError: if an argument has another type or shape than stated above.
+        ValueError: if an argument does not have the type or shape stated above.
 
     Example:
 
-    >>> order = keras_rank.functional.rank([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
-    >>> f"{float(keras_rank.functional.ndcg(order, k=2)[0]):.4f}"
+    >>> ranked = keras_rank.functional.rank([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(keras_rank.functional.ndcg(ranked, k=2)[0]):.4f}"
     '0.8262'
-    >>> f"{float(keras_rank.functional.average_precision(order)[0]):.4f}"
+    >>> f"{float(keras_rank.functional.average_precision(ranked)[0]):.4f}"
     '0.7500'
     """
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
@@ -114,9 +115,35 @@ def in_order(
         )
     else:
         ranked.check_alone(y_pred, sample_weight)
+        _check_agree(ranked, shuffle_ties, seed, sparse_labels, dtype)
     if needs_all_labels:
         check_not_sparse("sparse_labels", isinstance(ranked.lists, TargetLists))
     return ranked.once(_judged, judgement), ranked.up_to(k)
+
+
+def _check_agree(
+    ranked: RankedLists,
+    shuffle_ties: ShuffleTies,
+    seed: Seed,
+    sparse_labels: bool,
+    dtype: str | None,
+) -> None:
+    """Raises for an argument that contradicts ranked lists, which no default does."""
+    is_sparse = check_flag("sparse_labels", sparse_labels)
+    has_all_labels = not isinstance(ranked.lists, TargetLists)
+    other_ties = check_ties(shuffle_ties) not in ("shuffle", ranked.ties)
+    other_dtype = dtype is not None and check_dtype(dtype) != ranked.lists.dtype
+    for argument, value, contradicts in (
+        ("shuffle_ties", shuffle_ties, other_ties),
+        ("seed", seed, seed is not None),
+        ("sparse_labels", sparse_labels, is_sparse and has_all_labels),
+        ("dtype", dtype, other_dtype),
+    ):
+        if contradicts:
+            raise ValueError(
+                f"`{argument}` should be left out when `y_true` is ranked lists, "
+                f"which have their own. Received: {argument}={value!r}"
+            )
 
 
 def _judged(

@@ -234,9 +234,9 @@ def _lists(argument: str, value: Any) -> Tensor:
     if x.shape[2] not in (1, None):
         raise ValueError(
             f"`{argument}` should have one number for each item, in the shape "
-            "(batch, list_size) or (batch, list_size, 1). Other outputs of a model "
-            "are made lists by `keras.layers.Reshape((-1,))`. Received: "
-            f"{argument}.shape={shape_of(x)}"
+            "(batch, list_size) or (batch, list_size, 1). "
+            "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
+            f"Received: {argument}.shape={shape_of(x)}"
         )
     # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
     return ops.reshape(x, ops.shape(x)[:2])
@@ -300,18 +300,26 @@ def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
         require(
             ops.any(ops.logical_or(ids < 0, ids > 1)),
             "`y_true` should hold the ids of the relevant items with "
-            "`sparse_labels=True`: for a label for each item, as of a one-hot matrix, "
-            "leave that out. Received: y_true of the shape of y_pred, "
-            f"{shape}, that holds only 0 and 1",
+            "`sparse_labels=True`. For a label for each item, such as a one-hot "
+            "matrix, leave `sparse_labels` out. Received: y_true of the shape of "
+            f"y_pred, {shape}, that holds only 0 and 1",
         )
 
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
     if not sizes_agree(shape_of(x), shape_of(labels)):
+        # What a model of single items gives: made equal by a reshape of the labels, the
+        # shapes would be those of lists of one item.
+        are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
+        hint = (
+            "Scores of shape (n, 1) are n lists of one item: make lists of single "
+            "items by `keras_rank.utils.pad_lists(scores, group_ids=...)`, outside "
+            "`fit`. "
+        )
         raise ValueError(
             f"`{argument}` should have the same shape as `y_true`, a row for each list "
-            f"with a number for each item. Received: {argument}.shape={shape_of(x)}, "
-            f"y_true.shape={shape_of(labels)}"
+            f"with a number for each item. {hint if are_single else ''}Received: "
+            f"{argument}.shape={shape_of(x)}, y_true.shape={shape_of(labels)}"
         )
 
 

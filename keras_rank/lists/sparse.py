@@ -1,4 +1,4 @@
-"""Lists over one catalogue, of which only the relevant items are told."""
+"""Lists over one catalogue, with labels for the relevant items only."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from keras_rank.lists.base import Lists, as_ranked, numbers_in_full
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TargetLists(Lists):
-    """A batch of lists over one catalogue, of which only the relevant items are told.
+    """A batch of lists over one catalogue, with labels for the relevant items only.
 
     `labels`, `mask` and `weights` are those of these targets, of shape
     `(batch, targets)`. Scores are none of its business.
@@ -73,8 +73,8 @@ class TargetLists(Lists):
     @kept
     def retrieved(self) -> Tensor:
         raise ValueError(
-            '`denominator` should be "available" or "k" for lists in order of which '
-            "only the relevant items are known: that others were retrieved is not. "
+            '`denominator` should be "available" or "k" for ranked lists that hold '
+            "only the relevant items, not how many others were retrieved. "
             'Received: denominator="retrieved"'
         )
 

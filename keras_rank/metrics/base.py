@@ -17,6 +17,7 @@ from keras_rank.arguments import (
     check_dtype,
     check_flag,
     check_k,
+    check_left_out,
     check_not_sparse,
     check_number,
     check_seed,
@@ -81,40 +82,42 @@ class RankingMetric(keras.metrics.Metric):
     `ranking.ranks` are the ranks: 1, 2, 3, ... Only `keras.ops` may be used, so that
     the metric compiles.
 
-    What is relevant is told by `relevance`, which a metric of graded relevance
-    overrides. The list weights and the lists that count as empty follow from it.
+    `relevance` says what is relevant; a metric of graded relevance overrides it. The
+    list weights and the lists that count as empty follow from it.
 
     With `sparse_labels` only the relevant items are taken, each with its rank in
     `ranking.ranks`. A formula that sums over them, and reads the ranks there, may say
-    so by the class attribute `takes_sparse_labels = True`.
+    so by the class attribute `takes_sparse_labels = True`. Two more class attributes
+    are `higher_is_better`, which is `True`, and `base_name`, the start of the default
+    name, which is made from the name of the class.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle, which is a function of the seed, the
-            number of the list since the last reset, and the item. Defaults to
-            `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle, which is a
+            function of the seed, the number of the list since the last reset, and the
+            item. Defaults to `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`, all that a metric takes
-            without `takes_sparse_labels`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`, all that a metric takes without
+            `takes_sparse_labels`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg@10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -127,11 +130,14 @@ class RankingMetric(keras.metrics.Metric):
     0.5
     """
 
-    # Keras's callbacks read it in their automatic mode: the larger, the better.
-    _direction = "up"
+    # Which way callbacks monitor it in their automatic mode.
+    higher_is_better = True
 
     # Whether the formula knows of `sparse_labels`, where only the targets are taken.
     takes_sparse_labels = False
+
+    # Whether lists without relevant items never count, so that none can be filled.
+    _leaves_out_empty = False
 
     # The start of the default name; `None` makes it from the name of the class.
     base_name: str | None = None
@@ -159,9 +165,11 @@ class RankingMetric(keras.metrics.Metric):
         # Not as it was given: NumPy's booleans can't be saved.
         self.shuffle_ties = _SHUFFLE_TIES[self._ties]
         self.seed = check_seed(seed)
-        self.seed_is_drawn = seed is None
-        self.empty_value = check_number("empty_value", empty_value)
+        self._seed_is_drawn = seed is None
         self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
+        if self._leaves_out_empty:
+            check_left_out(empty_value, empty_weight)
+        self.empty_value = check_number("empty_value", empty_value)
         self.relevance_threshold = check_number(
             "relevance_threshold", relevance_threshold
         )
@@ -181,8 +189,8 @@ class RankingMetric(keras.metrics.Metric):
             lists: the labels, scores, weights and mask of the items.
 
         Returns:
-            A tensor of shape `(batch, list_size)`. By default 1 for labels from
-            `relevance_threshold` on.
+            A tensor of shape `(batch, list_size)`. By default 1 for labels of at
+            least `relevance_threshold`.
         """
         return judge(lists, self._judgement).relevance
 
@@ -201,6 +209,7 @@ class RankingMetric(keras.metrics.Metric):
             f"`{type(self).__name__}` should define `compute(lists, ranking)`."
         )
 
+    @names_arguments
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
@@ -208,11 +217,11 @@ class RankingMetric(keras.metrics.Metric):
 
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-                uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
-                below 0 or NaN, and a mask of False, make a position padding. Or lists
-                in order, from `keras_rank.functional.rank` or
-                `keras_rank.catalogue.rank` with the same `shuffle_ties`, instead
-                of all arguments.
+                uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
+                whose label is below 0 or NaN, or whose mask is False, is padding. Or
+                ranked lists, from `keras_rank.functional.rank` or
+                `keras_rank.catalogue.rank` with the same `shuffle_ties`, which replace
+                all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -220,9 +229,8 @@ class RankingMetric(keras.metrics.Metric):
                 list. An item whose weight is not above 0 is padding.
 
         Raises:
-            ValueError: if the shapes or dtypes don't fit, or lists were ordered by
-                another rule for ties, or to a smaller `k`. The state is left as it
-                was.
+            ValueError: if the shapes or dtypes don't fit, or ranked lists have a
+                different `shuffle_ties` or a smaller `k`. The state is left as it was.
         """
         update_together([self], y_true, y_pred, sample_weight)
 
@@ -233,12 +241,12 @@ class RankingMetric(keras.metrics.Metric):
         )
 
     def standard_error(self) -> Tensor:
-        """Returns the standard error of the result: how far it is from the truth.
+        """Returns the standard error of the result: how much it varies with the lists.
 
         It is that of the sample of lists, by the delta method for a weighted mean.
         About 95 % of the intervals of 1.96 standard errors around the result hold the
-        mean over all lists that could have been drawn. It knows nothing of how the
-        model was trained, and takes each list for one drawn by itself.
+        mean over all lists that could have been drawn. It leaves out the variance of
+        training, and treats lists as independent.
 
         Returns:
             A scalar tensor: NaN for fewer than two lists that count, and where the
@@ -264,7 +272,7 @@ class RankingMetric(keras.metrics.Metric):
         }
 
     @property
-    def weighs_empty_lists(self) -> bool:
+    def _weighs_empty_lists(self) -> bool:
         """Whether lists without relevant items count, by weights of their own."""
         return self.empty_weight == "own" and self.empty_value is not None
 
@@ -282,6 +290,18 @@ class RankingMetric(keras.metrics.Metric):
     def seed(self, seed: int) -> None:
         # Here, as torch.compile can't trace how the key is made.
         self._seed, self._key = seed, key_of_seed(seed)
+
+    def _with_seed(self, seed: int) -> "RankingMetric":
+        """The metric with another seed, which has its state in common with this one."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.seed = seed
+        return other
+
+    @property
+    def _direction(self) -> str:
+        """What Keras's callbacks read in their automatic mode."""
+        return "up" if self.higher_is_better else "down"
 
     @property
     def _order(self) -> tuple[Ties, int]:
@@ -353,13 +373,13 @@ def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
     """The ranks that a metric asks for, of lists that were ordered before."""
     if isinstance(ranked.lists, TargetLists) and not metric.takes_sparse_labels:
         raise ValueError(
-            f"`{type(metric).__name__}` needs the labels of all items. Received: lists "
-            "in order of which only the relevant items are known"
+            f"`{type(metric).__name__}` should get the labels of all items. Received: "
+            "ranked lists that hold only the relevant items"
         )
     if ranked.ties != metric._ties:
         raise ValueError(
-            "`shuffle_ties` should be the same for the metric and for the lists in "
-            f"order. Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
+            "`shuffle_ties` should be the same for the metric and the ranked lists. "
+            f"Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
             f"shuffle_ties={_SHUFFLE_TIES[ranked.ties]!r} of the lists"
         )
     return ranked.up_to(metric.k)
@@ -399,7 +419,7 @@ def _columns(
     """What the lists add to the totals: their columns (see `totals`)."""
     values = where(judged.has_relevant, values, metric.empty_value or 0.0)
     counts = judged.relevant_lists
-    if metric.weighs_empty_lists:
+    if metric._weighs_empty_lists:
         # A list that has a weight of its own is as any other.
         counts = judged.lists_with_items
     return [values * weights, weights, counts, judged.lists_with_items]
@@ -424,7 +444,7 @@ def values_together(
             judged = judge(lists, metric.relevance(lists))
         # Before the formula, which might be the first to ask in a branch of a graph.
         weights = judged.once(list_weights)
-        if metric.weighs_empty_lists:
+        if metric._weighs_empty_lists:
             weights = where(judged.has_relevant, weights, judged.mean_weights)
         values = ops.cast(metric.compute(judged, ranking), lists.dtype)
         if not sizes_agree(values.shape, weights.shape):

@@ -53,25 +53,26 @@ class MeanAveragePrecision(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `map@k`, or `map` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -122,25 +123,26 @@ class MeanReciprocalRank(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `mrr@k`, or `mrr` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -164,7 +166,7 @@ class MeanReciprocalRank(RankingMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class PrecisionAtK(RankingMetric):
-    """Computes the mean share of relevant items in the top k.
+    """Computes the mean share of the top k items that are relevant.
 
     `P@k = relevant items in the top k / denominator`
 
@@ -180,25 +182,26 @@ class PrecisionAtK(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `precision@k`, or `precision` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -235,7 +238,7 @@ class PrecisionAtK(RankingMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RecallAtK(RankingMetric):
-    """Computes the mean share of the relevant items that is in the top k.
+    """Computes the mean share of the relevant items that are in the top k.
 
     `R@k = relevant items in the top k / normalizer`
 
@@ -250,25 +253,26 @@ class RecallAtK(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `recall@k`, or `recall` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -311,33 +315,34 @@ class HitRate(RankingMetric):
 
     It is also known as success@k, and as top-k accuracy where one item is relevant.
 
-    The result is 0 or 1, or between for averaged ties, and the value of a list
-    without relevant items is `empty_value`.
+    The value of a list is 0 or 1, or in between with averaged ties, and the value of a
+    list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `hit_rate@k`, or `hit_rate` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -373,25 +378,26 @@ class F1AtK(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `f1@k`, or `f1` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -444,25 +450,26 @@ class RPrecision(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `r_precision@k`, or `r_precision` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -489,7 +496,7 @@ class RankBiasedPrecision(RankingMetric):
 
     `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
 
-    where p, the persistence, is the chance that a reader goes on to the next rank.
+    where p, the persistence, is the probability that a user goes on to the next rank.
 
     The result is from 0 to less than 1, and the value of a list without relevant
     items is `empty_value`.
@@ -503,25 +510,26 @@ class RankBiasedPrecision(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `rbp@k`, or `rbp` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -564,7 +572,7 @@ class RankBiasedPrecision(RankingMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class BPref(RankingMetric):
-    """Computes the mean binary preference: how little stands above wrongly.
+    """Computes the mean binary preference (bpref).
 
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
@@ -580,22 +588,22 @@ class BPref(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         name: str. Defaults to `bpref@k`, or `bpref` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -617,12 +625,12 @@ class BPref(RankingMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class FallOut(RankingMetric):
-    """Computes the mean share of the irrelevant items that is in the top k.
+    """Computes the mean share of the irrelevant items that are in the top k.
 
     `fall-out@k = irrelevant items in the top k / irrelevant items`
 
-    The smaller, the better: it is the false positive rate. Without irrelevant items
-    there is nothing to fall for, so that such lists are the empty ones here.
+    The smaller, the better: it is the false positive rate. The lists without irrelevant
+    items are the empty ones here.
 
     The result is from 0 to 1, and the value of a list without irrelevant items is
     `empty_value`.
@@ -632,22 +640,22 @@ class FallOut(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no irrelevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no irrelevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         name: str. Defaults to `fall_out@k`, or `fall_out` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -662,7 +670,7 @@ class FallOut(RankingMetric):
     """
 
     base_name = "fall_out"
-    _direction = "down"
+    higher_is_better = False
 
     @property
     def _judgement(self) -> Judgement:

@@ -47,25 +47,26 @@ class DCG(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `dcg@k`, or `dcg` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -131,35 +132,36 @@ class NDCG(DCG):
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
-            Gains are cut to the range 0 to 2**64; exponential gains of larger
-            labels are scaled down together, which their ratio does not feel.
-            Defaults to `keras_rank.gains.exponential`.
+        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
+            are cut to the range 0 to 2**64; exponential gains of larger labels are
+            scaled down together, which leaves their ratio unchanged. Defaults to
+            `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
             `keras_rank.discounts.log2`.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `ndcg@k`, or `ndcg` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -196,11 +198,12 @@ class NDCG(DCG):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class ExpectedReciprocalRank(RankingMetric):
-    """Computes the mean expected reciprocal rank at which a reader stops.
+    """Computes the mean expected reciprocal rank (ERR).
 
     `ERR@k = sum(stop(r) / r * product(1 - stop(s) for s in 1..r-1) for r in 1..k)`
 
-    where `stop = (2**label - 1) / 2**max_grade` is the chance that the item satisfies.
+    where `stop = (2**label - 1) / 2**max_grade` is the probability that the item
+    satisfies the user, who then stops.
 
     The result is from 0 to 1, and the value of a list without relevant
     items is `empty_value`.
@@ -213,22 +216,22 @@ class ExpectedReciprocalRank(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: float. What a list with items but no relevant one scores.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: what such a list weighs in the mean. `"average"`: as much as the
-            others do on average. `"own"`: its own weight, the mean of those of its
-            items. Defaults to `"average"`.
-        relevance_threshold: float. Items with a label below it never satisfy.
+        empty_weight: the weight of such a list in the mean. `"average"`: the average
+            weight of the other lists. `"own"`: the mean weight of its own items.
+            Defaults to `"average"`.
+        relevance_threshold: float. Items with a label below it never satisfy the user.
             Defaults to `None`: every label counts.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         name: str. Defaults to `err@k`, or `err` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 

@@ -109,9 +109,14 @@ class RankingMetrics(keras.metrics.Metric):
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
-        self._direction = members[0]._direction
         _share_drawn_seed(members)
 
+    @property
+    def _direction(self) -> str:
+        """What Keras's callbacks read in their automatic mode: that of the first."""
+        return self.members[0]._direction
+
+    @names_arguments
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
@@ -119,11 +124,11 @@ class RankingMetrics(keras.metrics.Metric):
 
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-                uneven length, or a dict `{"labels": ..., "mask": ...}`. A label
-                below 0 or NaN, and a mask of False, make a position padding. Ids of
-                relevant items for members with `sparse_labels=True`. Or lists in order,
-                from `keras_rank.functional.rank` or `keras_rank.catalogue.rank` with
-                the same `shuffle_ties`, instead of all arguments.
+                uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
+                whose label is below 0 or NaN, or whose mask is False, is padding. Ids
+                of relevant items for members with `sparse_labels=True`. Or ranked
+                lists, from `keras_rank.functional.rank` or `keras_rank.catalogue.rank`
+                with the same `shuffle_ties`, which replace all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -171,8 +176,14 @@ class RankingMetrics(keras.metrics.Metric):
 def as_group(
     metrics: RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]],
 ) -> RankingMetrics:
-    """Returns metrics as a group, or the group that they are."""
-    return metrics if isinstance(metrics, RankingMetrics) else RankingMetrics(metrics)
+    """Returns metrics as a group, or the group that they are.
+
+    The metrics keep their seeds: the members, which share one, have their variables.
+    """
+    if isinstance(metrics, RankingMetrics):
+        return metrics
+    members = [_member(metric) for metric in _members(metrics)]
+    return RankingMetrics([member._with_seed(member.seed) for member in members])
 
 
 def _members(metrics: Any) -> list[Any]:
@@ -205,8 +216,8 @@ def _from_string(string: str) -> RankingMetric:
     if name in _BY_NAME and (k.isdecimal() if separator else True):
         return _BY_NAME[name](k=int(k) if separator else None)
     raise ValueError(
-        "`metrics` as strings should be a name and an optional cutoff, such as "
-        f'"ndcg@10", with a name of {sorted(map(str, _BY_NAME))}. '
+        "`metrics` given as strings should be a name and an optional cutoff, such as "
+        f'"ndcg@10". The names are {sorted(map(str, _BY_NAME))}. '
         f"Received: {string!r}"
     )
 
@@ -218,8 +229,8 @@ def _require_names_of_their_own(
     for member in members:
         if member.name in by_name:
             raise ValueError(
-                "`metrics` should have names that differ, as their results go by "
-                "these: give one of them another `name`. Received twice: "
+                "`metrics` should have distinct names, which identify their results: "
+                "give one of them another `name`. Received twice: "
                 f"{member.name!r}, of {_described(by_name[member.name])} and "
                 f"{_described(member)}"
             )
@@ -241,6 +252,6 @@ def _described(metric: RankingMetric) -> str:
 
 def _share_drawn_seed(members: Sequence[RankingMetric]) -> None:
     """Lets members whose seed was not given see the same shuffle."""
-    drawn = [member for member in members if member.seed_is_drawn]
+    drawn = [member for member in members if member._seed_is_drawn]
     for member in drawn:
         member.seed = drawn[0].seed

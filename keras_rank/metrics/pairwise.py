@@ -34,23 +34,24 @@ class AverageRelevancePosition(RankingMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
-        seed: int. The seed of the shuffle. Defaults to `None`: drawn once, here.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no relevant item is left out of the mean.
-        empty_weight: of no effect.
-        relevance_threshold: float. The label from which on an item is relevant.
-            Defaults to 1.0.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, here.
+        empty_value: must be `None`: a list with no relevant items is left out of
+            the mean.
+        empty_weight: must be `"average"`.
+        relevance_threshold: float. Items with this label or a higher one are relevant.
+            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
             shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not
-            in the catalogue is an error where values can be seen, and counts as not
-            retrieved in compiled code. Defaults to `False`.
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `arp@k`, or `arp` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -65,8 +66,9 @@ class AverageRelevancePosition(RankingMetric):
     """
 
     base_name = "arp"
+    _leaves_out_empty = True
     takes_sparse_labels = True
-    _direction = "down"
+    higher_is_better = False
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
@@ -79,7 +81,7 @@ class AverageRelevancePosition(RankingMetric):
     ) -> None:
         super().__init__(
             k,
-            empty_value=None,
+            empty_value=empty_value,
             relevance_threshold=relevance_threshold,
             **arguments,
         )
@@ -94,37 +96,36 @@ class AverageRelevancePosition(RankingMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class PairwiseAccuracy(RankingMetric):
-    """Computes the mean share of pairs that the scores order rightly.
+    """Computes the mean share of pairs that the scores order correctly.
 
-    `PA = (pairs in the right order + tied * tied pairs) / pairs with different labels`
+    `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
     right order. With a cutoff, all items scored below the k-th are taken as tied. A
-    pair weighs as its item with the higher label.
+    pair has the weight of its item with the higher label.
 
     The result is from 0 to 1.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied: float from 0 to 1. What a pair with the same score counts. Defaults to
-            0.5, the mean over both orders. With 0.0 it is wrong (TF-Ranking, rax).
-        shuffle_ties: of no effect: `tied` says what tied scores count.
-        seed: of no effect.
-        empty_value: ignored, and there so that all metrics take the same
-            arguments: a list with no such pair is left out of the mean.
-        empty_weight: of no effect.
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
+            the mean over both orders. With 0.0 it counts as ordered wrongly
+            (TF-Ranking, rax).
+        shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
+        seed: has no effect.
+        empty_value: must be `None`: a list with no such pair is left out of the mean.
+        empty_weight: must be `"average"`.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
-        sparse_labels: `False`, and there so that all metrics take the same
-            arguments: this one needs the labels of all items.
+        sparse_labels: must be `False`: this metric needs the labels of all items.
         name: str. Defaults to `pairwise_accuracy@k`, or without the cutoff if
             there is none.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument has another type or range than stated above.
+        ValueError: if an argument does not have the type or range stated above.
 
     Example:
 
@@ -139,32 +140,33 @@ class PairwiseAccuracy(RankingMetric):
     """
 
     base_name = "pairwise_accuracy"
+    _leaves_out_empty = True
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
-        tied: float = 0.5,
+        tied_value: float = 0.5,
         empty_value: float | None = None,
         relevance_threshold: float | None = None,
         **arguments: Unpack[SharedArguments],
     ) -> None:
         super().__init__(
             k,
-            empty_value=None,
+            empty_value=empty_value,
             relevance_threshold=relevance_threshold,
             **arguments,
         )
-        self.tied = check_share("tied", tied)
+        self.tied_value = check_share("tied_value", tied_value)
 
     def relevance(self, lists: Lists) -> Tensor:
         return preferred(lists, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return ordered_pairs_over_pairs(
-            lists, ranking, self.relevance_threshold, self.tied
+            lists, ranking, self.relevance_threshold, self.tied_value
         )
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "tied": self.tied}
+        return {**super().get_config(), "tied_value": self.tied_value}

@@ -52,12 +52,18 @@ class RankedLists(Shared):
     k: int | None
     ties: Ties
 
+    def __repr__(self) -> str:
+        return (
+            f"<RankedLists of {self.lists.has_items.shape[0]} lists, k={self.k}, "
+            f"ties={self.ties!r}>"
+        )
+
     def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
-        """Raises if scores or weights are given too: lists in order hold them."""
+        """Raises if scores or weights are given too: ranked lists include them."""
         if y_pred is not None or sample_weight is not None:
             raise ValueError(
-                "`y_pred` and `sample_weight` should be left out where `y_true` is "
-                "lists in order, which hold them. Received: "
+                "`y_pred` and `sample_weight` should be left out when `y_true` is "
+                "ranked lists, which include them. Received: "
                 + ("y_pred" if y_pred is not None else "sample_weight")
             )
 
@@ -65,7 +71,7 @@ class RankedLists(Shared):
         """Returns the first k ranks."""
         if self.k is not None and (k is None or k > self.k):
             raise ValueError(
-                "`k` should be at most the cutoff to which the lists were ordered, "
-                f"{self.k}. Received: k={k}"
+                f"`k` should be at most the `k` of the ranked lists, {self.k}. "
+                f"Received: k={k}"
             )
         return self.ranking.cut(k)

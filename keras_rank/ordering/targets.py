@@ -91,7 +91,7 @@ def rank_counted(
     above: Tensor,
     tied: Tensor,
 ) -> Ranking:
-    """Ranks targets of which is counted what is above them.
+    """Ranks targets by the number of items above them.
 
     Args:
         lists: the targets.

@@ -1,4 +1,4 @@
-"""What users do around a metric: to lists before it, and to its state after."""
+"""Utilities that prepare lists for a metric, and export and merge its state."""
 
 from keras_rank.utils.lists import exclude_items, mask_labels, pad_lists, unpad_lists
 from keras_rank.utils.state import export_state, merge_state

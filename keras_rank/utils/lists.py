@@ -20,10 +20,10 @@ def pad_lists(
     *,
     group_sizes: Any = None,
     group_ids: Any = None,
-    padding: float = -1.0,
+    padding_value: float = -1.0,
     list_size: int | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Turns flat rows into lists of one size: the way from svmlight to Keras.
+    """Turns flat rows, such as those of svmlight files, into lists of one size.
 
     Args:
         values: array of shape `(rows,)` or `(rows, features)`: labels, scores, or
@@ -33,8 +33,8 @@ def pad_lists(
         group_ids: array of shape `(rows,)`. The list that a row belongs to, as `qid`
             in svmlight files. Lists come in the order of their first rows. Either
             sizes or ids are to be given.
-        padding: number. What fills up shorter lists. Defaults to -1, the label that
-            is no item.
+        padding_value: number. What fills up shorter lists. Defaults to -1, the label
+            that means padding.
         list_size: int. The size of all lists: longer ones are cut to their first
             rows. Defaults to `None`: the size of the longest.
 
@@ -50,24 +50,28 @@ def pad_lists(
     >>> keras_rank.utils.pad_lists([2, 0, 1], group_sizes=[1, 2])
     array([[ 2., -1.],
            [ 0.,  1.]], dtype=float32)
-    >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=["a", "b", "a"], padding=0)
+    >>> groups = ["a", "b", "a"]
+    >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=groups, padding_value=0)
     array([[2, 1],
            [0, 0]])
     """
     values = _rows("values", values)
     group, place = _places(len(values), group_sizes, group_ids)
-    if not isinstance(padding, numbers.Real):
-        raise ValueError(f"`padding` should be a number. Received: padding={padding!r}")
+    if not isinstance(padding_value, numbers.Real):
+        raise ValueError(
+            "`padding_value` should be a number. "
+            f"Received: padding_value={padding_value!r}"
+        )
     size = int(place.max(initial=-1)) + 1
     if list_size is not None:
         size = check_positive("list_size", list_size, "a positive integer or None")
     lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
     dtype = values.dtype
     # Whole numbers stay what they are if the padding is one too.
-    if dtype.kind != "f" and np.asarray(padding).dtype.kind not in "iu":
+    if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
         fits = np.array_equal(values.astype("float32"), values)
         dtype = np.dtype("float32" if fits else "float64")
-    padded = np.full((lists, size, *values.shape[1:]), padding, dtype)
+    padded = np.full((lists, size, *values.shape[1:]), padding_value, dtype)
     kept = place < size
     padded[group[kept], place[kept]] = values[kept]
     return padded
@@ -76,7 +80,7 @@ def pad_lists(
 def unpad_lists(
     values: Any, *, group_sizes: Any = None, group_ids: Any = None
 ) -> np.ndarray[Any, Any]:
-    """Turns lists back into the flat rows that `pad_lists` made them of.
+    """Turns padded lists back into flat rows: the inverse of `pad_lists`.
 
     Args:
         values: array of shape `(batch, list_size)` or `(batch, list_size, features)`.
@@ -137,25 +141,38 @@ def _places(
     if (group_sizes is None) == (group_ids is None):
         raise ValueError(
             "Either `group_sizes` or `group_ids` should be given. Received: "
-            f"group_sizes={group_sizes}, group_ids={group_ids}"
+            f"group_sizes={reprlib.repr(group_sizes)}, "
+            f"group_ids={reprlib.repr(group_ids)}"
         )
     if group_ids is None:
-        sizes = np.asarray(group_sizes)
-        if sizes.size == 0:
-            sizes = sizes.astype(int)
-        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
-            raise ValueError(
-                "`group_sizes` should be integers of 0 or more, one per list. "
-                f"Received: group_sizes={group_sizes}"
-            )
-        rows = int(sizes.sum()) if rows is None else rows
-        if sizes.sum() != rows:
-            raise ValueError(
-                "`group_sizes` should add up to the number of rows. Received: "
-                f"a sum of {sizes.sum()} for {rows} rows"
-            )
-        group = np.repeat(np.arange(len(sizes)), sizes)
-        return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return _places_by_size(rows, group_sizes)
+    return _places_by_id(rows, group_ids)
+
+
+def _places_by_size(
+    rows: int | None, group_sizes: Any
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    sizes = np.asarray(group_sizes)
+    if sizes.size == 0:
+        sizes = sizes.astype(int)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
+        raise ValueError(
+            "`group_sizes` should be integers of 0 or more, one per list. "
+            f"Received: group_sizes={reprlib.repr(group_sizes)}"
+        )
+    rows = int(sizes.sum()) if rows is None else rows
+    if sizes.sum() != rows:
+        raise ValueError(
+            "`group_sizes` should add up to the number of rows. Received: "
+            f"a sum of {sizes.sum()} for {rows} rows"
+        )
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _places_by_id(
+    rows: int | None, group_ids: Any
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     ids = np.asarray(group_ids)
     rows = ids.size if rows is None else rows
     if ids.shape != (rows,):
@@ -258,7 +275,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
-    """Writes a mask into the labels: -1, which is no item, where it is False.
+    """Sets labels to -1, which means padding, where the mask is False.
 
     Keras passes only labels on to the metrics of `compile`, so this is how a mask
     gets there.

@@ -12,7 +12,7 @@ from keras_rank.arrays.backends import Tensor
 
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns what a metric has counted, as plain NumPy: a few numbers to send or save.
+    """Returns the state of a metric as NumPy arrays: a few numbers to send or save.
 
     `merge_state` adds it to another metric, in another process, on another machine or
     another backend. The names are those of the results: `"ndcg@10/totals"` and
@@ -53,17 +53,16 @@ def merge_state(
     metric: keras.metrics.Metric,
     others: Iterable[keras.metrics.Metric | Mapping[str, np.ndarray[Any, Any]]],
 ) -> keras.metrics.Metric:
-    """Adds the lists that other metrics have seen to those of a metric.
+    """Adds the states of other metrics to that of a metric.
 
     The result is that of one metric which has seen all lists: what workers on other
     machines computed is joined exactly.
 
     Args:
         metric: a ranking metric, or a group of such, which is updated.
-        others: metrics of the same class and configuration, but for names and seeds;
-            or states that `export_state` made of such metrics. A state is known by the
-            names of its results alone: that it comes of the same configuration is
-            up to you.
+        others: metrics of the same class and configuration, but for names and seeds; or
+            states that `export_state` made of such metrics. A state holds names and
+            sums, but no configuration: make sure that it comes from the same one.
 
     Returns:
         The metric.
@@ -87,7 +86,7 @@ def merge_state(
     """
     if isinstance(others, Mapping | keras.metrics.Metric):
         raise ValueError(
-            "`others` should be a list of metrics or states. Received: one "
+            "`others` should be a list of metrics or states. Received: a single "
             f"{type(others).__name__}"
         )
     # All are checked, and copied, before any is added.
@@ -124,7 +123,7 @@ def _values(metric: Any, other: Any) -> list[Any]:
             if received.keys() == expected.keys():
                 message += (
                     ", as an older version exports them, without the sums of a "
-                    "standard error: export them anew"
+                    "standard error: export them again"
                 )
             raise ValueError(message)
         return [other[name] for name in expected]
