@@ -149,6 +149,8 @@ def test_options_without_effect_on_stored_lists_are_errors(command):
             printed = command(line, expected=2)
             assert "should be left out with files that --per-list wrote" in printed.err
             assert f"Received: {option}" in printed.err
+    printed = command("evaluate qrels base_lists.parquet", expected=2)
+    assert "--qrels should be left out with files that --per-list" in printed.err
     # It has an effect on the rows beside them.
     command("compare base_lists.parquet new.parquet -m ndcg@5 --ties metric")
 
@@ -167,6 +169,8 @@ def test_stored_lists_are_summed_up(command):
         "mrr",
         "weight",
     ]
+    command(f"{line} -m mrr --per-list mrr.parquet")
+    assert Evaluation.read("mrr.parquet").metric_names == ["mrr"]
     assert command(f"{line} --fail-below ndcg@5=1 --fail-above arp=1", expected=1).err
     printed = command(f"{line} -m mrr --fail-below ndcg@5=1", expected=2)
     assert "where higher is better, ['mrr']" in printed.err
@@ -268,7 +272,7 @@ WRONG = {
     "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
     "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
     "evaluate qrels run --query qid": "--query should be left out with TREC files",
-    "evaluate qrels run --duplicates count": "should be left out with qrels and runs",
+    "evaluate qrels run --duplicates count": "with qrels and runs, where it has no",
     "evaluate base.parquet --duplicates error": "should come with --item",
     "evaluate base.parquet --keep market": "with --print-lists or --per-list",
     "evaluate base.parquet -m mrr --gains linear": "without a metric of gains",

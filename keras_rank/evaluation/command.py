@@ -297,18 +297,18 @@ def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
 
 
 def _evaluate(parsed: argparse.Namespace) -> int:
-    files, qrels = _files(parsed), parsed.qrels
-    if qrels is None and not is_table(files[0]):
-        qrels, *files = files
+    files = _files(parsed)
+    if parsed.qrels is None and not is_table(files[0]):
+        parsed.qrels, *files = files
         if not files:
             raise ValueError(
                 "Qrels should be followed by runs, and the name of a table should "
-                f"end in .parquet, .csv, .jsonl or .arrow. Received: {qrels!r}"
+                f"end in .parquet, .csv, .jsonl or .arrow. Received: {parsed.qrels!r}"
             )
     _require_once(files)
-    _require_used(parsed, files, qrels)
+    _require_used(parsed, files)
     metrics = _metrics(parsed)
-    sources = files if qrels is not None else [files]
+    sources = files if parsed.qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
     if any(map(_is_evaluation, files)):
@@ -318,11 +318,10 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         directions = {member.name: member._direction for member in metrics.members}
         _require_metrics_of(parsed.gates, directions)
         found = {
-            str(source): _evaluation(parsed, source, qrels, metrics)
-            for source in sources
+            str(source): _evaluation(parsed, source, metrics) for source in sources
         }
     if parsed.per_list is not None:
-        found[str(sources[0])].write(parsed.per_list)
+        next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
     _print(results, _warnings_of(list(found.items())), parsed.output)
     shut = list(_shut(parsed.gates, results["summary"]))
@@ -362,7 +361,7 @@ def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    files, qrels = _files(parsed), parsed.qrels
+    files = _files(parsed)
     if len(files) < 2:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -370,18 +369,18 @@ def _compare(parsed: argparse.Namespace) -> int:
         )
     _require_once(files[1:])
     for file in files:
-        if qrels is None and not is_table(file):
+        if parsed.qrels is None and not is_table(file):
             raise ValueError(
                 "Runs should be compared with their judgements: --qrels FILE; and "
                 "the name of a table should end in .parquet, .csv, .jsonl or .arrow. "
                 f"Received: {file!r}"
             )
-    _require_used(parsed, files, qrels)
+    _require_used(parsed, files)
     metrics = _metrics(parsed)
     base, *models = [
         _read(file, parsed.metrics and metrics)
         if _is_evaluation(file)
-        else _evaluation(parsed, file, qrels, metrics)
+        else _evaluation(parsed, file, metrics)
         for file in files
     ]
     comparison = compare(
@@ -444,7 +443,7 @@ def _files(parsed: argparse.Namespace) -> list[str]:
     for option in ("metrics", "by", "keep"):
         if files:
             break
-        names = getattr(parsed, option, None) or []
+        names = getattr(parsed, option) or []
         are_files = [
             is_table(name) or os.path.exists(name) or bool(glob.glob(name))
             for name in names
@@ -470,9 +469,7 @@ def _require_metrics_of(gates: Sequence[_Gate], directions: Mapping[str, str]) -
             )
 
 
-def _require_used(
-    parsed: argparse.Namespace, files: Sequence[str], qrels: str | None
-) -> None:
+def _require_used(parsed: argparse.Namespace, files: Sequence[str]) -> None:
     """Raises for options that would do nothing."""
     rows = [file for file in files if not _is_evaluation(file)]
     if not rows:
@@ -481,10 +478,11 @@ def _require_used(
             _OF_READING,
             "files that --per-list wrote, whose values are computed already",
         )
-    elif qrels is not None:
-        _require_left_out(parsed, _OF_ROWS, "qrels and runs, which have none")
-        of_tables = {"label": [qrels], "score": rows}
-        of_tables |= {"query": [qrels, *rows], "item": [qrels, *rows]}
+    elif parsed.qrels is not None:
+        _require_left_out(parsed, _OF_ROWS, "qrels and runs, where it has no effect")
+        both = [parsed.qrels, *rows]
+        of_tables = {"label": [parsed.qrels], "score": rows}
+        of_tables |= {"query": both, "item": both}
         unused = [name for name, of in of_tables.items() if not any(map(is_table, of))]
         _require_left_out(parsed, unused, "TREC files, whose columns have no names")
     elif "duplicates" in parsed and "item" not in parsed:
@@ -578,18 +576,17 @@ def _kept(parsed: argparse.Namespace) -> dict[str, str]:
 def _evaluation(
     parsed: argparse.Namespace,
     source: str | list[str],
-    qrels: str | None,
     metrics: RankingMetrics,
 ) -> Evaluation:
     names = ["query", "label", "score", "item", "ties", "unjudged", "memory_limit"]
-    if qrels is None:
+    if parsed.qrels is None:
         names += ["weight", "duplicates"]
     arguments = {name: getattr(parsed, name) for name in names if name in parsed}
     arguments["progress"] = _progress if sys.stderr.isatty() else None
     kept = _kept(parsed)
     try:
-        if qrels is not None:
-            return evaluation.evaluate_run(qrels, source, metrics, **arguments)
+        if parsed.qrels is not None:
+            return evaluation.evaluate_run(parsed.qrels, source, metrics, **arguments)
         return evaluation.evaluate(source, metrics, keep=list(kept), **arguments)
     except ValueError as error:
         text = str(error)
