@@ -1,4 +1,4 @@
-"""Pictures of tables."""
+"""Plots of tables."""
 
 from typing import Any
 

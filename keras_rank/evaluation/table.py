@@ -10,12 +10,12 @@ from typing import Any
 class Table:
     """Results with a name for each column.
 
-    `print` shows it, and a notebook does by itself. A column is `table["value"]`, and
-    `table.rows` are dicts.
+    `print` and notebooks show it. `table["value"]` is a column, and `table.rows` is a
+    list of dicts.
 
     Args:
-        columns: dict from names to lists of values, which are of one length.
-        notes: sentences to be read with the table.
+        columns: dict from names to lists of values, all of the same length.
+        notes: list of sentences to read with the table.
 
     Example:
 
@@ -46,7 +46,7 @@ class Table:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows, as dicts from the names of the columns to their values."""
+        """The rows, as a list of dicts from the names of the columns to values."""
         return [
             dict(zip(self.columns, row, strict=True))
             for row in zip(*self.columns.values(), strict=True)

@@ -41,9 +41,9 @@ class ListValues:
 
     Args:
         table: `pyarrow.Table`.
-        metrics: the metrics of its columns, `None` where its schema says them.
-        query: the column of the lists, likewise.
-        left_out: the number of queries that were left out, likewise.
+        metrics: the metrics of its columns. `None`: as its schema says.
+        query: the column of the queries. `None`: as its schema says.
+        left_out: the number of queries that were left out. `None`: as its schema says.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ListValues:
         }
 
     def per_list(self) -> pa.Table:
-        """The table without the columns of health, and with few ones of weights."""
+        """The table without health, and with one column of weights if it can be."""
         names = [x for x in self.table.column_names if not x.startswith(HEALTH)]
         table = self.table.select(names).replace_schema_metadata()
         return _with_one_weight(table, self.metric_names)
