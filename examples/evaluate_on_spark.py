@@ -41,7 +41,8 @@ def evaluate_on_spark(rows):
         of_partition, from_arrow_schema(schema)
     )
     table = lists.orderBy("query_id").toArrow()
-    return Evaluation(table, RankingMetrics(METRICS).members, "query_id")
+    members = RankingMetrics(METRICS).members
+    return Evaluation(table, metrics=members, query="query_id")
 
 
 def generated(spark, queries=500, items=20):

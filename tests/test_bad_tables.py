@@ -106,8 +106,8 @@ WRONG_ROWS = {
     "a kept column that differs within a query": (
         changed(market=["de", "fr", "de"]),
         {"keep": "market"},
-        "`keep` should name columns with one value for each query. Received: 'market', "
-        "with 'de' and 'fr' in the query 1",
+        "`keep` should name columns with one value for each query. Received: "
+        "keep='market', with 'de' and 'fr' in the query 1",
     ),
     "trec_eval's order without items": (
         ROWS,
@@ -123,8 +123,8 @@ WRONG_ROWS = {
     "names that clash": (
         changed(weight=[1, 1, 1]),
         {"keep": ["weight"]},
-        "should have names of their own, and not be `weight`, as all are columns of "
-        "the result. Received: 'weight' twice",
+        'should have distinct names other than "weight", as all become columns of the '
+        "result. Received: 'weight' twice",
     ),
     "a size that is none": (
         ROWS,
@@ -245,7 +245,7 @@ WRONG_RUNS = {
     "swapped": (
         RUN,
         QRELS,
-        "`judgements` should have lines of the fields query iteration item label, with "
+        "`qrels` should have lines of the fields query iteration item label, with "
         "a number as label. Received: line 1 of QRELS, '1 Q0 a 1 0.9 t', as in a run: "
         "are they swapped?",
     ),
@@ -253,7 +253,7 @@ WRONG_RUNS = {
         QRELS,
         QRELS,
         "`run` should have lines of the fields query Q0 item rank score tag, with a "
-        "number as score. Received: line 1 of RUN, '1 0 a 1', as in judgements: are "
+        "number as score. Received: line 1 of RUN, '1 0 a 1', as in qrels: are "
         "they swapped?",
     ),
     "no score": (
@@ -269,8 +269,8 @@ WRONG_RUNS = {
     "no common query": (
         ["01 0 a 1"],
         RUN,
-        "`judgements` and `run` should have queries in common. Received: none, "
-        "judgements of such as '01' and a run of such as '1'",
+        "`qrels` and `run` should have queries in common. Received: none, "
+        "with judgements of queries such as '01' and a run of queries such as '1'",
     ),
     "an item twice in the run": (
         QRELS,
@@ -281,14 +281,14 @@ WRONG_RUNS = {
     "an item twice in the judgements": (
         [*QRELS, "2 0 a 0"],
         RUN,
-        "`judgements` should have each item of a query once. Received twice: the item "
+        "`qrels` should have each item of a query once. Received twice: the item "
         "'a' of the query '2', in QRELS",
     ),
     "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
     "empty judgements": (
         [],
         RUN,
-        "`judgements` should have rows. Received: none, from ",
+        "`qrels` should have rows. Received: none, from ",
     ),
 }
 
@@ -304,24 +304,24 @@ def test_wrong_runs(tmp_path, name):
 
 
 def test_wrong_tables_of_runs():
-    judgements = {"query_id": [1], "item_id": ["a"], "label": [1]}
+    qrels = {"query_id": [1], "item_id": ["a"], "label": [1]}
     run = {"query_id": [1], "doc": ["a"], "score": [0.5]}
     with raises("`item` should name a column. Received: item="):
-        evaluate_run(judgements, run, ["mrr"])
+        evaluate_run(qrels, run, ["mrr"])
     run = {"query_id": [None], "item_id": ["a"], "score": [0.5]}
     with raises("without missing ids. Received: 1 missing"):
-        evaluate_run(judgements, run, ["mrr"])
+        evaluate_run(qrels, run, ["mrr"])
 
 
 def test_wrong_comparisons():
     mine = evaluate(ROWS, ["mrr"])
     as_text = evaluate(changed(query_id=["1", "1", "2"]), ["mrr"])
     others = evaluate(changed(query_id=[7, 7, 8]), ["mrr"])
-    with raises("ids of queries of the same type. Received: st"):
+    with raises("query ids of the same type as the models. Received: st"):
         mine.compare(as_text)
     with raises("Received: none, such as 7 beside 1"):
         mine.compare(others)
-    with raises("in common with what is compared with it. Received: ['map'] and"):
+    with raises("in common with the models. Received: ['map'] and"):
         mine.compare(evaluate(ROWS, ["map"]))
     for name, wrong in (("test", "wilcoxon"), ("correction", "bonferroni")):
         with raises(f"`{name}` should be one of "):
@@ -339,15 +339,17 @@ def test_wrong_questions():
         changed(value=[1, 1, 2], p=[1, 1, 2]), ["mrr"], keep=["value", "p"]
     )
     assert named.summary(by="p")["p"] == [1, 2]
-    with raises("`by` should name columns that are not called like one of the result"):
+    with raises("`by` should not name a column of the result"):
         named.summary(by="value")
-    with raises("corrected_p. Received: 'p'"):
+    with raises("corrected_p. Received: by='p'"):
         named.compare(named, by="p")
     with raises("`cluster` should name columns that were kept"):
         evaluation.summary(cluster="user")
     with raises("`confidence` should be a number between"):
         evaluation.summary(confidence=95)
+    for call in (evaluation.summary, evaluation.plot, evaluation.compare):
+        # A second argument would be a cluster of the one, and a slice of the other.
+        with pytest.raises(TypeError, match="positional argument"):
+            call(evaluation, "market")
     with raises("`metric` should be one of"):
         evaluation.worst("map")
-    with raises("`output` should be one of"):
-        evaluation.summary().format("latex")

@@ -49,7 +49,10 @@ def run_or_exit(arguments):
 
 
 def test_a_run(command):
-    for line in ("evaluate qrels run -m mrr map", "evaluate -m mrr map -j qrels run"):
+    for line in (
+        "evaluate qrels run -m mrr map",
+        "evaluate -m mrr map --qrels qrels run",
+    ):
         printed = command(line)
         assert printed.err == ""
         assert printed.out.splitlines() == [
@@ -77,20 +80,20 @@ def test_several_runs_and_json(command, tmp_path):
     (tmp_path / "other").write_text(RUN.replace("2 Q0", "3 Q0"))
     printed = command("evaluate qrels run other -m mrr -q -o json --health")
     found = json.loads(printed.out)
-    assert list(found) == ["per_query", "health", "summary", "warnings"]
+    assert list(found) == ["per_list", "health", "summary", "warnings"]
     assert [(row["run"], row["value"]) for row in found["summary"]] == [
         ("run", 0.75),
         ("other", 0.25),
     ]
     assert found["summary"][0]["standard_error"] == 0.25
-    assert {row["run"] for row in found["per_query"]} == {"run", "other"}
-    assert any("no item with a score" in warning for warning in found["warnings"])
-    assert "keras-rank: other: Warning: 1 of 2 lists have no item" in printed.err
+    assert {row["run"] for row in found["per_list"]} == {"run", "other"}
+    assert any("no items with a score" in warning for warning in found["warnings"])
+    assert "keras-rank: other: Warning: 1 of 2 lists have no items" in printed.err
 
 
 def test_a_table_and_its_slices(command):
     line = "evaluate base.parquet new.parquet --by market --cluster user -m ndcg@5"
-    found = json.loads(command(f"{line} --duplicates count -o json").out)
+    found = json.loads(command(f"{line} --item item_id --duplicates count -o json").out)
     assert [row["market"] for row in found["summary"]] == ["de", "fr", "jp"]
     printed = command(f"{line} -o markdown").out
     assert printed.startswith("| market | metric | value |")
@@ -133,6 +136,46 @@ def test_lists_are_written_and_compared(command):
         "new.parquet",
         "base_lists.parquet",
     ]
+
+
+def test_options_without_effect_on_stored_lists_are_errors(command):
+    for name in ("base", "new"):
+        command(f"evaluate {name}.parquet -m ndcg@5 --per-list {name}_lists.parquet")
+    for option in ("--gains linear", "--ties trec_eval", "--query qid", "--qrels x"):
+        for line in (
+            f"compare base_lists.parquet new_lists.parquet {option}",
+            f"evaluate base_lists.parquet {option}",
+        ):
+            printed = command(line, expected=2)
+            assert "should be left out with files that --per-list wrote" in printed.err
+            assert f"Received: {option}" in printed.err
+    printed = command("evaluate qrels base_lists.parquet", expected=2)
+    assert "--qrels should be left out with files that --per-list" in printed.err
+    # It has an effect on the rows beside them.
+    command("compare base_lists.parquet new.parquet -m ndcg@5 --ties metric")
+
+
+def test_stored_lists_are_summed_up(command):
+    line = "evaluate base.parquet -m ndcg@5 arp mrr --keep market"
+    expected = command(f"{line} --per-list lists.parquet --by user --health -q").out
+    line = "evaluate lists.parquet"
+    assert command(f"{line} --by user --health -q").out == expected
+    chosen = json.loads(command(f"{line} -m mrr -q -o json").out)
+    assert [row["metric"] for row in chosen["summary"]] == ["mrr"]
+    assert list(chosen["per_list"][0]) == [
+        "query_id",
+        "user",
+        "market",
+        "mrr",
+        "weight",
+    ]
+    command(f"{line} -m mrr --per-list mrr.parquet")
+    assert Evaluation.read("mrr.parquet").metric_names == ["mrr"]
+    assert command(f"{line} --fail-below ndcg@5=1 --fail-above arp=1", expected=1).err
+    printed = command(f"{line} -m mrr --fail-below ndcg@5=1", expected=2)
+    assert "where higher is better, ['mrr']" in printed.err
+    printed = command(f"{line} base.parquet", expected=2)
+    assert "should be the only one of evaluate" in printed.err
 
 
 def test_gates(command):
@@ -207,28 +250,37 @@ WRONG = {
     "": "the following arguments are required",
     "foo": "invalid choice: 'foo'",
     "evaluate": "There should be files to read",
-    "evaluate qrels": "Judgements should be followed by runs",
+    "evaluate qrels": "Qrels should be followed by runs",
     "evaluate run qrels": "are they swapped?",
     "evaluate none.parquet": "should be files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
-    "evaluate qrels run --by market": "should be left out with judgements and runs",
-    "evaluate qrels run --fail-below mrr": "should be as ndcg@10=0.40, not 'mrr'",
-    "evaluate qrels run --fail-below 0.4": "should be as ndcg@10=0.40, not '0.4'",
-    "evaluate qrels run -m mrr --fail-above mrr=1": "of which less is better: []",
+    "evaluate qrels run --by market": "should be left out with qrels and runs",
+    "evaluate qrels run --fail-below mrr": "such as ndcg@10=0.40. Received: 'mrr'",
+    "evaluate qrels run --fail-below 0.4": "such as ndcg@10=0.40. Received: '0.4'",
+    "evaluate qrels run -m mrr --fail-above mrr=1": "where lower is better, []",
     "evaluate --by market": "There should be files to read",
     "evaluate qrels run -m mrr --fail-below map=1": "should name one of the metrics",
     "evaluate qrels run run": "Each file should be given once. Received twice: run",
     "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",
     "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
     "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
-    "evaluate qrels run -m arp --fail-below arp=2": "of which more is better",
+    "evaluate qrels run -m arp --fail-below arp=2": "where higher is better, []",
     "evaluate -m mrr none.parquet": "should be files that exist",
     "evaluate base.parquet --query qid": "`query` should name a column",
-    "evaluate base.parquet --by item_id": "one value for each query",
+    "evaluate base.parquet --by item_id": "--by should name columns with one value",
+    "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
+    "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
+    "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
+    "evaluate qrels run --query qid": "--query should be left out with TREC files",
+    "evaluate qrels run --duplicates count": "with qrels and runs, where it has no",
+    "evaluate base.parquet --duplicates error": "should come with --item",
+    "evaluate base.parquet --keep market": "with --print-lists or --per-list",
+    "evaluate base.parquet -m mrr --gains linear": "without a metric of gains",
+    "compare base.parquet new.parquet --keep market": "unrecognized arguments: --keep",
     "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
     "evaluate base.parquet -o xml": "invalid choice: 'xml'",
     "compare base.parquet": "at least one file to compare with it",
-    "compare base.parquet run": "their judgements: --judgements FILE",
+    "compare base.parquet run": "their judgements: --qrels FILE",
 }
 
 

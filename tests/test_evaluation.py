@@ -11,13 +11,13 @@ from tables import TREC, lists_of, rows_of
 from keras_rank import functional
 from keras_rank.evaluation import (
     Evaluation,
+    batches,
     compare,
     evaluate,
     evaluate_run,
     reading,
     statistics,
 )
-from keras_rank.evaluation import lists as evaluation_lists
 from keras_rank.metrics import (
     NDCG,
     AverageRelevancePosition,
@@ -138,13 +138,15 @@ def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
     np.testing.assert_allclose(column(found, "weight"), expected, rtol=1e-6)
     found = evaluate(rows, names, weight="item_weight")
     assert found.per_list.column_names[-2:] == ["ndcg@5_weight", "mrr_weight"]
-    again = Evaluation(found.per_list, RankingMetrics(names).members, "query_id")
+    again = Evaluation(
+        found.per_list, metrics=RankingMetrics(names).members, query="query_id"
+    )
     assert again.summary().rows == found.summary().rows
 
 
 def test_a_query_that_lies_in_two_parts_is_an_error():
     parts = [evaluate(rows_of(seed=seed), ["mrr"]).table for seed in (0, 1)]
-    with pytest.raises(ValueError, match="`table` should have each query once"):
+    with pytest.raises(ValueError, match="`table` should have one row per query"):
         Evaluation(pa.concat_tables(parts))
 
 
@@ -153,7 +155,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     rows, names = rows_of(digits=0), ["ndcg@5", "map"]
     expected = evaluate(rows, names, weight="item_weight", keep=["market"])
     monkeypatch.setattr(reading, "_ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(evaluation_lists, "_POSITIONS", 40)
+    monkeypatch.setattr(batches, "_POSITIONS", 40)
     found = evaluate(rows, names, weight="item_weight", keep=["market"])
     assert found.per_list.equals(expected.per_list)
     assert found.table.equals(expected.table)
@@ -174,7 +176,7 @@ def test_the_order_of_rows_does_not_matter_where_items_are_known():
 def test_lists_of_similar_length_are_padded_by_less_than_a_third():
     sizes = np.random.default_rng(0).integers(1, 2000, 3000)
     seen = []
-    for chosen, size in evaluation_lists._batches_of(sizes):
+    for chosen, size in batches._batches_of(sizes):
         seen += chosen.tolist()
         assert size >= sizes[chosen].max()
         assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)
@@ -375,8 +377,8 @@ def test_trec_eval_takes_judgements_below_0_for_none(tmp_path, unjudged):
 
 def test_ids_of_other_types_are_compared_as_text(tmp_path):
     run = trec_files(tmp_path, QRELS, RUN)[1]
-    judgements = {"query_id": [1, 2], "item_id": ["a", "a"], "label": [2, 1]}
-    found = evaluate_run(judgements, run, ["mrr"], ties="trec_eval")
+    qrels = {"query_id": [1, 2], "item_id": ["a", "a"], "label": [2, 1]}
+    found = evaluate_run(qrels, run, ["mrr"], ties="trec_eval")
     assert found.per_list["query_id"].to_pylist() == ["1", "2"]
     assert column(found, "mrr") == pytest.approx([1 / 3, 0.0])
 
@@ -659,13 +661,13 @@ def test_duplicates_are_counted_where_that_is_asked_for():
 
 def test_health_tells_that_no_item_is_judged():
     """As where items are numbers on one side, and `d1` on the other."""
-    judgements = {"query_id": [1, 2], "item_id": ["d1", "d1"], "label": [1, 1]}
+    qrels = {"query_id": [1, 2], "item_id": ["d1", "d1"], "label": [1, 1]}
     run = {"query_id": [1, 2], "item_id": [1, 1], "score": [0.5, 0.5]}
-    evaluation = evaluate_run(judgements, run, ["mrr"])
+    evaluation = evaluate_run(qrels, run, ["mrr"])
     assert checks(evaluation)["nothing judged"]["lists"] == 2
     assert evaluation.warnings == [
-        "Warning: 2 of 2 lists have no item with a score that anybody judged: do the "
-        "judgements and the run have the same ids of items?"
+        "Warning: 2 of 2 lists have no judged items with a score: do the judgements "
+        "and the run have the same item ids?"
     ]
 
 
@@ -693,7 +695,7 @@ def test_an_evaluation_is_written_and_read(tmp_path):
     ):
         Evaluation(evaluation.per_list)
     metrics = RankingMetrics(["ndcg@5", "mrr"]).members
-    bare = Evaluation(evaluation.per_list, metrics, "query_id")
+    bare = Evaluation(evaluation.per_list, metrics=metrics, query="query_id")
     assert bare.summary().rows == evaluation.summary().rows
     assert bare.warnings == []
     with pytest.raises(ValueError, match="columns of health"):

@@ -16,7 +16,7 @@ TABLE = Table(
         "p": [0.00001, 0.5],
         "lists": [12345, 0],
     },
-    ["A note."],
+    notes=["A note."],
 )
 
 
@@ -51,7 +51,7 @@ def test_as_text_that_is_read_again():
         "",
         "A note.",
     ]
-    assert TABLE.format("tsv").splitlines()[1:] == [
+    assert TABLE.to_tsv().splitlines()[1:] == [
         "<de>\t0.123456789\t1e-05\t12345",
         "\t\t0.5\t0",
     ]
@@ -63,7 +63,7 @@ def test_as_text_that_is_read_again():
 def test_no_value_ends_a_cell_or_a_row():
     table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
     assert table.to_markdown().splitlines()[2:] == [r"| a\|b | 1 |", "| c d e | 2 |"]
-    assert table.format("tsv").splitlines()[1:] == ["a|b\t1", "c d e\t2"]
+    assert table.to_tsv().splitlines()[1:] == ["a|b\t1", "c d e\t2"]
 
 
 def test_as_a_frame():

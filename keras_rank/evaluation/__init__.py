@@ -1,4 +1,4 @@
-"""Evaluation of what is scored already: tables, TREC runs, comparisons, slices."""
+"""Evaluation of rankings that are already scored: tables and TREC runs."""
 
 try:
     import duckdb as _duckdb  # noqa: F401
@@ -10,7 +10,8 @@ except ImportError as error:
         f'`pip install "keras-rank[evaluation]"`. Received: {error}'
     ) from error
 
-from keras_rank.evaluation.evaluation import Comparison, Evaluation, compare
+from keras_rank.evaluation.comparison import Comparison
+from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.scored import evaluate, evaluate_run
 from keras_rank.evaluation.table import Table
 

@@ -1,7 +1,7 @@
 """The command `keras-rank`: values on stdout, all else on stderr, and an exit code.
 
 0: done. 1: done, and a gate that was asked for (`--fail-below`, `--fail-above`,
-`--fail-if-worse`) is shut. 2: it could not be done, of which one line on stderr tells.
+`--fail-if-worse`) failed. 2: an error, which one line on stderr names.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -20,18 +20,32 @@ from pyarrow import parquet
 import keras_rank
 from keras_rank import evaluation
 from keras_rank.arguments import GAINS
-from keras_rank.evaluation.evaluation import CORRECTIONS, TESTS, Evaluation, compare
+from keras_rank.evaluation.comparison import CORRECTIONS, TESTS
+from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.reading import is_table
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
-from keras_rank.evaluation.table import FORMATS, Table
+from keras_rank.evaluation.table import Table, plain_rows
 from keras_rank.metrics.group import RankingMetrics
 
 EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
   keras-rank evaluate 'rows/*.parquet' --query qid --score pred --by market
   keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse"""
+# How a table is printed, by the name of `--output`.
+_TEXTS: dict[str, Callable[[Table], str]] = {
+    "table": str,
+    "tsv": Table.to_tsv,
+    "markdown": Table.to_markdown,
+}
+# The options that have no effect on runs, which have no such columns.
+_OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
+# Those that have none on values that are computed already.
+_OF_READING = (
+    *("qrels", "query", "label", "score", "item", "weight", "keep", "memory_limit"),
+    *("ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
+)
 # On which side of a bound a gate is shut: the direction of its metrics, in words too.
-_SIDES = {"below": ("up", "more"), "above": ("down", "less")}
+_SIDES = {"below": ("up", "higher"), "above": ("down", "lower")}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -53,16 +67,20 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors take one line."""
+    """A parser whose errors take one line, and whose options are written in full."""
+
+    def __init__(self, **arguments: Any) -> None:
+        # An option that is added later would break what is abbreviated now.
+        super().__init__(allow_abbrev=False, **arguments)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}; --help tells more\n")
+        self.exit(2, f"{self.prog}: error: {message}; see --help\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="keras-rank",
-        description="Evaluates rankings that are scored already.",
+        description="Evaluates rankings that are already scored.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -72,14 +90,14 @@ def _parser() -> argparse.ArgumentParser:
         "evaluate",
         help="metrics of a table, or of runs against judgements",
         description="Evaluates a table with a row for each item of each query, in one "
-        "or more files of Parquet, CSV, JSON lines or Arrow; or runs against "
-        "judgements, all in the formats of TREC.",
+        "or more files of Parquet, CSV, JSON lines or Arrow; a file that --per-list "
+        "wrote; or runs against judgements, in the formats of TREC.",
     )
     evaluate.set_defaults(function=_evaluate)
     evaluate.add_argument(
         "files",
         nargs="*",
-        help="the files of one table, which is of one model; or judgements, and runs",
+        help="the files of one table, with the scores of one model; or qrels and runs",
     )
     _add_common(evaluate)
     _add_of_evaluate(evaluate)
@@ -89,8 +107,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Compares models with the first one, query by query. Each is a "
         "table of rows, a file that --per-list wrote, or a run.",
     )
-    compare.set_defaults(function=_compare)
-    compare.add_argument("files", nargs="*", help="the baseline, and what is compared")
+    compare.set_defaults(function=_compare, keep=[])
+    compare.add_argument("files", nargs="*", help="the baseline, then the models")
     _add_common(compare)
     _add_of_compare(compare)
     return parser
@@ -102,15 +120,17 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         *("-m", "--metrics"),
         nargs="+",
         action="extend",
-        help="such as ndcg@10 map mrr, which are the default",
+        help="such as recall@20 (default: ndcg@10 map mrr)",
     )
-    add("-j", "--judgements", metavar="FILE", help="of queries and items, for runs")
+    add(
+        "-j", "--qrels", metavar="FILE", help="relevance judgements (qrels) of the runs"
+    )
     of_columns = {
-        "query": "if not query_id",
-        "label": "if not label",
-        "score": "if not score",
-        "item": "to find items that a query has twice",
-        "weight": "of the items",
+        "query": "the column of the queries (default: query_id)",
+        "label": "the column of the labels (default: label)",
+        "score": "the column of the scores (default: score)",
+        "item": "the column of the items, to find those that a query has twice",
+        "weight": "the column of the weights of the items",
     }
     for name, help_ in of_columns.items():
         add(f"--{name}", metavar="COLUMN", default=argparse.SUPPRESS, help=help_)
@@ -119,34 +139,83 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         nargs="+",
         default=[],
-        help="a mean for each of its values, of which a query has one",
+        help="compute a mean for each value of the columns",
     )
-    add("--cluster", metavar="COLUMN", help="such as the user: lists not independent")
-    add("--keep", metavar="COLUMN", nargs="+", default=[], help="for --per-list")
+    add(
+        "--cluster",
+        metavar="COLUMN",
+        help="a column, such as the user, whose lists are not independent",
+    )
     choices = {
-        "ties": (TIES, "the order of tied items: at random, or as in trec_eval"),
-        "unjudged": (UNJUDGED, "what an item without a label is"),
-        "duplicates": (DUPLICATES, "of an item that a query has twice, by --item"),
+        "ties": (
+            TIES,
+            "the order of tied items: as each metric says, or as in trec_eval",
+        ),
+        "unjudged": (UNJUDGED, "what to do with items without a label"),
+        "duplicates": (
+            DUPLICATES,
+            "what to do with items that a query has twice; needs --item",
+        ),
     }
     for name, (values, help_) in choices.items():
         add(f"--{name}", choices=values, default=argparse.SUPPRESS, help=help_)
-    add("--gains", choices=sorted(GAINS), help="of labels, in ndcg and dcg")
+    add(
+        "--gains",
+        choices=sorted(GAINS),
+        help="the gains of labels in ndcg and dcg (default: exponential)",
+    )
     add(
         "--relevance-threshold",
         type=float,
         metavar="LABEL",
-        help="the label from which on an item is relevant",
+        help="the lowest label of a relevant item",
     )
-    add("--confidence", type=float, default=0.95, help="of intervals")
-    add("--memory-limit", metavar="SIZE", default=argparse.SUPPRESS, help="as 2GB")
-    add("-o", "--output", choices=FORMATS, default="table")
+    add(
+        "--confidence",
+        type=float,
+        metavar="LEVEL",
+        default=0.95,
+        help="the confidence level of the intervals (default: 0.95)",
+    )
+    add(
+        "--memory-limit",
+        metavar="SIZE",
+        default=argparse.SUPPRESS,
+        help="the memory to use, such as 2GB",
+    )
+    add(
+        "-o",
+        "--output",
+        choices=[*_TEXTS, "json"],
+        default="table",
+        help="the format of the results (default: table)",
+    )
 
 
 def _add_of_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-q", "--per-query", action="store_true", help="print the values of each query")
-    add("--per-list", metavar="FILE", help="write them, as Parquet that compare reads")
-    add("--health", action="store_true", help="print what might mislead, all of it")
+    add(
+        *("-q", "--print-lists"),
+        action="store_true",
+        help="print the values of each query",
+    )
+    add(
+        "--per-list",
+        metavar="FILE",
+        help="write the values of each query to a Parquet file, which compare reads",
+    )
+    add(
+        "--keep",
+        metavar="COLUMN",
+        nargs="+",
+        default=[],
+        help="columns to show with --print-lists, and to write with --per-list",
+    )
+    add(
+        "--health",
+        action="store_true",
+        help="print all checks of what might make the numbers misleading",
+    )
     for side, (_, better) in _SIDES.items():
         add(
             f"--fail-{side}",
@@ -155,15 +224,25 @@ def _add_of_evaluate(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             type=functools.partial(_gate, side),
-            help=f"exit with 1 if a metric of which {better} is better is {side} a "
-            "value, for any value of --by; may be repeated",
+            help=f"exit with 1 if a metric is {side} a value, in any slice of --by; "
+            f"for metrics where {better} is better; may be repeated",
         )
 
 
 def _add_of_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--test", choices=TESTS, default="t")
-    add("--correction", choices=[*CORRECTIONS, "none"], default="holm")
+    add(
+        "--test",
+        choices=TESTS,
+        default="t",
+        help="the paired t-test, or a permutation test (default: t)",
+    )
+    add(
+        "--correction",
+        choices=[*CORRECTIONS, "none"],
+        default="holm",
+        help="the correction of p for multiple comparisons (default: holm)",
+    )
     add(
         "--fail-if-worse",
         action="store_true",
@@ -192,7 +271,7 @@ def _gate(side: str, text: str) -> _Gate:
         return _Gate(side, metric.strip(), float(bound))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"should be as ndcg@10=0.40, not {text!r}"
+            f"should be such as ndcg@10=0.40. Received: {text!r}"
         ) from None
 
 
@@ -200,6 +279,12 @@ def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with what was said of all of them."""
     group = RankingMetrics(parsed.metrics or ["ndcg@10", "map", "mrr"])
     members = []
+    has_gains = ["gain_fn" in member.get_config() for member in group.members]
+    if parsed.gains is not None and not any(has_gains):
+        raise ValueError(
+            "--gains should be left out without a metric of gains, such as ndcg. "
+            f"Received: --gains {parsed.gains}"
+        )
     for member in group.members:
         config = member.get_config()
         changed: dict[str, Any] = {}
@@ -212,26 +297,31 @@ def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
 
 
 def _evaluate(parsed: argparse.Namespace) -> int:
-    files, judgements = _files(parsed), parsed.judgements
-    if judgements is None and not is_table(files[0]):
-        judgements, *files = files
+    files = _files(parsed)
+    if parsed.qrels is None and not is_table(files[0]):
+        parsed.qrels, *files = files
         if not files:
             raise ValueError(
-                "Judgements should be followed by runs, and the name of a table should "
-                f"end in .parquet, .csv, .jsonl or .arrow. Received: {judgements!r}"
+                "Qrels should be followed by runs, and the name of a table should "
+                f"end in .parquet, .csv, .jsonl or .arrow. Received: {parsed.qrels!r}"
             )
-    metrics = _metrics(parsed)
-    _require_metrics_of(parsed.gates, metrics)
     _require_once(files)
-    sources = files if judgements is not None else [files]
+    _require_used(parsed, files)
+    metrics = _metrics(parsed)
+    sources = files if parsed.qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
-    found = {
-        str(source): _evaluation(parsed, source, judgements, metrics)
-        for source in sources
-    }
+    if any(map(_is_evaluation, files)):
+        found = {files[0]: _read_alone(files, parsed.metrics and metrics)}
+        _require_metrics_of(parsed.gates, _directions(found[files[0]]))
+    else:
+        directions = {member.name: member._direction for member in metrics.members}
+        _require_metrics_of(parsed.gates, directions)
+        found = {
+            str(source): _evaluation(parsed, source, metrics) for source in sources
+        }
     if parsed.per_list is not None:
-        found[str(sources[0])].write(parsed.per_list)
+        next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
     _print(results, _warnings_of(list(found.items())), parsed.output)
     shut = list(_shut(parsed.gates, results["summary"]))
@@ -245,14 +335,16 @@ def _results(
 ) -> dict[str, Table]:
     """The tables that are printed, by their names."""
     results: dict[str, Table] = {}
-    if parsed.per_query:
+    if parsed.print_lists:
         lists = {name: Table(ev.per_list.to_pydict()) for name, ev in found.items()}
-        results["per_query"] = _joined(lists)
+        results["per_list"] = _joined(lists)
     if parsed.health:
         results["health"] = _joined({name: ev.health() for name, ev in found.items()})
     results["summary"] = _joined(
         {
-            name: ev.summary(parsed.by, parsed.cluster, parsed.confidence)
+            name: ev.summary(
+                parsed.by, cluster=parsed.cluster, confidence=parsed.confidence
+            )
             for name, ev in found.items()
         }
     )
@@ -269,7 +361,7 @@ def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    files, judgements = _files(parsed), parsed.judgements
+    files = _files(parsed)
     if len(files) < 2:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -277,17 +369,18 @@ def _compare(parsed: argparse.Namespace) -> int:
         )
     _require_once(files[1:])
     for file in files:
-        if judgements is None and not is_table(file):
+        if parsed.qrels is None and not is_table(file):
             raise ValueError(
-                "Runs should be compared with their judgements: --judgements FILE; and "
+                "Runs should be compared with their judgements: --qrels FILE; and "
                 "the name of a table should end in .parquet, .csv, .jsonl or .arrow. "
                 f"Received: {file!r}"
             )
+    _require_used(parsed, files)
     metrics = _metrics(parsed)
     base, *models = [
-        _read(file, parsed.metrics and [member.name for member in metrics.members])
+        _read(file, parsed.metrics and metrics)
         if _is_evaluation(file)
-        else _evaluation(parsed, file, judgements, metrics)
+        else _evaluation(parsed, file, metrics)
         for file in files
     ]
     comparison = compare(
@@ -314,7 +407,7 @@ def _worse(
     comparison: Table, base: Evaluation, parsed: argparse.Namespace
 ) -> Iterator[str]:
     """Says which metrics are worse, by more than chance."""
-    directions = {metric.name: metric.direction for metric in base._metrics}
+    directions = _directions(base)
     for row in comparison:
         sign = 1.0 if directions[row["metric"]] == "up" else -1.0
         p = row.get("corrected_p", row["p"])
@@ -322,6 +415,11 @@ def _worse(
             yield (
                 f"{_metric_of(row)} is worse by {abs(row['difference']):.4f}, p={p:.2g}"
             )
+
+
+def _directions(found: Evaluation) -> dict[str, str]:
+    """Which way each metric is better."""
+    return {metric.name: metric.direction for metric in found._values.metrics}
 
 
 def _metric_of(row: Mapping[str, Any]) -> str:
@@ -359,15 +457,56 @@ def _files(parsed: argparse.Namespace) -> list[str]:
     return files
 
 
-def _require_metrics_of(gates: Sequence[_Gate], metrics: RankingMetrics) -> None:
+def _require_metrics_of(gates: Sequence[_Gate], directions: Mapping[str, str]) -> None:
     """Raises for a gate of a metric that is not there, or is better the other way."""
     for gate in gates:
         direction, better = _SIDES[gate.side]
-        names = [m.name for m in metrics.members if m._direction == direction]
+        names = [name for name, side in directions.items() if side == direction]
         if gate.metric not in names:
             raise ValueError(
-                f"--fail-{gate.side} should name one of the metrics, of which {better} "
-                f"is better: {names}. Received: {gate.metric!r}"
+                f"--fail-{gate.side} should name one of the metrics where {better} is "
+                f"better, {names}. Received: {gate.metric!r}"
+            )
+
+
+def _require_used(parsed: argparse.Namespace, files: Sequence[str]) -> None:
+    """Raises for options that would do nothing."""
+    rows = [file for file in files if not _is_evaluation(file)]
+    if not rows:
+        _require_left_out(
+            parsed,
+            _OF_READING,
+            "files that --per-list wrote, whose values are computed already",
+        )
+    elif parsed.qrels is not None:
+        _require_left_out(parsed, _OF_ROWS, "qrels and runs, where it has no effect")
+        both = [parsed.qrels, *rows]
+        of_tables = {"label": [parsed.qrels], "score": rows}
+        of_tables |= {"query": both, "item": both}
+        unused = [name for name, of in of_tables.items() if not any(map(is_table, of))]
+        _require_left_out(parsed, unused, "TREC files, whose columns have no names")
+    elif "duplicates" in parsed and "item" not in parsed:
+        raise ValueError(
+            "--duplicates should come with --item, the column of the items. Received: "
+            f"--duplicates {parsed.duplicates}"
+        )
+    if parsed.keep and not (parsed.print_lists or parsed.per_list):
+        raise ValueError(
+            "--keep should come with --print-lists or --per-list. Received: --keep "
+            f"{' '.join(parsed.keep)}"
+        )
+
+
+def _require_left_out(
+    parsed: argparse.Namespace, names: Sequence[str], where: str
+) -> None:
+    for name in names:
+        value = getattr(parsed, name, None)
+        if value not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            values = " ".join(map(str, value)) if isinstance(value, list) else value
+            raise ValueError(
+                f"{option} should be left out with {where}. Received: {option} {values}"
             )
 
 
@@ -402,44 +541,60 @@ def _is_evaluation(file: str) -> bool:
         return False
 
 
-def _read(file: str, names: Sequence[str] | None) -> Evaluation:
+def _read_alone(files: Sequence[str], metrics: RankingMetrics | None) -> Evaluation:
+    """Reads the one file, which `--per-list` wrote."""
+    if len(files) > 1:
+        raise ValueError(
+            "A file that --per-list wrote should be the only one of evaluate; compare "
+            f"takes several. Received: {', '.join(files)}"
+        )
+    return _read(files[0], metrics)
+
+
+def _read(file: str, metrics: RankingMetrics | None) -> Evaluation:
     """Reads what `--per-list` wrote, and chooses metrics where some are named."""
     found = Evaluation.read(file)
-    if names is None:
+    if not metrics:
         return found
+    names = [member.name for member in metrics.members]
     for name in names:
-        if name not in found.metrics:
+        if name not in found.metric_names:
             raise ValueError(
                 f"--metrics should be some of those in {file}, which has "
-                f"{found.metrics}. Received: {name!r}"
+                f"{found.metric_names}. Received: {name!r}"
             )
-    found._metrics = [metric for metric in found._metrics if metric.name in names]
-    return found
+    return Evaluation(found._values.of_metrics(names).table)
+
+
+def _kept(parsed: argparse.Namespace) -> dict[str, str]:
+    """The columns to keep, and the options that name them."""
+    clusters = [parsed.cluster] if parsed.cluster else []
+    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
+    return {name: option for option, names in of_options.items() for name in names}
 
 
 def _evaluation(
     parsed: argparse.Namespace,
     source: str | list[str],
-    judgements: str | None,
     metrics: RankingMetrics,
 ) -> Evaluation:
     names = ["query", "label", "score", "item", "ties", "unjudged", "memory_limit"]
-    if judgements is None:
+    if parsed.qrels is None:
         names += ["weight", "duplicates"]
     arguments = {name: getattr(parsed, name) for name in names if name in parsed}
     arguments["progress"] = _progress if sys.stderr.isatty() else None
-    keep = [*parsed.by, *([parsed.cluster] if parsed.cluster else []), *parsed.keep]
+    kept = _kept(parsed)
     try:
-        if judgements is None:
-            arguments["keep"] = keep
-            return evaluation.evaluate(source, metrics, **arguments)
-        if keep or "weight" in parsed:
-            raise ValueError(
-                "--by, --cluster, --keep and --weight should be left out with "
-                "judgements and runs, which have no such columns. Received: "
-                f"{keep or parsed.weight}"
-            )
-        return evaluation.evaluate_run(judgements, source, metrics, **arguments)
+        if parsed.qrels is not None:
+            return evaluation.evaluate_run(parsed.qrels, source, metrics, **arguments)
+        return evaluation.evaluate(source, metrics, keep=list(kept), **arguments)
+    except ValueError as error:
+        text = str(error)
+        for name, option in kept.items():
+            if f"keep={name!r}" in text:
+                text = text.replace("`keep`", option)
+                text = text.replace(f"keep={name!r}", f"{option} {name}")
+        raise ValueError(text) from error
     finally:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -460,10 +615,10 @@ def _joined(tables: dict[str, Table]) -> Table:
 
 def _print(results: dict[str, Table], warnings: Sequence[str], output: str) -> None:
     if output == "json":
-        data = {name: table.to_data() for name, table in results.items()}
+        data = {name: plain_rows(table) for name, table in results.items()}
         print(json.dumps({**data, "warnings": list(warnings)}, indent=1))
     else:
-        tables = [Table(table.columns).format(output) for table in results.values()]
+        tables = [_TEXTS[output](Table(table.columns)) for table in results.values()]
         print("\n\n".join(tables))
     for warning in warnings:
         _say(warning)

@@ -1,10 +1,13 @@
-"""Reasons to mistrust a number: what is odd about the lists, in words."""
+"""Reasons to mistrust a number: what is unusual about the lists, in words."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from keras_rank.evaluation.table import Table
+from keras_rank.evaluation.values import ORDERS, SPREAD, ListValues
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -40,7 +43,7 @@ class Check:
         return not self.share > self.threshold
 
 
-def share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
+def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     """A check of how many lists have something."""
     return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
 
@@ -83,31 +86,31 @@ _SOUGHT = (
         "relevant",
         _is_none,
         0.1,
-        "have no relevant item, to {first_metric}: no order of theirs is better than "
-        "another, so that they move the mean whatever the model does",
+        "have no relevant items for {first_metric}: all orders of their items are "
+        "equally good, so that they move the mean whatever the model does",
     ),
     Sought(
         "one item",
         "items",
         _is_one,
         0.5,
-        "have one item, where there is nothing to order: does `query` name the column "
-        "of the lists, not that of the items?",
+        "have one item, so that there is nothing to order: does `query` name the "
+        "column of the lists, not that of the items?",
     ),
     Sought(
         "nothing retrieved",
         "retrieved",
         _is_none,
         0.0,
-        "have no item with a score, as of a query that the model was not asked: "
-        "nothing is found in them, and that counts",
+        "have no items with a score, as if the model was not run on their queries: "
+        "they count as lists where nothing was found",
     ),
     Sought(
         "constant scores",
         "constant",
         _is_any,
         0.01,
-        "have one score for all items: their order is chance",
+        "have one score for all items: their order is random",
     ),
     Sought(
         "NaN scores",
@@ -121,23 +124,22 @@ _SOUGHT = (
         "unjudged",
         _is_any,
         0.5,
-        "have no item with a score that anybody judged: do the judgements and the run "
-        "have the same ids of items?",
+        "have no judged items with a score: do the judgements and the run have the "
+        "same item ids?",
     ),
     Sought(
         "duplicated items",
         "duplicates",
         _is_any,
         0.0,
-        "have an item more than once: each time it is found counts",
+        "have an item more than once: each occurrence counts",
     ),
     Sought(
         "items without weight",
         "weightless",
         _is_any,
         0.0,
-        "have items with a weight of 0 or less: these are left out, as if they were "
-        "not there",
+        "have items with a weight of 0 or less, which are left out",
     ),
     Sought(
         "labels like scores",
@@ -145,13 +147,71 @@ _SOUGHT = (
         "fractional labels",
         _is_any,
         0.5,
-        "have labels that are fractions, and no score is one: are `label` and `score` "
-        "swapped?",
+        "have labels that are fractions, while all scores are integers: are `label` "
+        "and `score` swapped?",
     ),
 )
 
 
-def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
+def checks_of(values: ListValues) -> list[Check]:
+    """All checks, the last ones of the order of tied items.
+
+    Args:
+        values: the values of lists, with the columns of health.
+    """
+    columns = values.health
+    if not columns:
+        raise ValueError(
+            "`table` should have the columns of health, which `per_list` leaves out: "
+            "save evaluations by `write`. Received: the columns "
+            f"{values.table.column_names}"
+        )
+    checks = _checks_of_lists(columns, values.metric_names[0])
+    for k in sorted({metric.k for metric in values.metrics if metric.k is not None}):
+        checks += _checks_of_cutoff(columns, k)
+    for metric in values.metrics:
+        counted = np.flatnonzero(~np.isnan(values.array(metric.name)))
+        means = [
+            values.mean(metric, counted, SPREAD.format(metric.name, order)).value
+            for order in ORDERS
+        ]
+        checks.append(_check_of_spread(metric.name, columns["ties"], *means))
+    return checks
+
+
+def warnings_of(values: ListValues, checks: Sequence[Check]) -> list[str]:
+    """Warns of what checks have found, and of queries that were left out."""
+    warnings = [
+        f"Warning: {check.lists} of {len(values)} lists {check.warning}"
+        + "." * (not check.warning.endswith("?"))
+        for check in checks
+        if not check.is_passed
+    ]
+    if values.left_out:
+        warnings.append(
+            f"Warning: {values.left_out} queries of the run are left out, as they "
+            "have no judgements."
+        )
+    return warnings
+
+
+def table_of_checks(checks: Sequence[Check], warnings: Sequence[str]) -> Table:
+    """The table of checks, with warnings as its notes."""
+    nothing = (None, None, None)
+    spreads = [check.spread or nothing for check in checks]
+    columns: dict[str, list[Any]] = {
+        "check": [check.name for check in checks],
+        "lists": [check.lists for check in checks],
+        "share": [check.share for check in checks],
+        "threshold": [check.threshold for check in checks],
+    }
+    columns |= {
+        order: [spread[i] for spread in spreads] for i, order in enumerate(ORDERS)
+    }
+    return Table(columns, notes=warnings)
+
+
+def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
     """The checks of lists, by what is known of each.
 
     Args:
@@ -162,7 +222,7 @@ def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
     return [
-        share_of(
+        _share_of(
             sought.has(columns[sought.column]),
             sought.name,
             sought.threshold,
@@ -173,38 +233,37 @@ def checks_of(columns: dict[str, Array], first_metric: str) -> list[Check]:
     ]
 
 
-def checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
+def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     """The checks of what is asked of the first k items."""
     judged = columns[f"judged@{k}"]
     share = float(np.mean(judged))
     return [
-        share_of(
+        _share_of(
             columns["items"] < k,
             f"shorter than {k}",
             0.5,
             f"have fewer than {k} items, all of which are in their top {k}",
         ),
-        share_of(
+        _share_of(
             columns[f"tied@{k}"].astype(bool),
             f"tied at {k}",
             0.05,
-            f"have the same score at the ranks {k} and {k + 1}: what is in their top "
-            f"{k} is up to the order of tied items",
+            f"have the same score at ranks {k} and {k + 1}: which items are in their "
+            f"top {k} depends on the order of tied items",
         ),
         Check(
             f"judged@{k}",
             int(np.sum(judged < 1.0)),
             share,
             0.9,
-            f"have items in their top {k} that nobody judged, "
-            f"{1.0 - share:.0%} on average: they count as irrelevant, which they need "
-            "not be",
+            f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
+            "average: these count as irrelevant, which they need not be",
             at_least=True,
         ),
     ]
 
 
-def check_of_spread(
+def _check_of_spread(
     metric: str, has_ties: Array, worst: float, average: float, best: float
 ) -> Check:
     """The check of what the order of tied items makes of a metric."""
@@ -213,7 +272,7 @@ def check_of_spread(
         int(np.sum(has_ties)),
         abs(best - worst),
         0.01,
-        f"have tied items: {metric} is {worst:.4f} with the worst order of these, "
+        f"have tied items: {metric} is {worst:.4f} with their worst order, "
         f"{best:.4f} with the best one, and {average:.4f} on average",
         spread=(worst, average, best),
     )

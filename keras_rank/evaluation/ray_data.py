@@ -49,7 +49,7 @@ def evaluate_dataset(
     if not found:
         raise ValueError("`rows` should have rows. Received: none, from a Dataset")
     table = pa.concat_tables(found).sort_by(columns.query)
-    return Evaluation(table, members, columns.query)
+    return Evaluation(table, metrics=members, query=columns.query)
 
 
 def _of_block(

@@ -47,7 +47,7 @@ _ORDERS: dict[Order, str] = {"row": "row", "item": "item", "trec_eval": "item DE
 
 # The fields of a line of TREC files, and how many there have to be.
 _TREC = {
-    "judgements": (("query", "iteration", "item", "label"), 4),
+    "qrels": (("query", "iteration", "item", "label"), 4),
     "run": (("query", "Q0", "item", "rank", "score", "tag"), 5),
 }
 # How the lines of an error start in which DuckDB advises its own users.
@@ -171,7 +171,7 @@ def read_rows(
 
 def read_run(
     connection: Connection,
-    judgements: Any,
+    qrels: Any,
     run: Any,
     columns: Columns,
     order: Order,
@@ -180,29 +180,29 @@ def read_run(
 
     Args:
         connection: a DuckDB.
-        judgements: files of TREC, or a table of queries, items and labels.
+        qrels: files of TREC, or a table of queries, items and labels.
         run: files of TREC, or a table of queries, items and scores.
         columns: the names of the columns, for tables.
         order: as in `read_rows`.
     """
     types = [
-        _create(connection, "judgements", judgements, columns, "label"),
+        _create(connection, "qrels", qrels, columns, "label"),
         _create(connection, "run", run, columns, "score"),
     ]
     for place, id_ in enumerate(("query", "item")):
         of_both = {each[place] for each in types}
         if len(of_both) > 1 and "VARCHAR" in of_both:
             # The numbers of one side are written in the text of the other.
-            for name in ("judgements", "run"):
+            for name in ("qrels", "run"):
                 connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE VARCHAR")
-    ((in_judgements, in_run, common),) = connection.sql(
-        "SELECT count(DISTINCT j.query), count(DISTINCT r.query), "
-        "count(DISTINCT r.query) FILTER (j.query = r.query) FROM "
-        "(SELECT DISTINCT query FROM judgements) j FULL JOIN "
-        "(SELECT DISTINCT query FROM run) r ON j.query = r.query"
+    ((in_qrels, in_run, common),) = connection.sql(
+        "SELECT count(DISTINCT q.query), count(DISTINCT r.query), "
+        "count(DISTINCT r.query) FILTER (q.query = r.query) FROM "
+        "(SELECT DISTINCT query FROM qrels) q FULL JOIN "
+        "(SELECT DISTINCT query FROM run) r ON q.query = r.query"
     ).fetchall()
     for name, number, source in (
-        ("judgements", in_judgements, judgements),
+        ("qrels", in_qrels, qrels),
         ("run", in_run, run),
     ):
         if number == 0:
@@ -210,20 +210,21 @@ def read_run(
     if common == 0:
         one, other = (
             connection.sql(f"SELECT min(query) FROM {name}").fetchall()[0][0]
-            for name in ("judgements", "run")
+            for name in ("qrels", "run")
         )
         raise ValueError(
-            "`judgements` and `run` should have queries in common. Received: none, "
-            f"judgements of such as {one!r} and a run of such as {other!r}"
+            "`qrels` and `run` should have queries in common. Received: none, "
+            f"with judgements of queries such as {one!r} and a run of queries such as "
+            f"{other!r}"
         )
     score = "CAST(score AS FLOAT)" if order == "trec_eval" else "score"
     table = connection.sql(
-        f"SELECT query, label, {score} AS score, item, of_run.row FROM judgements FULL "
-        "JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM judgements)) "
+        f"SELECT query, label, {score} AS score, item, of_run.row FROM qrels FULL "
+        "JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM qrels)) "
         "AS of_run USING (query, item)"
     )
     names = ["query", "label", "score", "item"]
-    batches = _sorted_batches(table, "judgements", judgements, names, order)
+    batches = _sorted_batches(table, "qrels", qrels, names, order)
     return Rows(batches, lambda query, item: named(run), in_run - common)
 
 
@@ -318,14 +319,14 @@ def _files(argument: str, source: Any) -> list[str]:
     files = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
     if not files:
         raise ValueError(
-            f"`{argument}` should be files that exist. Received: {path!r}, which is "
-            "none, and which no file matches"
+            f"`{argument}` should be files that exist. Received: {path!r}, which "
+            "matches no file"
         )
     for file in files:
         if os.path.isdir(file):
             raise ValueError(
                 f"`{argument}` should be files. Received: {file!r}, which is a folder: "
-                f"{os.path.join(file, '*.parquet')!r} are the files in it"
+                f"give {os.path.join(file, '*.parquet')!r} for the files in it"
             )
     return files
 
@@ -520,8 +521,8 @@ def _trec_lines(
     if not found:
         return table
     number_of_line, line, width = found[0]
-    other = {"judgements": "a run", "run": "judgements"}[name]
-    widths = {"judgements": (5, 6), "run": (4,)}[name]
+    other = {"qrels": "a run", "run": "qrels"}[name]
+    widths = {"qrels": (5, 6), "run": (4,)}[name]
     raise ValueError(
         f"`{name}` should have lines of the fields {' '.join(expected)}, with a number "
         f"as {number}. Received: line {number_of_line} of {named(source)}, {line!r}"

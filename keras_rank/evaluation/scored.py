@@ -1,4 +1,4 @@
-"""From what is scored already to an evaluation."""
+"""The functions that evaluate tables and runs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from keras_rank.ordering.preference import Ties
 TIES = ("metric", "trec_eval")
 # What an item without a label is.
 UNJUDGED = ("irrelevant", "drop")
-# What is done about an item that a query has twice.
+# What to do with an item that a query has twice.
 DUPLICATES = ("error", "count")
 
 
@@ -47,53 +47,55 @@ def evaluate(
 ) -> Evaluation:
     """Evaluates a table that has a row for each item of each query.
 
-    The rows of a query may lie anywhere in the table, and in any of its files. They
-    are sorted on disk where they don't fit into memory, and read as a stream.
+    The rows of a query may be anywhere in the table, in any of its files. They are
+    sorted on disk if they do not fit into memory, and read as a stream.
 
-    A label that is missing, or below 0, counts as 0. An item without a score, or with
-    the score NaN, was not retrieved. A missing query or weight, a label that is no
-    number, and an item that a query has twice are errors.
+    A label that is missing or below 0 counts as 0. An item whose score is missing or
+    NaN was not retrieved. It is an error if a query or a weight is missing, a label is
+    not a number, or a query has an item twice.
 
     Args:
         rows: files of Parquet, CSV, JSON lines or Arrow: a path, a pattern such as
-            `"rows/*.parquet"`, or a list of such. Or a table in memory: of pyarrow,
-            pandas, Polars, DuckDB, anything with `__arrow_c_stream__`, or a dict of
-            columns. Or a `ray.data.Dataset`, which is evaluated where it is: see
+            `"rows/*.parquet"`, or a list of these. Or a table in memory: of pyarrow,
+            pandas, Polars or DuckDB, anything with `__arrow_c_stream__`, or a dict of
+            columns. Or a `ray.data.Dataset`, which is evaluated on its workers: see
             `docs/tables.md`.
-        metrics: list of ranking metrics, or of strings of the name and the cutoff,
-            such as `"ndcg@10"`; or `RankingMetrics`. Those whose `seed` was not given
-            get the seed 0, so that a table always has the same numbers.
-        query: str. The column of what a row belongs to: the query, the user, the
-            session.
-        label: str. The column of labels: how good an item is, 0 if irrelevant.
-        score: str. The column of what the model says.
-        item: str. The column of the items, to find those that a query has twice.
-            Where it is given, the numbers don't depend on the order of the rows, but
-            for metrics with `shuffle_ties=False`. Defaults to `None`.
+        metrics: list of ranking metrics, or of strings with a name and a cutoff, such
+            as `"ndcg@10"`; or `RankingMetrics`. Metrics without a `seed` get the seed
+            0, so that a table always gives the same numbers.
+        query: str. The column that says which list a row belongs to: the query, user
+            or session. Defaults to `"query_id"`.
+        label: str. The column of the labels: how relevant an item is, 0 if it is not.
+            Defaults to `"label"`.
+        score: str. The column of the scores of the model. Defaults to `"score"`.
+        item: str. The column of the items, to find those that a query has twice. With
+            it, the numbers do not depend on the order of the rows, except for metrics
+            with `shuffle_ties=False`. Defaults to `None`.
         weight: str. The column of the weights of the items. Defaults to `None`.
-        keep: str or list of such. Columns that have one value for each query, to
-            slice and cluster by. Defaults to none.
-        ties: `"metric"`: tied items are ordered as each metric says, for which the
-            earlier item is that of the earlier row. `"trec_eval"`: the item with the
-            larger id first, among scores that are equal in float32. Defaults to
+        keep: str or list of strings. Columns with one value for each query, to slice
+            and cluster by. Defaults to none.
+        ties: `"metric"`: tied items are ordered as each metric says; the earlier item
+            is that of the earlier row. `"trec_eval"`: the item with the larger id
+            comes first; scores that are equal in float32 are ties. Defaults to
             `"metric"`.
         unjudged: `"irrelevant"`: an item whose label is missing or below 0 has the
-            label 0. `"drop"`: it is left out, as if it had not been there, as `BPref`
-            always does. Defaults to `"irrelevant"`.
+            label 0. `"drop"`: it is left out, as `BPref` always does. Defaults to
+            `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: an item that a query has twice counts
-            twice, and `health` tells of it. Defaults to `"error"`.
+            twice, and `health` reports it. Defaults to `"error"`.
         memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
-            sorting: what does not fit is written to disk, in the folder of temporary
-            files. The rest is for what is known of the lists, some 150 bytes each.
-            Defaults to `None`: most of the memory there is.
-        progress: function that is called with the number of rows and of lists that
+            sorting: what does not fit is written to the folder of temporary files.
+            The rest is for the results of the lists, about 150 bytes each. Defaults to
+            `None`: most of the available memory.
+        progress: function that is called with the numbers of rows and of lists that
             are done. Defaults to `None`.
 
     Returns:
         An `Evaluation`.
 
     Raises:
-        ValueError: if the rows can't be read, or an argument is none of those.
+        ValueError: if the rows cannot be read, or an argument is not one of the
+            accepted values.
 
     Example:
 
@@ -143,7 +145,7 @@ def evaluate(
 
 
 def evaluate_run(
-    judgements: Any,
+    qrels: Any,
     run: Any,
     metrics: RankingMetrics | Sequence[RankingMetric | str],
     *,
@@ -158,56 +160,58 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluates a run against judgements, as trec_eval does with `-c`.
 
-    Both are joined by query and item. An item that was judged but not retrieved has
-    no rank, and counts among the relevant ones. An item that was retrieved but not
-    judged is irrelevant. A negative judgement is 0. A query that is only in the
-    judgements counts, as one where nothing was found; one that is only in the run is
-    left out, and `health` tells of it. An item that a query has twice is an error.
+    Both are joined by query and item. A relevant item that was not retrieved has no
+    rank, but counts as relevant. An item that was retrieved but not judged is
+    irrelevant. A negative judgement counts as 0. A query that is only in the
+    judgements counts as one where nothing was found. A query that is only in the run
+    is left out, and `health` reports it. It is an error if a query has an item twice.
 
     Args:
-        judgements: a TREC file, of lines `query iteration item label`; or a table, as
-            of `evaluate`, with the columns `query`, `item` and `label`. What is a
-            table is told by the end of a name: `.parquet`, `.csv`, ...
-        run: a TREC file, of lines `query Q0 item rank score tag`, of which the rank is
-            not read; `"-"` for standard input; or a table with the columns `query`,
+        qrels: the relevance judgements: a TREC file with lines of `query iteration
+            item label`; or a table, as for `evaluate`, with the columns `query`,
+            `item` and `label`. A file whose name ends in `.parquet`, `.csv`, ... is a
+            table.
+        run: a TREC file with lines of `query Q0 item rank score tag`, whose rank is
+            ignored; `"-"` for standard input; or a table with the columns `query`,
             `item` and `score`.
-        metrics: list of ranking metrics, or of strings of the name and the cutoff,
-            such as `"ndcg@10"`; or `RankingMetrics`. Those whose `seed` was not given
-            get the seed 0.
-        query: str. The column of the queries, in tables and in the results.
-        item: str. The column of the items, in tables.
-        label: str. The column of the labels, in a table.
-        score: str. The column of the scores, in a table.
-        ties: `"metric"`: tied items are ordered as each metric says, for which the
-            earlier item is that of the earlier line. `"trec_eval"`: the item with the
-            larger id first, among scores that are equal in float32. Defaults to
+        metrics: list of ranking metrics, or of strings with a name and a cutoff, such
+            as `"ndcg@10"`; or `RankingMetrics`. Metrics without a `seed` get the seed
+            0.
+        query: str. The column of the queries, in tables and in the results. Defaults
+            to `"query_id"`.
+        item: str. The column of the items in tables. Defaults to `"item_id"`.
+        label: str. The column of the labels in a table. Defaults to `"label"`.
+        score: str. The column of the scores in a table. Defaults to `"score"`.
+        ties: `"metric"`: tied items are ordered as each metric says; the earlier item
+            is that of the earlier line. `"trec_eval"`: the item with the larger id
+            comes first; scores that are equal in float32 are ties. Defaults to
             `"metric"`.
-        unjudged: `"irrelevant"`: an item that nobody judged, or with a label below 0,
+        unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
             has the label 0. `"drop"`: it is left out, as with `-J` of trec_eval, and
             as `BPref` always does. Defaults to `"irrelevant"`.
         memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
             sorting: what does not fit is written to disk. Defaults to `None`: most of
-            the memory there is.
-        progress: function that is called with the number of rows and of lists that
+            the available memory.
+        progress: function that is called with the numbers of rows and of lists that
             are done. Defaults to `None`.
 
     Returns:
         An `Evaluation`.
 
     Raises:
-        ValueError: if the files can't be read, have no query in common, or an
-            argument is none of those.
+        ValueError: if the files cannot be read or have no query in common, or an
+            argument is not one of the accepted values.
 
     Example:
 
     >>> from keras_rank.evaluation import evaluate_run
-    >>> judgements = {
+    >>> qrels = {
     ...     "query_id": ["a", "a", "b"],
     ...     "item_id": [1, 2, 1],
     ...     "label": [1, 2, 1],
     ... }
     >>> run = {"query_id": ["a", "a"], "item_id": [7, 2], "score": [0.9, 0.5]}
-    >>> evaluate_run(judgements, run, ["mrr"]).per_list["mrr"].to_pylist()
+    >>> evaluate_run(qrels, run, ["mrr"]).per_list["mrr"].to_pylist()
     [0.5, 0.0]
     """
     columns = Columns(query, label, score, item)
@@ -220,7 +224,7 @@ def evaluate_run(
     )
     order = _order_of_rows(ties, item, members)
     with connected(memory_limit) as connection:
-        read = read_run(connection, judgements, run, columns, order)
+        read = read_run(connection, qrels, run, columns, order)
         return _evaluation(per_list, read, progress)
 
 
@@ -275,8 +279,8 @@ def _require_free_names(columns: Columns, members: Sequence[RankingMetric]) -> N
     for name in taken:
         if taken.count(name) > 1:
             raise ValueError(
-                "`query`, `keep` and `metrics` should have names of their own, and not "
-                f"be `weight`, as all are columns of the result. Received: {name!r} "
+                "`query`, `keep` and `metrics` should have distinct names other than "
+                f'"weight", as all become columns of the result. Received: {name!r} '
                 "twice"
             )
 
@@ -284,5 +288,8 @@ def _require_free_names(columns: Columns, members: Sequence[RankingMetric]) -> N
 def _evaluation(per_list: PerList, rows: Rows, progress: Progress | None) -> Evaluation:
     table = pa.concat_tables(per_list.tables(rows, progress))
     return Evaluation(
-        table, per_list.metrics, per_list.columns.query, left_out=rows.left_out
+        table,
+        metrics=per_list.metrics,
+        query=per_list.columns.query,
+        left_out=rows.left_out,
     )

@@ -1,4 +1,4 @@
-"""Means of lists, how sure they are, and how sure a difference is."""
+"""Means over lists and differences of means, with their errors and intervals."""
 
 import dataclasses
 from typing import Any, TypeAlias
@@ -29,7 +29,7 @@ class Mean:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A number and how sure it is: its standard error, interval and p-value."""
+    """A number with its standard error, interval and p-value."""
 
     value: float
     standard_error: float
@@ -82,8 +82,8 @@ def estimate(
         value: the number.
         influence: array of shape `(lists,)`, as of `Mean`.
         clusters: int array of the same shape, or `None` for a cluster for each list.
-        confidence: the share of such intervals that hold the true number.
-        permute: whether p is found by random signs, in place of Student's t.
+        confidence: the share of such intervals that contain the true number.
+        permute: whether p is found by random signs, instead of Student's t.
     """
     lists = len(influence)
     if clusters is not None:

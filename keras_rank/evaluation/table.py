@@ -6,18 +6,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-FORMATS = ("table", "tsv", "json", "markdown")
-
 
 class Table:
     """Results with a name for each column.
 
-    `print` shows it, and a notebook does by itself. A column is `table["value"]`, and
-    `table.rows` are dicts.
+    `print` and notebooks show it. `table["value"]` is a column, and `table.rows` is a
+    list of dicts.
 
     Args:
-        columns: dict from names to lists of values, which are of one length.
-        notes: sentences to be read with the table.
+        columns: dict from names to lists of values, all of the same length.
+        notes: list of sentences to read with the table.
 
     Example:
 
@@ -32,7 +30,7 @@ class Table:
     """
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Any]], notes: Sequence[str] = ()
+        self, columns: Mapping[str, Sequence[Any]], *, notes: Sequence[str] = ()
     ) -> None:
         self.columns = {name: list(values) for name, values in columns.items()}
         self.notes = list(notes)
@@ -48,40 +46,29 @@ class Table:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows, as dicts from the names of the columns to their values."""
+        """The rows, as a list of dicts from the names of the columns to values."""
         return [
             dict(zip(self.columns, row, strict=True))
             for row in zip(*self.columns.values(), strict=True)
         ]
 
     def __repr__(self) -> str:
-        return self.format("table")
+        cells, are_numbers = self._cells(), self._are_numbers()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for row in cells:
+            placed = [
+                cell.rjust(width) if is_number else cell.ljust(width)
+                for cell, width, is_number in zip(row, widths, are_numbers, strict=True)
+            ]
+            lines.append("  ".join(placed).rstrip())
+        return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
         rows = [_tags("th", head), *(_tags("td", row) for row in body)]
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>{notes}"
-
-    def format(self, output: str) -> str:
-        """Returns the table as text.
-
-        Args:
-            output: `"table"` for people, `"markdown"`, or, with all digits, `"tsv"`
-                or `"json"`.
-        """
-        formats = {
-            "table": self._aligned,
-            "tsv": self._separated,
-            "json": self.to_json,
-            "markdown": self.to_markdown,
-        }
-        if output not in formats:
-            raise ValueError(
-                f"`output` should be one of {list(FORMATS)}. Received: "
-                f"output={output!r}"
-            )
-        return formats[output]()
 
     def to_markdown(self) -> str:
         """Returns the table in Markdown."""
@@ -94,37 +81,20 @@ class Table:
         lines = [f"| {' | '.join(row)} |" for row in rows]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
-    def to_json(self) -> str:
-        """Returns the rows in JSON, with all digits; what is not known is null."""
-        return json.dumps(self.to_data(), indent=1)
+    def to_tsv(self) -> str:
+        """Returns the rows as tab-separated values, with all digits, below a header."""
+        rows = [self.columns, *(row.values() for row in self.rows)]
+        return "\n".join("\t".join(map(_exact, row)) for row in rows)
 
-    def to_data(self) -> list[dict[str, Any]]:
-        """Returns the rows as dicts of what JSON has."""
-        return [
-            {name: _plain(value) for name, value in row.items()} for row in self.rows
-        ]
+    def to_json(self) -> str:
+        """Returns the rows in JSON, with all digits. Unknown values are null."""
+        return json.dumps(plain_rows(self), indent=1)
 
     def to_pandas(self) -> Any:
         """Returns a `pandas.DataFrame`."""
         import pandas as pd
 
         return pd.DataFrame(self.columns)
-
-    def _aligned(self) -> str:
-        cells, are_numbers = self._cells(), self._are_numbers()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for row in cells:
-            placed = [
-                cell.rjust(width) if is_number else cell.ljust(width)
-                for cell, width, is_number in zip(row, widths, are_numbers, strict=True)
-            ]
-            lines.append("  ".join(placed).rstrip())
-        return "\n".join([*lines, *self.notes])
-
-    def _separated(self) -> str:
-        rows = [self.columns, *(row.values() for row in self.rows)]
-        return "\n".join("\t".join(map(_exact, row)) for row in rows)
 
     def _are_numbers(self) -> list[bool]:
         return [
@@ -138,6 +108,16 @@ class Table:
             for name, values in self.columns.items()
         ]
         return [list(row) for row in zip(*columns, strict=True)]
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of rows that have the same columns."""
+    return Table({name: [row[name] for row in rows] for name in rows[0]})
+
+
+def plain_rows(table: Table) -> list[dict[str, Any]]:
+    """The rows of a table, as dicts of values that JSON has."""
+    return [{name: _plain(value) for name, value in row.items()} for row in table]
 
 
 def _tags(tag: str, cells: Sequence[str]) -> str:

@@ -1,0 +1,207 @@
+"""Values of lists, in padded batches: lists of similar length are padded to one size.
+
+They are given to the formulas of the metrics, and to what `health` reads.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from keras import ops
+
+from keras_rank import functional
+from keras_rank.arrays.backends import compiles_each_shape
+from keras_rank.evaluation.values import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
+from keras_rank.lists.inputs import standardize
+from keras_rank.metrics.base import (
+    RankingMetric,
+    alike,
+    rank_together,
+    values_together,
+)
+from keras_rank.metrics.binary import BPref
+from keras_rank.ordering.preference import Ties
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+# A padded batch has so many positions: few enough to stay in the caches of a CPU.
+_POSITIONS = 2**17
+# The largest size of a batch over that of its shortest list.
+_GROWTH = 1.4
+
+
+class PaddedBatches:
+    """Computes the values of lists, and what `health` has to know of them.
+
+    Args:
+        metrics: metrics of names that differ.
+        ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
+            they say.
+    """
+
+    def __init__(
+        self, metrics: Sequence[RankingMetric], ties: Ties | None = None
+    ) -> None:
+        self.metrics, self.ties = metrics, ties
+        self.cutoffs = sorted({metric.k for metric in metrics if metric.k is not None})
+
+    def values(
+        self, items: dict[str, Array], starts: Array, sizes: Array, numbers: Array
+    ) -> dict[str, Array]:
+        """Returns the columns of values, weights and health, by their names.
+
+        Args:
+            items: arrays of shape `(items,)`, by what they hold.
+            starts: int array of shape `(lists,)`. The places where lists start.
+            sizes: int array of the same shape.
+            numbers: int32 array of the same shape, which key the shuffle of ties.
+        """
+        found: dict[str, Array] = {}
+        for chosen, size in _batches_of(sizes):
+            shown = _of_few_shapes(chosen)
+            positions = starts[shown, None] + np.arange(size)
+            is_item = np.arange(size) < sizes[shown, None]
+            positions = np.where(is_item, positions, starts[shown, None])
+            batch = {name: values[positions] for name, values in items.items()}
+            for name in ("label", "judgement"):
+                batch[name] = np.where(is_item, batch[name], -1.0)
+            batch["judged"] = batch["judged"] | ~is_item
+            for name, values in self._of_batch(batch, numbers[shown]).items():
+                if name not in found:
+                    found[name] = np.empty(len(starts), values.dtype)
+                found[name][chosen] = values[: len(chosen)]
+        return found
+
+    def _of_batch(self, batch: dict[str, Array], numbers: Array) -> dict[str, Array]:
+        """The columns of the lists of a padded batch."""
+        found: dict[str, Array] = {}
+        for metric, judged, values, weights in self._computed(
+            batch, numbers, self.ties
+        ):
+            found[metric.name] = values
+            if "weight" in batch:
+                found[OWN_WEIGHT.format(metric.name)] = weights
+            if metric is self.metrics[0]:
+                found[HEALTH + "relevant"] = judged
+        found |= _health_of(batch, self.cutoffs)
+        return found | self._spread(batch, found)
+
+    def _spread(
+        self, batch: dict[str, Array], found: dict[str, Array]
+    ) -> dict[str, Array]:
+        """The values with the worst and the best order of ties, and their mean."""
+        names = {
+            (metric.name, order): SPREAD.format(metric.name, order)
+            for metric in self.metrics
+            for order in ORDERS
+        }
+        # In the precision of most metrics: these are most of what is known of a list.
+        spread = {
+            column: found[name].astype("float32") for (name, _), column in names.items()
+        }
+        chosen = np.flatnonzero(found[HEALTH + "ties"])
+        if not len(chosen):
+            return spread
+        shown = _of_few_shapes(chosen)
+        tied = {name: values[shown] for name, values in batch.items()}
+        numbers = np.zeros(len(shown), np.int32)
+        for order, ties in ORDERS.items():
+            ordered = tied
+            if ties == "stable":
+                # The earlier of tied items comes first: so these are put in order.
+                sign = -1.0 if order == "best" else 1.0
+                place = np.argsort(sign * tied["label"], axis=1, kind="stable")
+                ordered = {
+                    name: np.take_along_axis(values, place, axis=1)
+                    for name, values in tied.items()
+                }
+            for metric, _, values, _ in self._computed(ordered, numbers, ties):
+                spread[names[metric.name, order]][chosen] = values[: len(chosen)]
+        return spread
+
+    def _computed(
+        self, batch: dict[str, Array], numbers: Array, ties: Ties | None
+    ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
+        """Yields each metric, which lists have relevant items, values and weights."""
+        # To bpref, an item that nobody judged is none, whatever it is to others.
+        by_label = {
+            "judgement": [m for m in self.metrics if isinstance(m, BPref)],
+            "label": [m for m in self.metrics if not isinstance(m, BPref)],
+        }
+        for label, dtype, members in (
+            (label, dtype, members)
+            for label, metrics in by_label.items()
+            for (_, dtype), members in alike(metrics).items()
+        ):
+            lists = standardize(
+                batch[label], batch["score"], batch.get("weight"), dtype
+            )
+            # So that a list is shuffled alike wherever it stands.
+            places = np.cumsum(ops.convert_to_numpy(lists.has_items), dtype=np.int32)
+            first_list = ops.convert_to_tensor(numbers - (places - 1))
+            rankings = rank_together(members, lists, first_list, ties)
+            computed = values_together(members, lists, rankings)
+            for metric, (judged, values, weights) in zip(
+                members, computed, strict=True
+            ):
+                values = judged.fill_empty(values, metric.empty_value)
+                has_relevant = ops.convert_to_numpy(judged.has_relevant)
+                # Missing, where a list weighs the average of the others.
+                has_weight = has_relevant | metric._weighs_empty_lists
+                weights = np.where(has_weight, ops.convert_to_numpy(weights), np.nan)
+                values = ops.convert_to_numpy(values).astype("float64")
+                yield metric, has_relevant, values, weights.astype("float64")
+
+
+def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Array]:
+    """The columns of health of the lists of a padded batch."""
+    scores = np.where(batch["label"] >= 0.0, batch["score"], np.nan)
+    scores = np.sort(np.where(scores > -np.inf, scores, -np.inf), axis=1)[:, ::-1]
+    is_retrieved = scores > -np.inf
+    retrieved = np.sum(is_retrieved, axis=1).astype(np.int32)
+    tied = (scores[:, 1:] == scores[:, :-1]) & is_retrieved[:, 1:]
+    found: dict[str, Array] = {HEALTH + "retrieved": retrieved}
+    is_judged = batch["judged"] & (batch["label"] >= 0.0)
+    is_judged &= batch["score"] > -np.inf
+    found[HEALTH + "unjudged"] = (retrieved > 0) & ~np.any(is_judged, axis=1)
+    found[HEALTH + "constant"] = (np.sum(tied, axis=1) == retrieved - 1) & (
+        retrieved > 1
+    )
+    for k in cutoffs:
+        at_cut = tied[:, k - 1] if k <= tied.shape[1] else np.zeros(len(tied), bool)
+        found[f"{HEALTH}tied@{k}"] = at_cut
+        found[f"{HEALTH}judged@{k}"] = _judged_share(batch, k)
+    found[HEALTH + "ties"] = np.any(tied, axis=1)
+    return found
+
+
+def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
+    """Yields the numbers of lists of similar sizes, and the size to pad these to."""
+    grid = [1]
+    while grid[-1] < sizes.max():
+        grid.append(max(grid[-1] + 1, int(grid[-1] * _GROWTH)))
+    classes = np.searchsorted(grid, sizes)
+    by_class = np.argsort(classes, kind="stable")
+    for chosen in np.split(by_class, np.flatnonzero(np.diff(classes[by_class])) + 1):
+        size = grid[classes[chosen[0]]]
+        lists = max(1, _POSITIONS // size)
+        for first in range(0, len(chosen), lists):
+            yield chosen[first : first + lists], size
+
+
+def _of_few_shapes(chosen: Array) -> Array:
+    """The numbers of lists, the first repeated where each shape would be compiled."""
+    if not compiles_each_shape():
+        return chosen
+    missing = 2 ** int(len(chosen) - 1).bit_length() - len(chosen)
+    return np.concatenate([chosen, np.repeat(chosen[:1], missing)])
+
+
+def _judged_share(batch: dict[str, Array], k: int) -> Array:
+    """The share of the first k items that have a label."""
+    if batch["judged"].all():
+        return np.ones(len(batch["label"]), np.float32)
+    is_retrieved = (batch["label"] >= 0.0) & (batch["score"] > -np.inf)
+    labels = np.where(is_retrieved, batch["judged"], -1.0)
+    share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")
+    return np.asarray(ops.convert_to_numpy(share))

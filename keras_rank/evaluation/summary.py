@@ -1,0 +1,47 @@
+"""The mean of each metric, over all lists or by slices, with its error."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_rank.arguments import check_fraction
+from keras_rank.evaluation import statistics
+from keras_rank.evaluation.table import Table, table_of
+from keras_rank.evaluation.values import ListValues
+
+# The columns of a summary, but for those of the slices.
+_COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
+
+
+def summarized(
+    values: ListValues,
+    by: str | Sequence[str] | None,
+    cluster: str | None,
+    confidence: float,
+) -> Table:
+    """Returns the means and their errors, as `Evaluation.summary` does."""
+    confidence = check_fraction("confidence", confidence)
+    by, clusters = values.sliced_by(by, _COLUMNS), values.clusters(cluster)
+    rows = []
+    for slice_, chosen in values.slices(by):
+        for metric in values.metrics:
+            of_metric = chosen[~np.isnan(values.array(metric.name)[chosen])]
+            mean = values.mean(metric, of_metric)
+            found = statistics.estimate(
+                mean.value,
+                mean.influence,
+                None if clusters is None else clusters[of_metric],
+                confidence,
+            )
+            rows.append(
+                {
+                    **slice_,
+                    "metric": metric.name,
+                    "value": found.value,
+                    "standard_error": found.standard_error,
+                    "low": found.low,
+                    "high": found.high,
+                    "lists": found.lists,
+                }
+            )
+    return table_of(rows)
