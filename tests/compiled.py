@@ -48,6 +48,11 @@ WAYS = {
     "torch.compile": _torch_compile,
 }
 
+# One graph on torch, which takes what Keras does to be traced as well.
+in_one_graph = pytest.mark.skipif(
+    keras.__version__ < "3.15", reason="torch can't trace the trees of Keras 3.14"
+)
+
 _BACKENDS = {"jax": "jax", "tf": "tensorflow", "torch": "torch"}
 
 

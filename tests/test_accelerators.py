@@ -139,6 +139,7 @@ def test_no_metric_has_a_branch():
             assert not any(map(counts.is_loop, kinds)), (case.name, arguments)
 
 
+@compiled.in_one_graph
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
 @pytest.mark.parametrize("shuffle_ties", [True, "average"], ids=str)
 @pytest.mark.parametrize("k", [3, None])

@@ -261,6 +261,7 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
             np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=2e-6)
 
 
+@compiled.in_one_graph
 @pytest.mark.trains
 # Of the scores, which torch's compiler looks at between two of its graphs.
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")

@@ -311,6 +311,17 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     return ops.take(x, rows, axis=0)
 
 
+def block_of_rows(x: Tensor, first: int, number: int) -> Tensor:
+    """Returns rows that follow each other, of a tensor or an array.
+
+    For each slice of Python's JAX would compile anew. Keras's own, which it does not, warns
+    on torch up to Keras 3.14.
+    """
+    if keras.backend.backend() == "jax" and not isinstance(x, np.ndarray):
+        return ops.slice(x, [first, 0], [number, x.shape[1]])
+    return x[first : first + number]
+
+
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the largest entries of each row in falling order, and their positions.
 

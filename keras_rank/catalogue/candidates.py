@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, block_of_rows
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 
@@ -60,13 +60,7 @@ class Table:
         return as_scored(ops.take(self._array, ops.convert_to_tensor(places), axis=0))
 
     def _read(self, first: int) -> Tensor:
-        if isinstance(self._array, np.ndarray):
-            return as_scored(np.asarray(self._array[first : first + self.block_size]))
-        # Not by Python's slices, for each of which JAX would compile anew.
-        features = self._array.shape[1]
-        return as_scored(
-            ops.slice(self._array, [first, 0], [self.block_size, features])
-        )
+        return as_scored(block_of_rows(self._array, first, self.block_size))
 
 
 class Stream:

@@ -150,6 +150,8 @@ class ListValues:
         coded = [_codes(self.table[name]) for name in by]
         codes = np.stack([codes for codes, _ in coded], axis=1)
         slices, of_list = np.unique(codes, axis=0, return_inverse=True)
+        # A column in NumPy 2.0.
+        of_list = of_list.reshape(-1)
         order = np.argsort(of_list, kind="stable")
         ends = np.cumsum(np.bincount(of_list))
         for slice_, chosen in zip(slices, np.split(order, ends[:-1]), strict=True):
