@@ -125,6 +125,35 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add(
         "-j", "--qrels", metavar="FILE", help="relevance judgements (qrels) of the runs"
     )
+    _add_of_rows(parser)
+    add(
+        "--gains",
+        choices=sorted(GAINS),
+        help="the gains of labels in ndcg and dcg (default: exponential)",
+    )
+    add(
+        "--relevance-threshold",
+        type=float,
+        metavar="LABEL",
+        help="the lowest label of a relevant item",
+    )
+    add(
+        "--confidence",
+        type=float,
+        metavar="LEVEL",
+        default=0.95,
+        help="the confidence level of the intervals (default: 0.95)",
+    )
+    add(
+        *("-o", "--output"),
+        choices=[*_TEXTS, "json"],
+        default="table",
+        help="the format of the results (default: table)",
+    )
+
+
+def _add_of_rows(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     of_columns = {
         "query": "the column of the queries (default: query_id)",
         "label": "the column of the labels (default: label)",
@@ -160,35 +189,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     for name, (values, help_) in choices.items():
         add(f"--{name}", choices=values, default=argparse.SUPPRESS, help=help_)
     add(
-        "--gains",
-        choices=sorted(GAINS),
-        help="the gains of labels in ndcg and dcg (default: exponential)",
-    )
-    add(
-        "--relevance-threshold",
-        type=float,
-        metavar="LABEL",
-        help="the lowest label of a relevant item",
-    )
-    add(
-        "--confidence",
-        type=float,
-        metavar="LEVEL",
-        default=0.95,
-        help="the confidence level of the intervals (default: 0.95)",
-    )
-    add(
         "--memory-limit",
         metavar="SIZE",
         default=argparse.SUPPRESS,
         help="the memory to use, such as 2GB",
-    )
-    add(
-        "-o",
-        "--output",
-        choices=[*_TEXTS, "json"],
-        default="table",
-        help="the format of the results (default: table)",
     )
 
 
