@@ -314,8 +314,8 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
 def block_of_rows(x: Tensor, first: int, number: int) -> Tensor:
     """Returns rows that follow each other, of a tensor or an array.
 
-    JAX would compile each slice of Python's anew. Keras's slice, which spares that, warns
-    on torch up to Keras 3.14.
+    JAX would compile each slice of Python's anew. Keras's slice, which spares that,
+    warns on torch up to Keras 3.14.
     """
     if keras.backend.backend() == "jax" and not isinstance(x, np.ndarray):
         return ops.slice(x, [first, 0], [number, x.shape[1]])
