@@ -208,6 +208,11 @@ def test_scores_by_cosine_and_by_a_function(rng):
 
 def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
     """A target scores otherwise among the targets than in its block, which counts."""
+    if BACKEND == "jax":
+        import jax
+
+        if jax.__version_info__ < (0, 7):
+            pytest.skip("XLA of JAX 0.6 rounds otherwise in each use of the scores")
     ids, queries, candidates = random_task(rng)
     candidates[:] = candidates[0]
 
