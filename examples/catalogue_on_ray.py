@@ -87,12 +87,12 @@ def main():
             map_fn=map_on_ray,
         )
         targets, queries = make_queries(paths)
-        order = catalogue.rank(targets, queries, shards, seed=0)
+        ranked = catalogue.rank(targets, queries, shards, seed=0)
         ray.shutdown()
     for name, values in (
-        ("ndcg@10", functional.ndcg(order, k=10)),
-        ("recall@100", functional.recall(order, k=100)),
-        ("mrr", functional.reciprocal_rank(order)),
+        ("ndcg@10", functional.ndcg(ranked, k=10)),
+        ("recall@100", functional.recall(ranked, k=100)),
+        ("mrr", functional.reciprocal_rank(ranked)),
     ):
         values = keras.ops.convert_to_numpy(values)
         error = values.std(ddof=1) / np.sqrt(len(values))

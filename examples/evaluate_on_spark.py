@@ -2,7 +2,7 @@
 
     python examples/evaluate_on_spark.py rows/*.parquet
 
-Without files, rows are generated. Needs `pip install "keras-rank[numpy,evaluation]"
+Without files, rows are generated. Needs `pip install ".[numpy,evaluation]"
 "pyspark>=4"`, on the workers too.
 """
 

@@ -162,10 +162,10 @@ def main():
         among = {"queries": queries, "candidates": candidates, "exclude": seen}
         means = catalogue.evaluate(target, **among, metrics=list(METRICS), verbose=0)
         # The standard error of a mean is that of the values of the users, over sqrt(n).
-        order = catalogue.rank(target, **among)
+        ranked = catalogue.rank(target, **among)
         cells = []
         for metric, function in METRICS.items():
-            values = ops.convert_to_numpy(function(order))
+            values = ops.convert_to_numpy(function(ranked))
             error = values.std(ddof=1) / np.sqrt(len(values))
             cells.append(f"{means[metric]:.4f} ± {error:.4f}")
         print(f"{name:22}" + "".join(f"{cell:>20}" for cell in cells))

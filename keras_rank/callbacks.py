@@ -10,10 +10,14 @@ import numpy as np
 
 from keras_rank.arguments import check_positive, names_arguments
 from keras_rank.arrays.backends import Tensor
-from keras_rank.catalogue.evaluation import Metrics, check_verbose, evaluate
+from keras_rank.catalogue.evaluation import (
+    Metrics,
+    check_metrics,
+    check_verbose,
+    evaluate,
+)
 from keras_rank.catalogue.ranks import check_block_size, retrieval
 from keras_rank.catalogue.scoring import check_score
-from keras_rank.metrics.group import as_group
 
 __all__ = ["CatalogueEvaluation"]
 
@@ -98,7 +102,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             )
         self.x, self.targets, self.candidates = x, targets, candidates
         # Made once, so that ties fall alike in all epochs.
-        self.metrics = as_group(metrics)
+        self.metrics = check_metrics(metrics)
         self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
         check_score(score)

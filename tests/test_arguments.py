@@ -323,6 +323,21 @@ def test_names():
     assert metrics.NDCG(k=10, name="mine").name == "mine"
 
 
+def test_the_direction_as_keras_sets_it():
+    """In `__init__`, or for the class, both of which metrics of 0.1.0 may do."""
+
+    class InInit(metrics.NDCG):
+        def __init__(self):
+            super().__init__()
+            self._direction = "down"
+
+    class OfClass(metrics.NDCG):
+        _direction = "down"
+
+    assert InInit()._direction == OfClass()._direction == "down"
+    assert not InInit().higher_is_better
+
+
 def test_names_and_directions_of_all():
     names = {
         metrics.AverageRelevancePosition: "arp",

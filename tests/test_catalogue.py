@@ -321,6 +321,34 @@ def test_metrics_keep_their_seeds(rng):
     assert [metric.seed for metric in given] == seeds
 
 
+class BestRank(metrics.RankingMetric):
+    """Registered nowhere, as most metrics of one's own."""
+
+    takes_sparse_labels = True
+
+    def compute(self, lists, ranking):
+        return ops.min(ops.where(ranking.ranks > 0, ranking.ranks, 1e9), axis=1)
+
+
+def test_metrics_need_not_be_registered(rng):
+    ids, queries, candidates = random_task(rng)
+    given = [BestRank(), metrics.NDCG(k=10, gain_fn=lambda labels: labels, name="own")]
+    found = catalogue.evaluate(ids, queries, candidates, [*given, "ndcg@10"], verbose=0)
+    ranks = 1.0 / reciprocal_ranks(ids, queries, candidates)
+    assert found["best_rank"] == pytest.approx(ranks.mean(), rel=1e-6)
+    assert found["own"] == pytest.approx(found["ndcg@10"], rel=1e-6)
+    assert [int(metric.lists_seen) for metric in given] == [0, 0]
+
+
+def test_a_metric_of_all_labels_is_refused_at_once(rng):
+    ids, queries, candidates = random_task(rng)
+    message = "`PairwiseAccuracy` should get the labels of all items"
+    with pytest.raises(ValueError, match=message):
+        catalogue.evaluate(ids, queries, candidates, ["pairwise_accuracy"])
+    with pytest.raises(ValueError, match=message):
+        CatalogueEvaluation(queries, ids, candidates, ["pairwise_accuracy"])
+
+
 def test_metrics_keep_their_state(rng):
     ids, queries, candidates = random_task(rng)
     group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")

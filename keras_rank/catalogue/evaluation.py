@@ -82,7 +82,9 @@ def evaluate(
     >>> keras_rank.catalogue.evaluate([0, 1], queries, candidates, metrics, verbose=0)
     {'mrr': 0.75, 'recall@2': 1.0}
     """
-    group, verbose = _fresh(metrics), check_verbose(verbose)
+    group, verbose = check_metrics(metrics), check_verbose(verbose)
+    # Apart from the metrics, which may be in use elsewhere.
+    states = {member.name: member.stateless_reset_state() for member in group.members}
     # Opened once, as to encode or to read the candidates may take long.
     task_in = functools.cache(
         lambda dtype: retrieval(
@@ -103,14 +105,24 @@ def evaluate(
         for lists, part in _parts(task.lists, counts, order.ties, order.k):
             ranked = ranked_by_counts(lists, part, order.ties, order.k)
             for member in order.members:
-                member.update_state(ranked)
-    return {name: float(value) for name, value in group.result().items()}
+                states[member.name] = member.stateless_update_state(
+                    states[member.name], ranked
+                )
+    variables = [value for member in group.members for value in states[member.name]]
+    results = group.stateless_result(variables)
+    return {name: float(value) for name, value in results.items()}
 
 
-def _fresh(metrics: Metrics) -> RankingMetrics:
-    """The metrics as a group of their own, which has seen nothing."""
-    fresh: RankingMetrics = RankingMetrics.from_config(as_group(metrics).get_config())
-    return fresh
+def check_metrics(metrics: Metrics) -> RankingMetrics:
+    """Returns metrics as a group, whose members need the relevant items alone."""
+    group = as_group(metrics)
+    for member in group.members:
+        if not member.takes_sparse_labels:
+            raise ValueError(
+                f"`{type(member).__name__}` should get the labels of all items. "
+                "Received: only the relevant items of each list"
+            )
+    return group
 
 
 def _parts(

@@ -303,6 +303,11 @@ class RankingMetric(keras.metrics.Metric):
         """What Keras's callbacks read in their automatic mode."""
         return "up" if self.higher_is_better else "down"
 
+    @_direction.setter
+    def _direction(self, direction: str) -> None:
+        # As Keras's own metrics do in `__init__`.
+        self.higher_is_better = direction == "up"
+
     @property
     def _order(self) -> tuple[Ties, int]:
         """How ties are ordered: metrics of which it is equal may share an order."""

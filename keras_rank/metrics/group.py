@@ -61,7 +61,7 @@ class RankingMetrics(keras.metrics.Metric):
     The results are a dict, and appear in the logs of `fit` and `evaluate` under the
     names of the members: `ndcg@10`, `val_ndcg@10`. `EarlyStopping`, `ModelCheckpoint`
     and `ReduceLROnPlateau` know in their automatic mode which way is better for the
-    first member, whose name and direction the group bears; to monitor another one,
+    first member, whose name and direction the group has; to monitor another one,
     give them `mode="max"` (`"min"` for `arp` and `fall_out`).
 
     Members whose `seed` was not given share one, so that they share the order too.
