@@ -495,7 +495,7 @@ def test_candidates_are_not_ranked_in_compiled_functions():
     def compiled(queries):
         return functional.ndcg(catalogue.rank([0, 1], queries, C))
 
-    with pytest.raises(ValueError, match="outside of compiled functions"):
+    with pytest.raises(ValueError, match="outside compiled functions"):
         keras_rank.arrays.backends.compiled(compiled, is_ours=False)(
             ops.convert_to_tensor(Q)
         )
