@@ -14,7 +14,7 @@ from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import ranked_by_counts, retrieval
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.metrics import RankingMetric, RankingMetrics
-from keras_rank.metrics.base import orders_of
+from keras_rank.metrics.base import check_takes_targets, orders_of
 from keras_rank.metrics.group import as_group
 from keras_rank.ordering.preference import Ties
 
@@ -117,11 +117,7 @@ def check_metrics(metrics: Metrics) -> RankingMetrics:
     """Returns metrics as a group, whose members need the relevant items alone."""
     group = as_group(metrics)
     for member in group.members:
-        if not member.takes_sparse_labels:
-            raise ValueError(
-                f"`{type(member).__name__}` should get the labels of all items. "
-                "Received: only the relevant items of each list"
-            )
+        check_takes_targets(member)
     return group
 
 

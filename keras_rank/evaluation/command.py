@@ -310,12 +310,13 @@ def _evaluate(parsed: argparse.Namespace) -> int:
                 f"end in .parquet, .csv, .jsonl or .arrow. Received: {parsed.qrels!r}"
             )
     _require_once(files)
-    _require_used(parsed, files)
+    rows = [file for file in files if not _is_evaluation(file)]
+    _require_used(parsed, rows)
     metrics = _metrics(parsed)
     sources = files if parsed.qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
-    if any(map(_is_evaluation, files)):
+    if len(rows) < len(files):
         found = {files[0]: _read_alone(files, parsed.metrics and metrics)}
         _require_metrics_of(parsed.gates, _directions(found[files[0]]))
     else:
@@ -379,12 +380,13 @@ def _compare(parsed: argparse.Namespace) -> int:
                 "the name of a table should end in .parquet, .csv, .jsonl or .arrow. "
                 f"Received: {file!r}"
             )
-    _require_used(parsed, files)
+    rows = [file for file in files if not _is_evaluation(file)]
+    _require_used(parsed, rows)
     metrics = _metrics(parsed)
     base, *models = [
-        _read(file, parsed.metrics and metrics)
-        if _is_evaluation(file)
-        else _evaluation(parsed, file, metrics)
+        _evaluation(parsed, file, metrics)
+        if file in rows
+        else _read(file, parsed.metrics and metrics)
         for file in files
     ]
     comparison = compare(
@@ -473,9 +475,8 @@ def _require_metrics_of(gates: Sequence[_Gate], directions: Mapping[str, str]) -
             )
 
 
-def _require_used(parsed: argparse.Namespace, files: Sequence[str]) -> None:
-    """Raises for options that would do nothing."""
-    rows = [file for file in files if not _is_evaluation(file)]
+def _require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
+    """Raises for options that would do nothing, given the files that hold rows."""
     if not rows:
         _require_left_out(
             parsed,

@@ -1,7 +1,7 @@
 """Differences between evaluations, list by list."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 from keras_rank.arguments import check_choice, check_fraction
 from keras_rank.evaluation import statistics
 from keras_rank.evaluation.plots import intervals, pyplot
+from keras_rank.evaluation.statistics import Array
 from keras_rank.evaluation.table import Table, table_of
 from keras_rank.evaluation.values import ListValues, Measured
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")

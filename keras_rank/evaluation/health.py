@@ -2,14 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_rank.evaluation.statistics import Array
 from keras_rank.evaluation.table import Table
 from keras_rank.evaluation.values import ORDERS, SPREAD, ListValues
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True)

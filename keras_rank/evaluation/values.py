@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation import statistics
+from keras_rank.evaluation.statistics import Array
 from keras_rank.ordering.preference import Ties
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # What the columns of health have before their names.
 HEALTH = "health/"

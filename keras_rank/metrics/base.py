@@ -374,13 +374,19 @@ def orders_of(metrics: Sequence[RankingMetric]) -> Iterator[Order]:
         yield Order(members, dtype, ties, key, _cutoffs_of(members)[0])
 
 
-def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
-    """The ranks that a metric asks for, of lists that were ordered before."""
-    if isinstance(ranked.lists, TargetLists) and not metric.takes_sparse_labels:
+def check_takes_targets(metric: RankingMetric) -> None:
+    """Raises for a metric that needs more than the ranks of the relevant items."""
+    if not metric.takes_sparse_labels:
         raise ValueError(
             f"`{type(metric).__name__}` should get the labels of all items. Received: "
             "ranked lists that hold only the relevant items"
         )
+
+
+def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
+    """The ranks that a metric asks for, of lists that were ordered before."""
+    if isinstance(ranked.lists, TargetLists):
+        check_takes_targets(metric)
     if ranked.ties != metric._ties:
         raise ValueError(
             "`shuffle_ties` should be the same for the metric and the ranked lists. "
