@@ -40,14 +40,15 @@ def update_of(metric, *batch):
 
 
 def milliseconds(call, seconds=1.0):
-    """Returns the median time of a call, of up to 30 within about so many seconds."""
-    call()
-    call()
-    wait()
-    times = []
-    while not times or (sum(times) < seconds and len(times) < 30):
+    """Returns the median time of a call, of those of the second half of some seconds.
+
+    The first half warms up: after a rest, threads and caches take a while to be as fast
+    as they are in an epoch.
+    """
+    times = [seconds_of(call)]
+    while sum(times) < seconds or len(times) < 3:
         times.append(seconds_of(call))
-    return 1000.0 * statistics.median(times)
+    return 1000.0 * statistics.median(times[len(times) // 2 :])
 
 
 def seconds_of(call):

@@ -72,7 +72,7 @@ def add(
         The totals and the remainders, of the same shapes.
     """
     with without_warnings():
-        total_high, total_low = totals[..., 0, :, :], totals[..., 1, :, :]
+        total_high, total_low = ops.unstack(totals, 2, axis=-3)
         total_low, error = _sum_and_error(total_low, high)
         total_high, total_low = _sum_and_error(total_high, total_low)
         total_low, remainders = _renormalized(total_low, remainders + error + low)

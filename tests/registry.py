@@ -69,7 +69,6 @@ class Case:
 
 
 CASES = [
-    # First, as torch breaks its graph there, and traces what came before once more.
     Case(
         name="err",
         metric=metrics.ExpectedReciprocalRank,

@@ -434,10 +434,7 @@ def test_junk_has_the_same_value_in_compiled_code(name, way):
 @pytest.mark.optimised
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
-    """Values can't be seen there: a label counts as the largest, an id as not found.
-
-    Torch breaks its graph to see them, and raises.
-    """
+    """Values can't be seen there: a label counts as the largest, an id as not found."""
     compiled.skip_unless_here(way)
 
     def values(labels, ids, scores):
@@ -452,10 +449,6 @@ def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
     ids = np.array([[4.0, 0.0], [1.5, -1.0]], "float32")
     inputs = [ops.convert_to_tensor(x) for x in (labels, ids, SCORES)]
     call = compiled.function(way, values)
-    if way == "torch.compile":
-        with pytest.raises(ValueError, match="labels up to `max_grade`, 4"):
-            call(*inputs)
-        return
     found = ops.convert_to_numpy(call(*inputs))
     errs = functional.expected_reciprocal_rank(np.minimum(labels, 4.0), SCORES, k=3)
     np.testing.assert_allclose(found[0], ops.convert_to_numpy(errs), rtol=1e-6)

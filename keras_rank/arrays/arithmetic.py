@@ -1,5 +1,6 @@
 """Arithmetic that is the same on all backends."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,12 @@ def _range(start: int, stop: Tensor | int, dtype: str) -> Tensor:
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Divides numbers of 0 or more, with 0 where the denominator is 0.
+    """Divides finite numbers of 0 or more, with 0 where the denominator is 0.
 
     Instead of `ops.divide_no_nan`, which divides by 0 first on NumPy, and warns.
     """
     denominator = _like(numerator, denominator)
-    positive = denominator > 0.0
-    quotient = numerator / where(positive, denominator, 1.0)
-    return where(positive, quotient, 0.0)
+    return numerator / where(denominator > 0.0, denominator, math.inf)
 
 
 def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
@@ -89,29 +88,29 @@ def total(values: Tensor) -> Tensor:
     that size is not known.
 
     Args:
-        values: tensor of shape `(batch, size)`.
+        values: tensor of shape `(..., size)`.
 
     Returns:
-        A tensor of shape `(batch,)`.
+        A tensor of shape `(...)`.
     """
-    size = values.shape[1]
-    if size is None:
-        return ops.sum(values, axis=1)
+    *rows, size = ops.shape(values)
+    if values.shape[-1] is None:
+        return ops.sum(values, axis=-1)
     levels = (size - 1).bit_length()
     if 2**levels > size:
-        values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], 1)
-    values = ops.reshape(values, (-1, *[2] * levels))
+        zeros = ops.broadcast_to(constant(0.0, values), (*rows, 2**levels - size))
+        values = ops.concatenate([values, zeros], axis=-1)
+    values = ops.reshape(values, (*rows, *[2] * levels))
     for _ in range(levels):
-        values = ops.sum(values, axis=1)
+        values = ops.sum(values, axis=len(rows))
     return values
 
 
 def totals(*rows: Tensor) -> list[Tensor]:
     """Returns `total` of each of several tensors, in one tree if their sizes agree."""
-    if len({values.shape[1] for values in rows}) > 1 or rows[0].shape[1] is None:
+    if len({values.shape[1] for values in rows}) > 1:
         return [total(values) for values in rows]
-    sums = ops.reshape(total(ops.concatenate(rows, axis=0)), (len(rows), -1))
-    return [sums[i] for i in range(len(rows))]
+    return list(ops.unstack(total(ops.stack(rows)), len(rows)))
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:

@@ -86,15 +86,20 @@ def is_known_true(condition: Tensor | bool) -> bool:
     return _is_seen(condition) and bool(condition)
 
 
+def is_known_false(condition: Tensor | bool) -> bool:
+    """Whether a condition is false, as far as Python can see it."""
+    return _is_seen(condition) and not bool(condition)
+
+
 def seen_maximum(x: Tensor, otherwise: Tensor | int) -> Tensor | int:
     """The maximum of whole numbers, or another bound where Python can't see it.
 
     Rounded up to a power of two, so that not every batch has a shape of its own, for
     which JAX would compile anew.
     """
-    largest = ops.max(x) if 0 not in tuple(x.shape) else 0
-    if not isinstance(largest, int) and not _is_seen(largest):
+    if not _is_seen(x):
         return otherwise
+    largest = ops.amax(x) if 0 not in tuple(x.shape) else 0
     return 2 ** max(int(largest) - 1, 0).bit_length()
 
 
@@ -233,13 +238,14 @@ def _float64_on_jax() -> Any:
 
 def parts_of_float64(x: Tensor) -> tuple[Tensor, Tensor]:
     """Returns float64 numbers as float32 ones, and what these have lost by rounding."""
-    high = ops.cast(x, "float32")
+    high = rounded = ops.cast(x, "float32")
     if keras.backend.backend() == "jax":
         import jax
 
         # XLA may leave out to cast there and back.
         rounded = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=23)
-    else:
+    if keras.backend.backend() == "tensorflow":
+        # The others subtract in the wider of two precisions.
         rounded = ops.cast(high, x.dtype)
     return high, ops.cast(x - rounded, "float32")
 
@@ -464,9 +470,12 @@ def total_by_group(values: Tensor, group: Tensor) -> Tensor:
         values: tensor of shape `(batch, depth)`.
         group: int tensor of shape `(batch * depth,)`. The group of each entry.
     """
-    if keras.backend.backend() == "torch" and (values.is_meta or 0 in values.shape):
-        # Keras's segment_sum fails where it is only traced, or there are no values.
-        return values
+    if keras.backend.backend() == "torch":
+        # Keras's segment_sum takes ten operations, of which torch.compile can't trace
+        # one, and float32 for float64.
+        totals = values.new_zeros(values.numel())
+        totals = totals.index_add(0, group, values.reshape(-1))
+        return totals.index_select(0, group).view(values.shape)
     batch, depth = ops.shape(values)
     totals = ops.segment_sum(
         ops.reshape(values, (-1,)), group, num_segments=batch * depth

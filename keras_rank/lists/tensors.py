@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, is_known_false
 from keras_rank.lists import ragged
 
 
@@ -41,11 +41,7 @@ def to_tensor(argument: str, value: Any) -> Tensor:
 
 def require(condition: Tensor, message: str) -> None:
     """Raises where values can be seen. In compiled code nothing can be raised."""
-    try:
-        holds = bool(condition)
-    except Exception:
-        return
-    if not holds:
+    if is_known_false(condition):
         raise ValueError(message)
 
 

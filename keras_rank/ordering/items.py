@@ -53,14 +53,14 @@ def rank_lists(
 
     list_size = lists.list_size
     if k is None or is_whole(k, list_size):
-        by_rank, order = sort(lists, ties, preference)
-        occupied, tied = _occupied_and_tied(by_rank, list_size)
+        scores, order = sort(lists, ties, preference)
+        by_rank, occupied, tied = _looked_at(scores, list_size)
     else:
         # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
         scores, top = highest_scores(lists, at_most_size(k + 1, list_size))
         depth = at_most_size(k, list_size)
-        occupied, tied = _occupied_and_tied(scores, depth)
-        by_rank, order = scores[:, :depth], top[:, :depth]
+        by_rank, occupied, tied = _looked_at(scores, depth)
+        order = top[:, :depth]
         if ties != "average":
             in_any_order = order
             order = shortcut(
@@ -95,18 +95,18 @@ def sort(
     return by_rank, _shuffled(by_rank, order, preference)
 
 
-def _occupied_and_tied(by_rank: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Whether there is an item at a rank, and whether it ties with the next one.
+def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
+    """The score at a rank, whether an item is there, and whether it ties with the next.
 
     Args:
-        by_rank: tensor of shape `(batch, depth)`, or with one more score.
+        scores: tensor of shape `(batch, depth)`, or with one more. In falling order.
         depth: the number of ranks.
     """
-    if by_rank.shape[1] is None or by_rank.shape[1] == depth:
-        by_rank = ops.concatenate([by_rank, columns(-math.inf, 1, by_rank)], axis=1)
-    here, following = by_rank[:, :depth], by_rank[:, 1 : depth + 1]
-    occupied = here > -math.inf
-    return occupied, ops.logical_and(occupied, here == following)
+    if scores.shape[1] is None or scores.shape[1] == depth:
+        scores = ops.concatenate([scores, columns(-math.inf, 1, scores)], axis=1)
+    by_rank, following = scores[:, :depth], scores[:, 1 : depth + 1]
+    occupied = by_rank > -math.inf
+    return by_rank, occupied, ops.logical_and(occupied, by_rank == following)
 
 
 def _tie_broken(
@@ -156,7 +156,7 @@ def _shuffled(
         return in_order_of(order, -preference()(order), by_rank)
 
     list_size = order.shape[1]
-    _, tied = _occupied_and_tied(by_rank, ops.shape(by_rank)[1])
+    *_, tied = _looked_at(by_rank, ops.shape(by_rank)[1])
     if list_size is None or list_size < 4 * _FEW_TIED:
         return shortcut(none_of(tied), lambda: order, all_sorted)
     # The last rank has no next one to tie with, and comes first here.

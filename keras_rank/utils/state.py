@@ -104,7 +104,7 @@ def merge_state(
 
 def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
     is_totals = tuple(variable.shape) == totals.SHAPE
-    return totals.merge(variable, value) if is_totals else variable + value
+    return totals.merge(variable.value, value) if is_totals else variable + value
 
 
 def _values(metric: Any, other: Any) -> list[Any]:
