@@ -8,7 +8,9 @@ DEMO = .venv/demo
 OLDEST = .venv/oldest
 NIGHTLY = .venv/nightly
 
-# What is never imported need not be compiled.
+# What is never imported need not be compiled; all else is, once. Without its bytecode,
+# each of the many processes here would compile Keras anew, for seven seconds.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
 # XLA compiles in half the time without its optimiser, to the same numbers.
