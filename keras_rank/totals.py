@@ -15,6 +15,7 @@ from keras_rank.arrays.arithmetic import at_least, ratio, where
 from keras_rank.arrays.backends import (
     Tensor,
     in_float64,
+    one_operation,
     parts_of_float64,
     without_warnings,
 )
@@ -48,10 +49,12 @@ def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     return high, low
 
 
+@one_operation
 def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
     return parts_of_float64(columns @ ops.swapaxes(columns, -1, -2))
 
 
+@one_operation
 def add(
     totals: Tensor, remainders: Tensor, high: Tensor, low: Tensor
 ) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import keras
 import numpy as np
@@ -16,6 +16,8 @@ from keras import ops
 
 # A tensor is whatever the backend makes it: Keras has no common type for it.
 Tensor: TypeAlias = Any
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 INT32_MIN = -(2**31)
 
@@ -268,6 +270,27 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     return ops.any(ops.isnan(extremes))
 
 
+def one_operation(function: Function) -> Function:
+    """Makes one operation of a function of tensors, where each operation is compiled.
+
+    That is in eager code of JAX, for each shape anew: so it compiles one of many. What
+    has to be added in a certain order can't be one, as XLA joins sums of sums.
+    """
+    if keras.backend.backend() != "jax":
+        return function
+    import jax
+
+    # In a larger function it leaves no trace.
+    jitted = jax.jit(function, inline=True)
+
+    @functools.wraps(function)
+    def call(*tensors: Tensor) -> Any:
+        is_symbolic = any(isinstance(x, keras.KerasTensor) for x in tensors)
+        return (function if is_symbolic else jitted)(*tensors)
+
+    return cast(Function, call)
+
+
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 
@@ -338,8 +361,16 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     values, positions = ops.top_k(x, count)
     if keras.backend.backend() == "torch":
         return values, positions
-    # XLA on CPU makes a slice of its TopK a full sort, ten times slower, unless there
-    # is an operation between the two, and one that it does not see to be of no effect.
+    return _not_sliced(values, positions)
+
+
+@one_operation
+def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """What XLA takes for other values, and are the same.
+
+    On CPU it makes a slice of its TopK a full sort, ten times slower, unless there is
+    an operation between the two, and one that it does not see to be of no effect.
+    """
     lowest, first = constant(-math.inf, values), constant(0, positions)
     values = ops.where(values > lowest, values, lowest)
     return values, ops.maximum(positions, first)

@@ -4,9 +4,10 @@ import hashlib
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, one_operation
 
 
+@one_operation
 def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
     """Random int32 numbers, a function of a number and a key.
 
