@@ -29,8 +29,8 @@ check: lint
 		--hypothesis-profile=quick
 
 # Two processes at a time, those that take longest first.
-test: lint
-	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND))
+test: $(DEVELOPMENT)/installed
+	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND)) lint
 
 lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff check .

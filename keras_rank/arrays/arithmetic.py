@@ -108,7 +108,8 @@ def total(values: Tensor) -> Tensor:
 
 def totals(*rows: Tensor) -> list[Tensor]:
     """Returns `total` of each of several tensors, in one tree if their sizes agree."""
-    if len({values.shape[1] for values in rows}) > 1:
+    sizes = {values.shape[1] for values in rows}
+    if len(sizes) > 1 or None in sizes:
         return [total(values) for values in rows]
     return list(ops.unstack(total(ops.stack(rows)), len(rows)))
 
