@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_rank import discounts, gains
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, without_autograph
 from keras_rank.ordering.preference import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
@@ -43,7 +43,7 @@ DISCOUNTS: Mapping[str, Function] = {
 
 
 def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a function or a method: errors of a call name its arguments.
+    """Decorates a public function or method: errors of a call name its arguments.
 
     Those of Python name the class that defines a method, not the one that was called.
     For a cutoff that is given by position, or by another name, they don't name `k`, and
@@ -82,7 +82,7 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
             f"{reprlib.repr(given[len(positional)])} by position"
         )
 
-    return checked
+    return without_autograph(checked)
 
 
 def adds_arguments(

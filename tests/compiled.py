@@ -26,7 +26,6 @@ def _tf_function(metric, **options):
     return tf.function(
         lambda *batch: metric.update_state(*batch),
         input_signature=[unknown] * 3,
-        autograph=False,
         **options,
     )
 
@@ -79,4 +78,4 @@ def function(way, call):
         return torch.compile(call, backend="aot_eager")
     import tensorflow as tf
 
-    return tf.function(call, autograph=False, jit_compile="XLA" in way)
+    return tf.function(call, jit_compile="XLA" in way)

@@ -207,7 +207,7 @@ def test_the_plain_path_computes_no_whole_numbers(k, rng):
     scores = rng.normal(size=(BATCH, LIST_SIZE)).astype("float32")
     batch[1] = ops.convert_to_tensor(scores)
     metric = NDCG(k=k, shuffle_ties=False)
-    graph = tf.function(metric.update_state, autograph=False)
+    graph = tf.function(metric.update_state)
     graph = graph.get_concrete_function(*batch).graph
     for node in graph.get_operations():
         for tensor in node.outputs:

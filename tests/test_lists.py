@@ -347,7 +347,7 @@ def test_a_third_axis_that_a_graph_does_not_know(backend):
     import tensorflow as tf
 
     unknown = tf.TensorSpec((None, None, None), "float32")
-    ndcg = tf.function(functional.ndcg, input_signature=[unknown] * 2, autograph=False)
+    ndcg = tf.function(functional.ndcg, input_signature=[unknown] * 2)
     labels, scores = tf.constant(LABELS, "float32"), tf.constant(SCORES)
     assert float(ndcg(labels[..., None], scores[..., None])[0]) == value(LABELS, SCORES)
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -52,7 +52,7 @@ def loop_on_tensorflow(update, states):
     import tensorflow as tf
 
     # With XLA, as an update takes a hundred microseconds without, and 0.03 with it.
-    @tf.function(jit_compile=True, autograph=False)
+    @tf.function(jit_compile=True)
     def run(*states):
         return tf.while_loop(
             lambda i, *_: i < UPDATES,

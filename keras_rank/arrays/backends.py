@@ -291,6 +291,20 @@ def one_operation(function: Function) -> Function:
     return cast(Function, call)
 
 
+def without_autograph(function: Function) -> Function:
+    """Makes `tf.function` take a function, and all that it calls, as it is.
+
+    It would rewrite the source of each of them first, for several seconds, to make
+    branches of what is no branch here.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function
+    import tensorflow as tf
+
+    as_it_is: Function = tf.autograph.experimental.do_not_convert(function)
+    return as_it_is
+
+
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 
