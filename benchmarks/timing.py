@@ -39,7 +39,7 @@ def update_of(metric, *batch):
     return compiled(lambda *batch: metric.update_state(*batch), *batch)
 
 
-def milliseconds(call, seconds=1.0):
+def milliseconds(call, seconds=0.5):
     """Returns the median time of a call, of those of the second half of some seconds.
 
     The first half warms up: after a rest, threads and caches take a while to be as fast
