@@ -92,7 +92,7 @@ docs: $(DEVELOPMENT)/installed
 package: $(DEVELOPMENT)/installed
 	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
-# Ratios of times, printed and never tested, and their chart: about 10 minutes.
+# Ratios of times, printed and never tested, and their chart: about 15 minutes.
 bench: $(DEVELOPMENT)/installed
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/measure.py \
