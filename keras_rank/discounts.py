@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, made_once
+from keras_rank.arrays.arithmetic import at_least, floats
+from keras_rank.arrays.backends import Tensor, constant, library_of, made_once
 
 __all__ = [
     "clipped_log",
@@ -41,7 +42,8 @@ def log2(ranks: Tensor) -> Tensor:
     Reference:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
-    return ops.divide(1.0, ops.log2(ops.add(ranks, 1.0)))
+    ranks = floats(ranks)
+    return 1.0 / library_of(ranks).log2(ranks + 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -64,7 +66,8 @@ def clipped_log2(ranks: Tensor) -> Tensor:
         Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
         techniques", ACM TOIS 20(4), 2002.
     """
-    return ops.divide(1.0, ops.maximum(1.0, ops.log2(ranks)))
+    ranks = floats(ranks)
+    return 1.0 / at_least(library_of(ranks).log2(ranks), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -83,7 +86,7 @@ def reciprocal(ranks: Tensor) -> Tensor:
     >>> ops.convert_to_numpy(keras_rank.discounts.reciprocal(ops.array([1.0, 4.0])))
     array([1.  , 0.25], dtype=float32)
     """
-    return ops.divide(1.0, ranks)
+    return 1.0 / floats(ranks)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -99,9 +102,8 @@ class Geometric:
         self.persistence = float(persistence)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        # Not bare, as Keras gives that the default precision on torch.
-        persistence = ops.convert_to_tensor(self.persistence, ranks.dtype)
-        return ops.power(persistence, ops.subtract(ranks, 1.0))
+        ranks = floats(ranks)
+        return constant(self.persistence, ranks) ** (ranks - 1.0)
 
     def get_config(self) -> dict[str, Any]:
         return {"persistence": self.persistence}
@@ -124,7 +126,8 @@ class Log:
         self.base, self.offset = _base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        return math.log(self.base) / ops.log(ops.add(ranks, self.offset))
+        ranks = floats(ranks)
+        return math.log(self.base) / library_of(ranks).log(ranks + self.offset)
 
     def get_config(self) -> dict[str, Any]:
         return {"base": self.base, "offset": self.offset}
@@ -146,8 +149,9 @@ class ClippedLog(Log):
         self.base, self.offset = _base(base), float(offset)
 
     def __call__(self, ranks: Tensor) -> Tensor:
-        logarithms = ops.log(ops.add(ranks, self.offset)) / math.log(self.base)
-        return ops.divide(1.0, ops.maximum(1.0, logarithms))
+        ranks = floats(ranks)
+        logarithms = library_of(ranks).log(ranks + self.offset) / math.log(self.base)
+        return 1.0 / at_least(logarithms, 1.0)
 
 
 def geometric(persistence: float) -> DiscountFn:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import keras
-from keras import ops
 
+from keras_rank.arrays.arithmetic import at_most, floats
 from keras_rank.arrays.backends import Tensor
 
 __all__ = ["exponential", "linear"]
@@ -33,7 +33,7 @@ def exponential(labels: Tensor) -> Tensor:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
     # 2**128 is more than float32 holds, and NumPy would warn.
-    return ops.subtract(ops.power(2.0, ops.minimum(labels, 127.0)), 1.0)
+    return 2.0 ** at_most(floats(labels), 127.0) - 1.0
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

@@ -84,6 +84,25 @@ def test_function_equals_the_oracle(case, batch, k, shuffle_ties):
 
 
 @all_metrics
+def test_float64_is_computed_in_full(case, rng, backend):
+    """Keras's own functions make float32 of it on NumPy and torch."""
+    if backend == "jax":
+        pytest.skip("JAX has no float64 unless asked for")
+    shape = (BATCH, LIST_SIZE)
+    labels, scores = rng.integers(0, 5, shape), rng.integers(0, 4, shape)
+    lists = items_by_list(labels, scores, weights := rng.uniform(0.5, 2.0, shape))
+    for k, shuffle_ties in itertools.product((3, None), TIES):
+        arguments = {"k": k, "shuffle_ties": shuffle_ties, "dtype": "float64"}
+        values = case.values(labels, scores, weights, **arguments)
+        values = ops.convert_to_numpy(values)
+        assert values.dtype == "float64"
+        expected = oracle_values(case, lists, k, shuffle_ties)
+        for value, expected_value in zip(values, expected, strict=True):
+            if expected_value is not None:
+                assert value == pytest.approx(expected_value, rel=1e-12, abs=1e-12)
+
+
+@all_metrics
 @given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
 def test_class_is_the_weighted_mean_of_the_oracle(case, batch, k, shuffle_ties):
     lists = items_by_list(*batch)

@@ -1,39 +1,51 @@
 """Arithmetic that is the same on all backends."""
 
 import math
-from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, constant, made_once
+from keras_rank.arrays.backends import Tensor, constant, library_of, made_once
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Chooses one or the other by a condition, in the dtype of the first tensor."""
     if _is_bare(x):
-        return _library_of(condition).where(condition, _like(y, x), y)
-    return _library_of(condition).where(condition, x, _like(x, y))
+        return library_of(condition).where(condition, _like(y, x), y)
+    return library_of(condition).where(condition, x, _like(x, y))
 
 
 def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
     """Cuts at a bound, in the dtype of `x`."""
-    return _library_of(x).minimum(x, _like(x, bound))
+    return library_of(x).minimum(x, _like(x, bound))
 
 
 def at_least(x: Tensor, bound: Tensor | float) -> Tensor:
     """Raises to a bound, in the dtype of `x`."""
-    return _library_of(x).maximum(x, _like(x, bound))
+    return library_of(x).maximum(x, _like(x, bound))
+
+
+def floats(x: Tensor) -> Tensor:
+    """A tensor of floats as it is, and one of whole numbers as floats."""
+    x = x if ops.is_tensor(x) else ops.convert_to_tensor(x)
+    is_float = keras.backend.is_float_dtype(x.dtype)
+    return x if is_float else ops.cast(x, keras.config.floatx())
 
 
 def within(x: Tensor, least: float, most: float) -> Tensor:
     """Keeps numbers between two bounds."""
-    return ops.clip(x, constant(least, x), constant(most, x))
+    return library_of(x).clip(x, constant(least, x), constant(most, x))
 
 
-def _library_of(x: Tensor) -> Any:
-    """NumPy for its arrays: there Keras makes float32 of float64, and copies."""
-    return np if isinstance(x, (np.ndarray, np.generic)) else ops
+def running_total(x: Tensor) -> Tensor:
+    """The sum of each row up to each entry."""
+    return library_of(x).cumsum(x, axis=1)
+
+
+def log(x: Tensor) -> Tensor:
+    """The natural logarithm, in the dtype of `x`."""
+    return library_of(x).log(x)
 
 
 def _like(x: Tensor, other: Tensor | float) -> Tensor:

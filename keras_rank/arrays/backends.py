@@ -168,6 +168,20 @@ def _over_shards(holds: Tensor, branch: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: keras.tree.map_structure(varying, branch())
 
 
+def library_of(x: Tensor) -> Any:
+    """The library whose functions keep the precision of a tensor.
+
+    Keras's make float32 of float64 on NumPy and torch, and copy on NumPy.
+    """
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np
+    if keras.backend.backend() == "torch" and not isinstance(x, keras.KerasTensor):
+        import torch
+
+        return torch
+    return ops
+
+
 def constant(value: float, like: Tensor) -> Tensor:
     """A number in the dtype of a tensor, and on its device.
 

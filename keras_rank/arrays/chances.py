@@ -4,7 +4,14 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import shifted, where
+from keras_rank.arrays.arithmetic import (
+    at_least,
+    at_most,
+    log,
+    running_total,
+    shifted,
+    where,
+)
 from keras_rank.arrays.backends import Tensor
 
 
@@ -53,11 +60,11 @@ def hypergeometric(
     Returns:
         A tensor of shape `(batch, size of drawn)`.
     """
-    fewest = ops.maximum(draws - (size - marked), 0.0)
-    possible = ops.logical_and(drawn >= fewest, drawn <= ops.minimum(marked, draws))
+    fewest = at_least(draws - (size - marked), 0.0)
+    possible = ops.logical_and(drawn >= fewest, drawn <= at_most(marked, draws))
     up = (marked - drawn) * (draws - drawn)
     down = (drawn + 1.0) * (size - marked - draws + drawn + 1.0)
-    steps = ops.log(where(up > 0.0, up, 1.0)) - ops.log(where(down > 0.0, down, 1.0))
-    logarithms = ops.cumsum(where(possible, steps, 0.0), axis=1)
+    steps = log(where(up > 0.0, up, 1.0)) - log(where(down > 0.0, down, 1.0))
+    logarithms = running_total(where(possible, steps, 0.0))
     logarithms = where(possible, shifted(logarithms, 1, 0.0), -math.inf)
     return ops.softmax(logarithms, axis=1)

@@ -4,7 +4,14 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_least, at_most, ratio, total, where
+from keras_rank.arrays.arithmetic import (
+    at_least,
+    at_most,
+    ratio,
+    running_total,
+    total,
+    where,
+)
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.chances import first_event, hypergeometric
 from keras_rank.discounts import at_ranks, geometric
@@ -41,7 +48,7 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
     `relevant` is the chance that the item at each rank is, of shape `(batch, depth)`.
     """
     if not ranking.averages:
-        return ops.cumsum(relevant, axis=1) - relevant
+        return running_total(relevant) - relevant
     above_group = _hits_above_group(ranking, relevant)
     others = ops.round(relevant * ranking.group_sizes) - 1.0
     share = ratio(others, ranking.group_sizes - 1.0)
@@ -50,7 +57,7 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
 
 def _hits_above_group(ranking: Ranking, relevant: Tensor) -> Tensor:
     """The number of relevant items above the tied items of a rank: exact, as whole."""
-    return ops.round(ops.cumsum(relevant, axis=1) - ranking.places * relevant)
+    return ops.round(running_total(relevant) - ranking.places * relevant)
 
 
 def _mean_precision_at_hits(
@@ -193,7 +200,7 @@ def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     with t - x irrelevant ones.
     """
     number = lists.number_relevant[:, None]
-    most = ops.minimum(number, lists.sizes[:, None] - number)
+    most = at_most(number, lists.sizes[:, None] - number)
 
     def credit(above: Tensor, tied: Tensor) -> Tensor:
         """The mean of `1 - min(above + j, M) / M` over j from 0 to `tied`."""
@@ -227,7 +234,7 @@ def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
     """
     relevant = ranking.take(lists.gains)
     if not ranking.averages:
-        return where(ops.cumsum(relevant, axis=1) == 1.0, relevant, 0.0)
+        return where(running_total(relevant) == 1.0, relevant, 0.0)
     left = ranking.group_sizes - ranking.places + 1.0
     chance = at_most(ops.round(relevant * ranking.group_sizes) / left, 1.0)
     return first_event(chance)

@@ -53,7 +53,7 @@ def expected_reciprocal_of_stop(
         "Received: a larger label",
     )
     grades = at_most(lists.labels, max_grade) * lists.relevance
-    stops = (ops.power(2.0, grades) - 1.0) / 2.0**max_grade
+    stops = (2.0**grades - 1.0) / 2.0**max_grade
 
     def over_ranks() -> Tensor:
         stops_by_rank = ranking.take(Values(stops, only_relevant=True))

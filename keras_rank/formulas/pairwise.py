@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, highest, ratio, total, where
+from keras_rank.arrays.arithmetic import at_least, at_most, highest, ratio, total, where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.sorting import in_order_of, inversions
 from keras_rank.lists.base import LARGEST_GAIN, Lists
@@ -28,7 +28,7 @@ def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     labels = at_most(lists.labels, LARGEST_GAIN) * lists.relevance
     labels_by_rank = ranking.take(Values(labels, only_relevant=True))
     all_labels = total(labels)
-    unranked = ops.maximum(all_labels - total(labels_by_rank), 0.0)
+    unranked = at_least(all_labels - total(labels_by_rank), 0.0)
     last = at_most(lists.sizes, ranking.cutoff + 1)
     return ratio(total(labels_by_rank * ranking.ranks) + unranked * last, all_labels)
 

@@ -96,14 +96,14 @@ def relative_gains(
     `2**(label + shift) - 2**shift`, with a shift below 0.
     """
     shift, floor = scale
-    gains_of_labels = ops.power(constant(2.0, labels), labels + shift) - floor
+    gains_of_labels = constant(2.0, labels) ** (labels + shift) - floor
     return _from(threshold, labels, gains_of_labels)
 
 
 def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
     """The power of two by which gains are multiplied, and what it makes of 1."""
     shift = at_most(math.log2(LARGEST_GAIN) - highest_labels, 0.0)
-    return shift, ops.power(constant(2.0, shift), shift)
+    return shift, constant(2.0, shift) ** shift
 
 
 def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
