@@ -82,6 +82,7 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
             f"{reprlib.repr(given[len(positional)])} by position"
         )
 
+    # Here, as every call that computes on lists comes through.
     return without_autograph(checked)
 
 

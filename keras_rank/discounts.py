@@ -8,8 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_rank.arrays import arithmetic
 from keras_rank.arrays.arithmetic import at_least, floats
-from keras_rank.arrays.backends import Tensor, constant, library_of, made_once
+from keras_rank.arrays.backends import Tensor, constant, made_once
 
 __all__ = [
     "clipped_log",
@@ -43,7 +44,7 @@ def log2(ranks: Tensor) -> Tensor:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
     ranks = floats(ranks)
-    return 1.0 / library_of(ranks).log2(ranks + 1.0)
+    return 1.0 / arithmetic.log2(ranks + 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -67,7 +68,7 @@ def clipped_log2(ranks: Tensor) -> Tensor:
         techniques", ACM TOIS 20(4), 2002.
     """
     ranks = floats(ranks)
-    return 1.0 / at_least(library_of(ranks).log2(ranks), 1.0)
+    return 1.0 / at_least(arithmetic.log2(ranks), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -127,7 +128,7 @@ class Log:
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
-        return math.log(self.base) / library_of(ranks).log(ranks + self.offset)
+        return math.log(self.base) / arithmetic.log(ranks + self.offset)
 
     def get_config(self) -> dict[str, Any]:
         return {"base": self.base, "offset": self.offset}
@@ -150,7 +151,7 @@ class ClippedLog(Log):
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
-        logarithms = library_of(ranks).log(ranks + self.offset) / math.log(self.base)
+        logarithms = arithmetic.log(ranks + self.offset) / math.log(self.base)
         return 1.0 / at_least(logarithms, 1.0)
 
 

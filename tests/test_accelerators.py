@@ -143,15 +143,15 @@ def test_no_metric_has_a_branch():
 @compiled.in_one_graph
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
 @pytest.mark.parametrize(
-    ("kind", "k", "shuffle_ties"),
+    ("sparse_labels", "k", "shuffle_ties"),
     [
-        ("dense", 3, "average"),
-        ("dense", None, True),
-        ("sparse", 3, True),
-        ("sparse", None, "average"),
+        (False, 3, "average"),
+        (False, None, True),
+        (True, 3, True),
+        (True, None, "average"),
     ],
 )
-def test_one_graph_on_torch(kind, k, shuffle_ties, rng):
+def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
     """`fullgraph` is an error where a value decides what to compute."""
     import torch
 
@@ -161,18 +161,14 @@ def test_one_graph_on_torch(kind, k, shuffle_ties, rng):
     if (k, shuffle_ties) != (3, "average"):
         # Tracing formulas takes longest, and these are the same for any order.
         cases = [case for case in cases if case.metric in (NDCG, MeanAveragePrecision)]
-    arguments = {"k": k, "shuffle_ties": shuffle_ties}
-    if kind == "sparse":
-        arguments["sparse_labels"] = True
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
     eager, in_graph = (
         RankingMetrics([case.make(**arguments, name=case.name) for case in cases])
         for _ in range(2)
     )
-    arrays = (dense_batch if kind == "dense" else sparse_batch)(rng)
-    if kind == "dense":
-        # Each item of a loop is traced.
-        arrays = [x[:, :4] for x in arrays]
-    batch = [torch.as_tensor(x) for x in arrays]
+    # Few items, as each one of a loop is traced.
+    dense = [x[:, :4] for x in dense_batch(rng)]
+    batch = list(map(torch.as_tensor, sparse_batch(rng) if sparse_labels else dense))
     update = torch.compile(
         lambda *batch: in_graph.update_state(*batch),
         backend="eager",

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from registry import CASES_HERE, FIRST_CASES
+from registry import CASES_HERE
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import functional
@@ -148,7 +148,7 @@ def test_functions_compile(way, rng):
     cases = CASES_HERE
     if way == "torch.compile":
         # It traces slowly: in test_accelerators.py all are one graph.
-        cases = [case for case in FIRST_CASES if case.name == "map"]
+        cases = [case for case in cases if case.name == "map"]
 
     def values(labels, scores, weights):
         make = {"k": 3, "shuffle_ties": "average", "seed": 1, "sample_weight": weights}

@@ -48,6 +48,11 @@ def log(x: Tensor) -> Tensor:
     return library_of(x).log(x)
 
 
+def log2(x: Tensor) -> Tensor:
+    """The logarithm to the base of 2, in the dtype of `x`."""
+    return library_of(x).log2(x)
+
+
 def _like(x: Tensor, other: Tensor | float) -> Tensor:
     """A number or tensor with the dtype of `x`."""
     if _is_bare(other):
@@ -110,8 +115,7 @@ def total(values: Tensor) -> Tensor:
         return ops.sum(values, axis=-1)
     levels = (size - 1).bit_length()
     if 2**levels > size:
-        zeros = ops.broadcast_to(constant(0.0, values), (*rows, 2**levels - size))
-        values = ops.concatenate([values, zeros], axis=-1)
+        values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], -1)
     values = ops.reshape(values, (*rows, *[2] * levels))
     for _ in range(levels):
         values = ops.sum(values, axis=len(rows))
@@ -137,7 +141,7 @@ def shifted(values: Tensor, places: int, fill: float) -> Tensor:
 
 def columns(value: float, number: int, like: Tensor) -> Tensor:
     """Columns of one value, for as many rows as a tensor has."""
-    return ops.broadcast_to(constant(value, like), (ops.shape(like)[0], number))
+    return ops.broadcast_to(constant(value, like), (*ops.shape(like)[:-1], number))
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:

@@ -83,11 +83,6 @@ def on_accelerator() -> bool:
     return False
 
 
-def is_known_true(condition: Tensor | bool) -> bool:
-    """Whether a condition is true, as far as Python can see it."""
-    return _is_seen(condition) and bool(condition)
-
-
 def is_known_false(condition: Tensor | bool) -> bool:
     """Whether a condition is false, as far as Python can see it."""
     return _is_seen(condition) and not bool(condition)

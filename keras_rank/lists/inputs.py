@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import Tensor, constant, is_known_true
+from keras_rank.arrays.backends import Tensor, constant, is_known_false
 from keras_rank.lists import ragged
 from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
 from keras_rank.lists.dense import DenseLists
@@ -277,7 +277,7 @@ def _as(number: Tensor | int, ids: Tensor) -> Tensor:
 
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for ids that are not those of items, where values can be seen."""
-    if is_known_true(ops.all(are_items(ids, items))):
+    if not is_known_false(ops.all(are_items(ids, items))):
         return
     require(
         ops.all(ids < _as(items, ids)),

@@ -8,6 +8,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     at_most,
     counted,
+    running_total,
     shifted,
     through_batch,
     where,
@@ -143,9 +144,9 @@ def _rank_spans(
         is_first = ops.logical_and(found, starts)
         number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
         group = ops.reshape(through_batch(number, ops.shape(above)[1]), (-1,))
-    ranks_in_group = where(is_first, ops.minimum(sizes, limit - above), 0.0)
+    ranks_in_group = where(is_first, at_most(sizes, limit - above), 0.0)
     # The number of ranks that are listed up to the end of a group.
-    ends = ops.cumsum(ranks_in_group, axis=1)
+    ends = running_total(ranks_in_group)
     depth = at_most_size(seen_maximum(ends[:, -1], cutoff), cutoff)
     index = counted(0, depth - 1, lists.dtype, like=above)[None, :]
     target_at = at_most(_number_at_most(ends, index), ops.shape(ends)[1] - 1)
