@@ -15,10 +15,10 @@ from keras_rank.arrays.arithmetic import at_least, ratio, where
 from keras_rank.arrays.backends import (
     Tensor,
     in_float64,
-    one_operation,
     parts_of_float64,
     without_warnings,
 )
+from keras_rank.arrays.programs import program
 
 # The columns of a batch, an entry for each list: its weighted value and its weight, 0
 # where no item is relevant; 1 where one is; 1 where there is an item. The totals are
@@ -49,12 +49,10 @@ def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     return high, low
 
 
-@one_operation
 def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
     return parts_of_float64(columns @ ops.swapaxes(columns, -1, -2))
 
 
-@one_operation
 def add(
     totals: Tensor, remainders: Tensor, high: Tensor, low: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -99,8 +97,9 @@ def merge(totals: Tensor, others: Tensor) -> Tensor:
     return add(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
 
 
+@program
 def mean(
-    totals: Tensor, remainders: Tensor, empty_value: float | None, dtype: str
+    empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
     """Returns the weighted mean over all lists.
 
@@ -108,14 +107,14 @@ def mean(
     or 1 if none has, and scores `empty_value`; if that is `None`, it is left out.
 
     Args:
+        empty_value_and_dtype: float or `None`, and the dtype of the result.
         totals: float32 tensor of shape `(2, 4, 4)`. High and low parts.
         remainders: float32 tensor of shape `(4, 4)`.
-        empty_value: float or `None`.
-        dtype: the dtype of the result.
 
     Returns:
         A scalar tensor, 0 if there are no lists.
     """
+    empty_value, dtype = empty_value_and_dtype
     low = ops.cast(totals[1, LISTS], dtype) + ops.cast(remainders[LISTS], dtype)
     sums = ops.cast(totals[0, LISTS], dtype) + low
     value, weight, relevant, lists = _numbers(sums)
@@ -136,8 +135,9 @@ def _numbers(row: Tensor) -> list[Tensor]:
     return [row[i : i + 1] for i in range(4)]
 
 
+@program
 def standard_error(
-    totals: Tensor, remainders: Tensor, empty_value: float | None, dtype: str
+    empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
     """Returns the standard error of `mean`, of which it takes the arguments.
 
@@ -145,6 +145,7 @@ def standard_error(
         A scalar tensor: NaN for fewer than two lists that count, and where the
         squares of the weights, or of weights times values, are beyond float32.
     """
+    empty_value, dtype = empty_value_and_dtype
     with without_warnings():
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None

@@ -6,7 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, constant, library_of, made_once
+from keras_rank.arrays.backends import (
+    Tensor,
+    added_in_halves,
+    constant,
+    library_of,
+    made_once,
+)
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -110,16 +116,13 @@ def total(values: Tensor) -> Tensor:
     Returns:
         A tensor of shape `(...)`.
     """
-    *rows, size = ops.shape(values)
+    size = ops.shape(values)[-1]
     if values.shape[-1] is None:
         return ops.sum(values, axis=-1)
     levels = (size - 1).bit_length()
     if 2**levels > size:
         values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], -1)
-    values = ops.reshape(values, (*rows, *[2] * levels))
-    for _ in range(levels):
-        values = ops.sum(values, axis=len(rows))
-    return values
+    return added_in_halves(values, levels)
 
 
 def totals(*rows: Tensor) -> list[Tensor]:

@@ -4,6 +4,7 @@ The only file that names a backend or a device.
 """
 
 import contextlib
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from keras import ops
 Tensor: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
 
 INT32_MIN = -(2**31)
 
@@ -25,6 +27,12 @@ _is_in_branch = ContextVar("is_in_branch", default=False)
 
 # Fewer entries than these are sorted as fast in any way.
 _MANY_ENTRIES = 4096
+# Of more entries than these, the computing takes as long as to compile it less well.
+_MANY_TO_ROUND = 2**17
+_UNOPTIMISED = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
 
 
 def shortcut(
@@ -279,27 +287,6 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     return ops.any(ops.isnan(extremes))
 
 
-def one_operation(function: Function) -> Function:
-    """Makes one operation of a function of tensors, where each operation is compiled.
-
-    That is in eager code of JAX, for each shape anew: so it compiles one of many. What
-    has to be added in a certain order can't be one, as XLA joins sums of sums.
-    """
-    if keras.backend.backend() != "jax":
-        return function
-    import jax
-
-    # In a larger function it leaves no trace.
-    jitted = jax.jit(function, inline=True)
-
-    @functools.wraps(function)
-    def call(*tensors: Tensor) -> Any:
-        is_symbolic = any(isinstance(x, keras.KerasTensor) for x in tensors)
-        return (function if is_symbolic else jitted)(*tensors)
-
-    return cast(Function, call)
-
-
 def without_autograph(function: Function) -> Function:
     """Makes `tf.function` take a function, and all that it calls, as it is.
 
@@ -314,6 +301,139 @@ def without_autograph(function: Function) -> Function:
     return as_it_is
 
 
+def as_tree(kind: Class) -> Class:
+    """Makes a dataclass of tensors one that programs take and return, on JAX.
+
+    What is no tensor of its fields is part of what a program depends on.
+    """
+    if keras.backend.backend() != "jax":
+        return kind
+    import jax
+
+    names = [field.name for field in dataclasses.fields(cast(Any, kind))]
+
+    def is_fixed(value: Any) -> bool:
+        leaves = jax.tree_util.tree_leaves(value)
+        return bool(leaves) and all(isinstance(x, (int, str)) for x in leaves)
+
+    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values = [getattr(tree, name) for name in names]
+        tensors = [None if is_fixed(x) else x for x in values]
+        return tensors, tuple(x if is_fixed(x) else None for x in values)
+
+    def unflatten(fixed: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
+        parts = zip(names, fixed, tensors, strict=True)
+        return kind(**{name: x if y is None else y for name, y, x in parts})
+
+    jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+    return kind
+
+
+def compiled_by_eager_code(
+    function: Callable[..., Any],
+) -> Callable[..., Any] | None:
+    """Compiles a function whose first argument is hashable, on JAX; `None` elsewhere.
+
+    Small inputs are worth no optimiser: without it, XLA compiles in half the time.
+    """
+    if keras.backend.backend() != "jax":
+        return None
+    import jax
+
+    def keyed(key: Any, depends: Any, *tensors: Any) -> Any:
+        return function(depends, *tensors)
+
+    well = jax.jit(keyed, static_argnums=(0, 1))
+    quickly = jax.jit(keyed, static_argnums=(0, 1), compiler_options=_UNOPTIMISED)
+
+    def call(depends: Any, *tensors: Any) -> Any:
+        # What the function may ask for too.
+        key = on_accelerator(), keras.config.floatx()
+        is_small = not key[0] and is_of_few_shapes(*jax.tree_util.tree_leaves(tensors))
+        # In a function that is being compiled, these inputs are known already.
+        with jax.core.eval_context():
+            return (quickly if is_small else well)(key, depends, *tensors)
+
+    return call
+
+
+def runs_within_another(tensors: Any) -> bool:
+    """Whether tensors are part of what is being compiled on JAX, or symbols."""
+    import jax
+
+    unknown = jax.core.Tracer, keras.KerasTensor
+    return any(isinstance(x, unknown) for x in jax.tree_util.tree_leaves(tensors))
+
+
+def on_host(x: Tensor) -> Tensor:
+    """On JAX on CPU, the same memory as an array, whose shape changes uncompiled."""
+    if not _is_jax_on_cpu() or not _is_on_one_device(x) or x.committed:
+        return x
+    return np.asarray(x)
+
+
+def to_device(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor of an array: Keras's conversion compiles for each shape on JAX."""
+    if keras.backend.backend() != "jax":
+        return ops.convert_to_tensor(array)
+    import jax
+
+    return jax.device_put(array)
+
+
+def from_host(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor of an array; on JAX the array, which programs take as it is."""
+    return array if keras.backend.backend() == "jax" else ops.convert_to_tensor(array)
+
+
+def is_of_few_shapes(*tensors: Tensor) -> bool:
+    """Whether sizes are best rounded up: not those of large tensors, or of shards."""
+    if keras.backend.backend() != "jax":
+        return False
+    return all(
+        (isinstance(x, (int, np.ndarray, np.generic)) or _is_on_one_device(x))
+        and np.size(x) <= _MANY_TO_ROUND
+        for x in tensors
+    )
+
+
+def _is_on_one_device(x: Tensor) -> bool:
+    """Whether it is an array of JAX that is not spread over devices."""
+    import jax
+
+    is_known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    return is_known and len(x.devices()) == 1
+
+
+def rounded(products: Tensor) -> Tensor:
+    """Products that are rounded before anything is added to them.
+
+    XLA makes one operation of both, which does not round between, in some shapes only.
+    So what it can't know to be of no effect stands there.
+    """
+    if keras.backend.backend() != "jax":
+        return products
+    largest = float(np.finfo(products.dtype).max)
+    return ops.minimum(products, constant(largest, products))
+
+
+def added_in_halves(values: Tensor, levels: int) -> Tensor:
+    """Adds the second half of each row to the first, as often as there are levels.
+
+    XLA would make one sum, in another order, of sums along one axis after the other.
+    """
+    if keras.backend.backend() != "jax":
+        *rows, _ = ops.shape(values)
+        values = ops.reshape(values, (*rows, *[2] * levels))
+        for _ in range(levels):
+            values = ops.sum(values, axis=len(rows))
+        return values
+    values = rounded(values)
+    for level in reversed(range(levels)):
+        values = values[..., : 2**level] + values[..., 2**level :]
+    return values[..., 0]
+
+
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 
@@ -323,11 +443,6 @@ def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if _is_jax_on_cpu() and is_traced(x) and x.shape[1] >= _MANY_ENTRIES:
         return ops.map(lambda row: ops.sum(function(row)), x)
     return ops.sum(function(x), axis=1)
-
-
-def compiles_each_shape() -> bool:
-    """Whether each operation is compiled for each shape, in eager code too."""
-    return bool(keras.backend.backend() == "jax")
 
 
 def neighbours_are_slow() -> bool:
@@ -387,7 +502,6 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     return _not_sliced(values, positions)
 
 
-@one_operation
 def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """What XLA takes for other values, and are the same.
 

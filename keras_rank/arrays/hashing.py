@@ -4,10 +4,9 @@ import hashlib
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, one_operation
+from keras_rank.arrays.backends import Tensor
 
 
-@one_operation
 def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
     """Random int32 numbers, a function of a number and a key.
 

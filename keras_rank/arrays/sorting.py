@@ -5,14 +5,12 @@ from keras import ops
 from keras_rank.arrays.arithmetic import at_least, through_batch, total
 from keras_rank.arrays.backends import (
     Tensor,
-    one_operation,
     sort_by,
     stable_argsort,
     take,
 )
 
 
-@one_operation
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
     """Returns the values of each row in the order of the keys.
 

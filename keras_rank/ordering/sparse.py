@@ -10,6 +10,7 @@ from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take
 from keras_rank.arrays.counting import count
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
 from keras_rank.lists.base import as_ranked
+from keras_rank.lists.inputs import check_items
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.preference import Ties, preference_of
 from keras_rank.ordering.ranking import Ranking
@@ -17,7 +18,11 @@ from keras_rank.ordering.targets import rank_counted
 
 
 def rank_targets(
-    lists: SparseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
+    lists: SparseLists,
+    k: int | None,
+    ties: Ties,
+    key: Tensor | int,
+    first_list: Tensor | int,
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above them."""
     raw, dtype = lists.all_scores, lists.dtype
@@ -42,14 +47,14 @@ def rank_targets(
         above, equal = above_and_equal(scores)
 
         def place() -> Tensor:
-            lists.check_ids()
+            check_items("y_true", lists.given_ids, items)
             preference = preference_of(lists, ties, key, first_list)
             return _place_among_tied(
                 scores, target_scores, lists.ids, preference, dtype
             )
 
         if ties == "average":
-            lists.check_ids()
+            check_items("y_true", lists.given_ids, items)
             return above, equal
         ties_matter = ops.any(ops.logical_and(in_reach(above), equal > 1.0))
         is_plain = ops.logical_and(lists.are_ids, ops.logical_not(ties_matter))

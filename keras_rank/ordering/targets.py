@@ -15,6 +15,7 @@ from keras_rank.arrays.arithmetic import (
 )
 from keras_rank.arrays.backends import (
     Tensor,
+    as_tree,
     seen_maximum,
     stable_argsort,
     take,
@@ -27,6 +28,7 @@ from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True)
 class TargetRanking(Ranking):
     """A ranking of targets, each at a rank of its own: only these are listed."""
@@ -38,6 +40,7 @@ class TargetRanking(Ranking):
         return where(self.occupied, values_by_rank, 0.0)
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanRanking(TargetRanking):
     """A ranking of targets whose ties are averaged: each may be at several ranks.
