@@ -22,8 +22,8 @@ from keras_rank import evaluation
 from keras_rank.arguments import GAINS
 from keras_rank.evaluation.comparison import CORRECTIONS, TESTS
 from keras_rank.evaluation.evaluation import Evaluation, compare
-from keras_rank.evaluation.reading import is_table
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
+from keras_rank.evaluation.sources import is_table
 from keras_rank.evaluation.table import Table, plain_rows
 from keras_rank.metrics.group import RankingMetrics
 
