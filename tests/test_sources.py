@@ -177,8 +177,11 @@ def test_a_file_that_another_does_not_look_like(tmp_path):
 
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])
 def test_ids_of_zero_have_no_sign(zero):
-    ids = np.array([0.0, -0.0], zero)
-    assert len(mrr_of({"query_id": ids, "label": [0, 1], "score": [1, 2]})) == 1
+    ids = np.array([0.0, -0.0, 0.0], zero)
+    rows = {"query_id": ids, "label": [0, 0, 1], "score": [1, 2, 3]}
+    assert evaluate(rows, ["mrr"]).per_list.num_rows == 1
+    rows = {**rows, "query_id": [7] * 3, "market": ids}
+    assert evaluate(rows, ["mrr"], keep="market").per_list["market"][0].as_py() == 0.0
 
 
 def test_integers_that_no_float_has(tmp_path):

@@ -5,12 +5,14 @@
 """
 
 import argparse
+import contextlib
 import functools
 import glob
 import itertools
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -50,7 +52,18 @@ _SIDES = {"below": ("up", "higher"), "above": ("down", "lower")}
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command, and returns its exit code."""
+    with contextlib.ExitStack() as stack:
+        if sys.stderr is None:
+            # Closed: nobody reads, and what is opened next is not to be written to.
+            nothing = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(nothing))
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
+        if sys.stdout is None:
+            raise ValueError("Standard output should be open, as results go there.")
         parsed = _parser().parse_args(arguments)
         exit_code: int = parsed.function(parsed)
         sys.stdout.flush()
@@ -62,7 +75,11 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
-        print(f"keras-rank: error: {' '.join(str(error).split())}", file=sys.stderr)
+        _say(f"error: {' '.join(str(error).split())}")
+        return 2
+    except Exception:
+        # An error of ours: not 1, which is that of a gate.
+        traceback.print_exc()
         return 2
 
 
@@ -262,9 +279,16 @@ class _Gate(NamedTuple):
     bound: float
 
     def is_shut(self, value: float) -> bool:
+        # As they are printed: a mean of float32 may be 0.69999999 where it is 0.7.
+        value, bound = float(_digits(value)), float(_digits(self.bound))
         # A value that is not known, NaN, does not pass either.
-        is_held = value >= self.bound if self.side == "below" else value <= self.bound
+        is_held = value >= bound if self.side == "below" else value <= bound
         return not is_held
+
+
+def _digits(value: float) -> str:
+    """The digits that are sure in a number of float32."""
+    return f"{value:.6g}"
 
 
 def _gate(side: str, text: str) -> _Gate:
@@ -316,6 +340,7 @@ def _evaluate(parsed: argparse.Namespace) -> int:
     sources = files if parsed.qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
+        _require_no_input(parsed.per_list, [*files, *filter(None, [parsed.qrels])])
     if len(rows) < len(files):
         found = {files[0]: _read_alone(files, parsed.metrics and metrics)}
         _require_metrics_of(parsed.gates, _directions(found[files[0]]))
@@ -361,8 +386,8 @@ def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
     for gate in gates:
         for row in summary:
             if row["metric"] == gate.metric and gate.is_shut(row["value"]):
-                value = f"{row['value']:.4f}, {gate.side} {gate.bound:g}"
-                yield f"{_metric_of(row)} is {value}"
+                value, bound = _digits(row["value"]), _digits(gate.bound)
+                yield f"{_metric_of(row)} is {value}, {gate.side} {bound}"
 
 
 def _compare(parsed: argparse.Namespace) -> int:
@@ -533,6 +558,20 @@ def _require_one_parquet(file: str, sources: Sequence[str | list[str]]) -> None:
             "--per-list should name a file that ends in .parquet, in a folder that "
             f"exists. Received: {file!r}"
         )
+
+
+def _require_no_input(file: str, inputs: Sequence[str]) -> None:
+    """Raises for an output that is an input too, which it would replace."""
+    if not os.path.exists(file):
+        return
+    for each in itertools.chain.from_iterable(
+        glob.glob(name, recursive=True) or [name] for name in inputs
+    ):
+        if os.path.exists(each) and os.path.samefile(file, each):
+            raise ValueError(
+                "--per-list should name a file that is not read, as it would be "
+                f"replaced. Received: {file!r}, which is the input {each!r}"
+            )
 
 
 def _is_evaluation(file: str) -> bool:

@@ -31,7 +31,7 @@ class Evaluation:
             its schema says.
         query: str. The column of the queries. Defaults to `None`: as its schema says.
         left_out: int. The number of queries that were left out because they have no
-            judgements. Defaults to `None`: as its schema says.
+            judgements. Defaults to `None`: as its column `health/left out` says.
 
     Raises:
         ValueError: if the schema of the table does not describe its columns, or a
@@ -209,7 +209,7 @@ class Evaluation:
     @property
     def warnings(self) -> list[str]:
         """The warnings of `health`."""
-        has_health = bool(self._values.health)
+        has_health = self._values.has_health
         return warnings_of(self._values, checks_of(self._values)) if has_health else []
 
     def worst(

@@ -159,7 +159,7 @@ def checks_of(values: ListValues) -> list[Check]:
         values: the values of lists, with the columns of health.
     """
     columns = values.health
-    if not columns:
+    if not values.has_health:
         raise ValueError(
             "`table` should have the columns of health, which `per_list` leaves out: "
             "save evaluations by `write`. Received: the columns "

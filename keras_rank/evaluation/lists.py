@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from keras_rank.evaluation.batches import PaddedBatches
 from keras_rank.evaluation.reading import Columns, Rows, judge, received_twice
 from keras_rank.evaluation.values import HEALTH, OWN_WEIGHT, WEIGHT
+from keras_rank.lists.base import LARGEST_WEIGHT
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
 
@@ -121,7 +122,8 @@ class PerList:
                 f"weight={self.columns.weight!r}, with one missing in the query "
                 f"{query!r}"
             )
-        return weights
+        # As those of a metric are.
+        return np.minimum(weights, LARGEST_WEIGHT)
 
     def _duplicates(
         self,

@@ -94,12 +94,13 @@ class Rows:
     Attributes:
         batches: the batches, none of which is empty. A query may go on in the next.
         described: function of a query and an item to where they are, for messages.
-        left_out: the number of queries that were left out, as nobody judged them.
+        left_out: the number of queries that were left out, as nobody judged them,
+            where that is known.
     """
 
     batches: Iterator[pa.RecordBatch]
     described: Callable[[Any, Any], str]
-    left_out: int = 0
+    left_out: int | None = None
 
 
 @contextlib.contextmanager
@@ -290,6 +291,10 @@ def _trec_lines(
 ) -> Relation:
     """Returns the fields of the lines of a TREC file, which are checked."""
     if source == "-":
+        if sys.stdin is None:
+            raise ValueError(
+                f"`{name}` should be standard input. Received: a closed one"
+            )
         lines = connection.from_arrow(pa.table({"line": sys.stdin.read().split("\n")}))
     else:
         with errors_of(name, source):

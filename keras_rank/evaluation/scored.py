@@ -17,6 +17,7 @@ from keras_rank.evaluation.reading import (
     read_rows,
     read_run,
 )
+from keras_rank.evaluation.values import require_free_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics, as_group
 from keras_rank.ordering.preference import Ties
@@ -124,7 +125,8 @@ def evaluate(
             '`item` should name a column with `ties="trec_eval"`, which orders tied '
             "items by their ids. Received: item=None"
         )
-    _require_free_names(columns, members)
+    names = [member.name for member in members]
+    require_free_names([columns.query, *columns.keep, *names], names)
     if type(rows).__module__.startswith("ray.data"):
         from keras_rank.evaluation.ray_data import evaluate_dataset
 
@@ -218,7 +220,8 @@ def evaluate_run(
     members = members_of(metrics)
     check_choice("ties", ties, TIES)
     check_choice("unjudged", unjudged, UNJUDGED)
-    _require_free_names(columns, members)
+    names = [member.name for member in members]
+    require_free_names([columns.query, *columns.keep, *names], names)
     per_list = PerList(
         members, columns, _order_of_ties(ties), drops_unjudged=unjudged == "drop"
     )
@@ -271,18 +274,6 @@ def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
     raise ValueError(
         f"`{argument}` should be names of columns. Received: {argument}={names!r}"
     )
-
-
-def _require_free_names(columns: Columns, members: Sequence[RankingMetric]) -> None:
-    """Raises where two columns of the result would have one name."""
-    taken = [columns.query, *columns.keep, "weight", *(m.name for m in members)]
-    for name in taken:
-        if taken.count(name) > 1:
-            raise ValueError(
-                "`query`, `keep` and `metrics` should have distinct names other than "
-                f'"weight", as all become columns of the result. Received: {name!r} '
-                "twice"
-            )
 
 
 def _evaluation(per_list: PerList, rows: Rows, progress: Progress | None) -> Evaluation:

@@ -108,7 +108,7 @@ def common_type(argument: str, types: Mapping[str, str]) -> str:
         return "BIGINT"
     if found <= _FLOATS:
         return "DOUBLE"
-    if found <= _AS_TEXT:
+    if found <= _INTEGERS or ("VARCHAR" in found and found <= _AS_TEXT):
         return "VARCHAR"
     (one, type_), *others = types.items()
     other, other_type = next(each for each in others if each[1] != type_)
