@@ -152,6 +152,11 @@ WRONG_ROWS = {
         {"memory_limit": "a lot"},
         '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
     ),
+    "a size that is too small to sort in": (
+        ROWS,
+        {"memory_limit": "40MB"},
+        'such as "2GB", of at least "100MB". Received: memory_limit=\'40MB\'',
+    ),
     "no table": (3, {}, "`rows` should be files (Parquet, CSV, JSON lines or Arrow)"),
     "columns of other lengths": (
         changed(score=[1.0]),

@@ -400,6 +400,18 @@ def test_ids_of_other_types_are_compared_as_text(tmp_path):
     assert column(found, "mrr") == pytest.approx([1 / 3, 0.0])
 
 
+@pytest.mark.slow
+def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
+    """Of which 72 MB would not fit into the 50 MB that are for sorting."""
+    lists = rng.permutation(3_000_000) // 5
+    rows = {"query_id": lists, "label": lists % 2, "score": rng.normal(size=len(lists))}
+    parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    arguments = {"memory_limit": "100MB"}
+    found = evaluate(tmp_path / "rows.parquet", ["hit_rate@1"], **arguments)
+    assert len(found) == 600_000
+    assert found.summary()["value"] == pytest.approx([0.5])
+
+
 # Summaries.
 
 

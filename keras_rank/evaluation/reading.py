@@ -49,6 +49,9 @@ _TREC = {
 }
 # The columns of numbers that all rows have.
 _NUMBERS = ("label", "score")
+# The sizes that DuckDB writes, and what a thread of it needs to write to disk the rest.
+_UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+_MEMORY_OF_A_THREAD = 49e6
 # So many rows are computed with at a time.
 _ROWS_AT_A_TIME = 500_000
 
@@ -119,15 +122,28 @@ def connected(memory_limit: str | None) -> Iterator[Connection]:
                 '`memory_limit` should be a size such as "2GB". '
                 f"Received: memory_limit={memory_limit!r}"
             ) from error
-        if memory_limit is not None:
-            # Half of it, as what is known of the lists needs memory too.
-            ((limit,),) = connection.sql(
-                "SELECT current_setting('memory_limit')"
-            ).fetchall()
-            size, unit = limit.split()
-            connection.execute(f"SET memory_limit = '{float(size) / 2} {unit}'")
         with connection:
+            if memory_limit is not None:
+                _share_memory(connection, memory_limit)
             yield connection
+
+
+def _share_memory(connection: Connection, memory_limit: str) -> None:
+    """Gives DuckDB half of its memory, as what is known of the lists needs some too."""
+    ((size, unit, threads),) = connection.sql(
+        "SELECT split_part(current_setting('memory_limit'), ' ', 1)::DOUBLE, "
+        "split_part(current_setting('memory_limit'), ' ', 2), "
+        "current_setting('threads')"
+    ).fetchall()
+    half = size / 2 * _UNITS.get(unit, 0)
+    if half < _MEMORY_OF_A_THREAD:
+        raise ValueError(
+            '`memory_limit` should be a size such as "2GB", of at least "100MB". '
+            f"Received: memory_limit={memory_limit!r}"
+        )
+    threads = min(threads, half // _MEMORY_OF_A_THREAD)
+    connection.execute(f"SET threads = {threads:.0f}")
+    connection.execute(f"SET memory_limit = '{half:.0f} bytes'")
 
 
 def read_rows(

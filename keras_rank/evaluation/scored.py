@@ -84,10 +84,12 @@ def evaluate(
             `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: an item that a query has twice counts
             twice, and `health` reports it. Defaults to `"error"`.
-        memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
-            sorting: what does not fit is written to the folder of temporary files.
-            The rest is for the results of the lists, about 150 bytes each. Defaults to
-            `None`: most of the available memory.
+        memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
+            for reading and sorting: what does not fit is written to the folder of
+            temporary files. The rest is for what is computed: about 150 bytes for
+            each list, and for each row of the longest one if it has over 500,000.
+            Python, Keras and a table in memory come on top. Defaults to `None`: most
+            of the available memory.
         progress: function that is called with the numbers of rows and of lists that
             are done. Defaults to `None`.
 
@@ -191,9 +193,8 @@ def evaluate_run(
         unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
             has the label 0. `"drop"`: it is left out, as with `-J` of trec_eval, and
             as `BPref` always does. Defaults to `"irrelevant"`.
-        memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
-            sorting: what does not fit is written to disk. Defaults to `None`: most of
-            the available memory.
+        memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
+            `None`: most of the available memory.
         progress: function that is called with the numbers of rows and of lists that
             are done. Defaults to `None`.
 
