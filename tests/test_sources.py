@@ -103,6 +103,50 @@ def test_a_shard_without_a_kept_value(tmp_path):
     assert found["market"].to_pylist() == ["de", None]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
+    """`rows[1]` is not `rows1`, which is there too."""
+    for name, scores in (("rows1", [1, 2, 3]), ("rows[1]", [1, 3, 2])):
+        table = pa.table({**FRACTIONS, "score": scores})
+        file = f"{tmp_path}/{name}.{suffix}"
+        if suffix == "parquet":
+            parquet.write_table(table, file)
+        elif suffix == "csv":
+            table.to_pandas().to_csv(file, index=False)
+        else:
+            table.to_pandas().to_json(file, orient="records", lines=True)
+    assert mrr_of(f"{tmp_path}/rows[1].{suffix}") == {2: 1.0}
+    assert mrr_of(f"{tmp_path}/rows1.{suffix}") == {2: 0.5}
+    for name, item in (("run1", "x"), ("run[1]", "a")):
+        (tmp_path / name).write_text(f"1 Q0 {item} 1 0.5 t\n")
+    (tmp_path / "qrels").write_text("1 0 a 1\n")
+    found = evaluate_run(tmp_path / "qrels", tmp_path / "run[1]", ["mrr"])
+    assert found.per_list["mrr"].to_pylist() == [1.0]
+
+
+def test_a_file_that_is_there_twice(tmp_path):
+    (file,) = written(tmp_path, FRACTIONS)
+    for twice in ([file, f"{tmp_path}/*.parquet"], [file, f"{tmp_path}/./0.parquet"]):
+        with raises("`rows` should be files that are there once, as their rows would"):
+            evaluate(twice, ["mrr"])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_that_folders_name(tmp_path, suffix):
+    for market, query in (("01", 1), ("1", 2), ("de", 3)):
+        table = pa.table({**FRACTIONS, "query_id": [query] * 3}).to_pandas()
+        (tmp_path / f"market={market}").mkdir()
+        file = tmp_path / f"market={market}" / f"rows.{suffix}"
+        if suffix == "parquet":
+            table.to_parquet(file)
+        elif suffix == "csv":
+            table.to_csv(file, index=False)
+        else:
+            table.to_json(file, orient="records", lines=True)
+    found = evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
+    assert found.per_list["market"].to_pylist() == ["01", "1", "de"]
+
+
 # Ids as they are written, and numbers that only come late.
 
 LATE = 30_000

@@ -27,6 +27,7 @@ from keras_rank.evaluation.sources import (
     files_of,
     files_with,
     is_table,
+    literally,
     named,
     no_rows,
     query,
@@ -318,7 +319,7 @@ def _trec_lines(
                 "SELECT * FROM read_csv($files, columns := {'line': 'VARCHAR'}, "
                 "delim := chr(1), quote := '', escape := '', header := false, "
                 "auto_detect := false)",
-                params={"files": files_of(name, source)},
+                params={"files": list(map(literally, files_of(name, source)))},
             )
     with errors_of(name, source):
         table_name = f"lines_of_{name}"

@@ -151,9 +151,19 @@ def files_with(source: Any, ids: Mapping[str, Sought], values: Sequence[Any]) ->
 
 
 def files_of(argument: str, source: Any) -> list[str]:
-    """The files that paths and patterns stand for."""
+    """The files that paths and patterns stand for, each of them once."""
     if not isinstance(source, str | os.PathLike):
-        return [file for each in source for file in files_of(argument, each)]
+        files = [file for each in source for file in files_of(argument, each)]
+        seen = set()
+        for file in files:
+            path = file if "://" in file else os.path.realpath(file)
+            if path in seen:
+                raise ValueError(
+                    f"`{argument}` should be files that are there once, as their rows "
+                    f"would count twice. Received twice: {file}"
+                )
+            seen.add(path)
+        return files
     path = os.fspath(source)
     if "://" in path:
         return [path]
@@ -170,6 +180,11 @@ def files_of(argument: str, source: Any) -> list[str]:
                 f"give {os.path.join(file, '*.parquet')!r} for the files in it"
             )
     return files
+
+
+def literally(file: str) -> str:
+    """The pattern of a file, as DuckDB takes each path for one."""
+    return file if "://" in file else glob.escape(file)
 
 
 def no_rows(argument: str, source: Any) -> ValueError:
@@ -338,18 +353,20 @@ class _Parquet(_Part):
 
     def __init__(self, connection: Connection, files: Sequence[str]) -> None:
         rows = connection.sql(
-            "SELECT name, duckdb_type, num_children FROM "
-            f"parquet_schema({_sql(files[0])}) ORDER BY column_id"
+            "SELECT name, num_children FROM "
+            f"parquet_schema({_sql(literally(files[0]))}) ORDER BY column_id"
         ).fetchall()
         # A column is followed by its parts, and these by theirs.
-        top, left = [], 0
-        for name, type_, children in rows[1:]:
+        top: list[str] = []
+        left = 0
+        for name, children in rows[1:]:
             if left == 0:
-                top.append((name, type_))
+                top.append(name)
             left = max(left - 1, 0) + (children or 0)
-        super().__init__(files[0], [name for name, _ in top])
-        self._types = [type_ for _, type_ in top]
-        self._table = _table_of(connection, "read_parquet", list(files))
+        self._table = _table_of(connection, "read_parquet", files)
+        # The names of folders such as `market=de` come last.
+        of_folders = self._table.columns[len(top) :]
+        super().__init__(files[0], top + of_folders)
 
     def type_of(self, place: int) -> str:
         return str(self._table.types[place])
@@ -398,7 +415,7 @@ class _Csv(_Text):
     def __init__(self, connection: Connection, file: str) -> None:
         (found,) = connection.sql(
             "SELECT Delimiter, Quote, Escape, Comment, SkipRows, HasHeader, Columns "
-            f"FROM sniff_csv({_sql(file)})"
+            f"FROM sniff_csv({_sql(literally(file))})"
         ).fetchall()
         *marks, skipped, has_header, columns = found
         # DuckDB makes the names distinct, in any case.
@@ -409,23 +426,26 @@ class _Csv(_Text):
             skip=skipped,
             header=has_header,
         )
-        types = [column["type"] for column in columns]
-        super().__init__(connection, file, self._names, types)
+        self._connection, self._file = connection, file
+        head = self._read({}, header=False).limit(1)
+        # The names of folders such as `market=de` come last.
+        names, of_folders = self._names, head.columns[len(columns) :]
         if has_header:
-            head = self._read(["VARCHAR"] * len(types), header=False).limit(1)
-            self.columns = list(head.fetchall()[0])
+            (row,) = head.fetchall()
+            names = [str(name).strip() for name in row[: len(columns)]]
+        types = [column["type"] for column in columns] + ["VARCHAR"] * len(of_folders)
+        super().__init__(connection, file, names + of_folders, types)
 
     def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
-        all_types = ["VARCHAR"] * len(self.columns)
-        for place, type_ in zip(places, types, strict=True):
-            all_types[place] = type_
-        return _of_places(self._read(all_types), places)
+        return _of_places(self._read(dict(zip(places, types, strict=True))), places)
 
-    def _read(self, types: Sequence[str], **others: Any) -> Relation:
-        columns = dict(zip(self._names, types, strict=True))
+    def _read(self, types: Mapping[int, str], **others: Any) -> Relation:
+        columns = {
+            name: types.get(place, "VARCHAR") for place, name in enumerate(self._names)
+        }
         arguments = {**self._dialect, **others, "auto_detect": False}
         return _table_of(
-            self._connection, "read_csv", self.name, columns=columns, **arguments
+            self._connection, "read_csv", [self._file], columns=columns, **arguments
         )
 
 
@@ -433,7 +453,7 @@ class _Json(_Text):
     """A file of JSON lines, or of a list of objects."""
 
     def __init__(self, connection: Connection, file: str) -> None:
-        table = _table_of(connection, "read_json", file)
+        table = _table_of(connection, "read_json", [file])
         names = table.columns
         if any(_seems_renamed(name, names) for name in names):
             names = _keys(connection, file, names)
@@ -441,7 +461,7 @@ class _Json(_Text):
 
     def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
         columns = {self.columns[p]: t for p, t in zip(places, types, strict=True)}
-        table = _table_of(self._connection, "read_json", self.name, columns=columns)
+        table = _table_of(self._connection, "read_json", [self.name], columns=columns)
         return _of_places(
             table, [list(columns).index(self.columns[place]) for place in places]
         )
@@ -505,7 +525,7 @@ def _alike(
     """Yields files of Parquet that follow each other with columns of the same types."""
     rows = connection.sql(
         "SELECT file_name, name, duckdb_type, column_id FROM "
-        f"parquet_schema({_sql(files)}) "
+        f"parquet_schema({_sql(list(map(literally, files)))}) "
         f"WHERE column_id = 0 OR list_contains({_sql(names)}, name)"
     ).fetchall()
     columns: dict[str, list[tuple[Any, ...]]] = {}
@@ -536,11 +556,14 @@ def _if_exact(value: str, sought: Sought) -> str:
 
 
 def _table_of(
-    connection: Connection, function: str, files: str | list[str], **arguments: Any
+    connection: Connection, function: str, files: Sequence[str], **arguments: Any
 ) -> Relation:
     """Returns what a function of DuckDB reads from files."""
+    # What the names of folders say is read as it is written too.
+    arguments["hive_types_autocast"] = False
     given = "".join(f", {name} := {_sql(value)}" for name, value in arguments.items())
-    return connection.sql(f"SELECT * FROM {function}({_sql(files)}{given})")
+    paths = _sql(list(map(literally, files)))
+    return connection.sql(f"SELECT * FROM {function}({paths}{given})")
 
 
 def _sql(value: Any) -> str:
@@ -577,7 +600,8 @@ def _quoted(name: str) -> str:
 def _keys(connection: Connection, file: str, names: Sequence[str]) -> list[str]:
     """The keys of JSON as they are written: DuckDB makes them distinct in any case."""
     rows = connection.sql(
-        f"SELECT DISTINCT unnest(json_keys(json)) FROM read_json_objects({_sql(file)})"
+        f"SELECT DISTINCT unnest(json_keys(json)) FROM "
+        f"read_json_objects({_sql(literally(file))})"
     ).fetchall()
     keys = [key for (key,) in rows]
     renamed = {key.casefold(): key for key in keys if key not in names}
