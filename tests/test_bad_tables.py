@@ -218,7 +218,7 @@ WRONG_FILES = {
         "`rows` should have rows. Received: none, from ",
     ),
     "rows.txt": (
-        lambda path: path.write_text("query_id,label,score\n1,1,1\n"),
+        lambda path: path.write_text("1 1 1\n"),
         "`rows` should be files of one format, with names that end in one of ",
     ),
     "folder.parquet": (lambda path: path.mkdir(), "which is a folder: "),

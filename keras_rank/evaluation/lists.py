@@ -93,6 +93,7 @@ class PerList:
                 name = OWN_WEIGHT.format(metric.name)
                 found[name] = _exact(found[name], weights, starts)
         found[HEALTH + "items"] = _count(label >= 0.0, starts)
+        found[HEALTH + "judged"] = _count(items["judged"], starts)
         is_nan = np.isnan(score) & np.asarray(rows["score"].is_valid())
         found[HEALTH + "nan"] = _count(is_nan, starts)
         for name, numbers in (("labels", given), ("scores", score)):

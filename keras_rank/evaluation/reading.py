@@ -1,4 +1,4 @@
-"""The rules of reading: tables and TREC files, as rows that are sorted by query.
+"""The rules of reading: rows that are sorted by query.
 
 A label that is missing, or below 0, counts as 0, or its row is left out. An item
 without a score, or with the score NaN, was not retrieved. Queries that are only in the
@@ -8,8 +8,6 @@ dropped: missing ids and items that a query has twice are errors.
 
 import contextlib
 import dataclasses
-import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
@@ -22,13 +20,8 @@ from keras_rank.evaluation.sources import (
     Connection,
     Relation,
     Sought,
-    common_type,
     errors_of,
-    files_of,
     files_with,
-    is_table,
-    literally,
-    named,
     no_rows,
     query,
     select,
@@ -43,11 +36,6 @@ _ORDERS: dict[Order, str] = {
     "trec_eval": "CAST(item AS VARCHAR) DESC",
 }
 
-# The fields of a line of TREC files, and how many there have to be.
-_TREC = {
-    "qrels": (("query", "iteration", "item", "label"), 4),
-    "run": (("query", "Q0", "item", "rank", "score", "tag"), 5),
-}
 # The columns of numbers that all rows have.
 _NUMBERS = ("label", "score")
 # The sizes that DuckDB writes, and what a thread of it needs to write to disk the rest.
@@ -178,66 +166,10 @@ def read_rows(
         f"SELECT * REPLACE ({score} AS score), row_number() OVER () AS row FROM source",
     )
     names = [*ids, *kept, *numbers]
-    batches = _sorted_batches(table, "rows", source, names, order)
+    batches = sorted_batches(table, "rows", source, names, order)
     return Rows(
         batches, lambda *of_item: files_with(source, ids, [str(x) for x in of_item])
     )
-
-
-def read_run(
-    connection: Connection,
-    qrels: Any,
-    run: Any,
-    columns: Columns,
-    order: Order,
-) -> Rows:
-    """Joins judgements and a run: what is in one of them only has no score or label.
-
-    Args:
-        connection: a DuckDB.
-        qrels: files of TREC, or a table of queries, items and labels.
-        run: files of TREC, or a table of queries, items and scores.
-        columns: the names of the columns, for tables.
-        order: as in `read_rows`.
-    """
-    of_qrels = _create(connection, "qrels", qrels, columns, "label")
-    of_run = _create(connection, "run", run, columns, "score")
-    for id_, one, other in zip(("query", "item"), of_qrels, of_run, strict=True):
-        if one != other:
-            type_ = common_type(id_, {"`qrels`": one, "`run`": other})
-            for name in ("qrels", "run"):
-                connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
-    ((in_qrels, in_run, common),) = connection.sql(
-        "SELECT count(DISTINCT q.query), count(DISTINCT r.query), "
-        "count(DISTINCT r.query) FILTER (q.query = r.query) FROM "
-        "(SELECT DISTINCT query FROM qrels) q FULL JOIN "
-        "(SELECT DISTINCT query FROM run) r ON q.query = r.query"
-    ).fetchall()
-    for name, number, source in (
-        ("qrels", in_qrels, qrels),
-        ("run", in_run, run),
-    ):
-        if number == 0:
-            raise no_rows(name, source)
-    if common == 0:
-        one, other = (
-            connection.sql(f"SELECT min(query) FROM {name}").fetchall()[0][0]
-            for name in ("qrels", "run")
-        )
-        raise ValueError(
-            "`qrels` and `run` should have queries in common. Received: none, "
-            f"with judgements of queries such as {one!r} and a run of queries such as "
-            f"{other!r}"
-        )
-    score = "CAST(score AS FLOAT)" if order == "trec_eval" else "score"
-    table = connection.sql(
-        f"SELECT query, label, {score} AS score, item, of_run.row FROM qrels FULL "
-        "JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM qrels)) "
-        "AS of_run USING (query, item)"
-    )
-    names = ["query", "label", "score", "item"]
-    batches = _sorted_batches(table, "qrels", qrels, names, order)
-    return Rows(batches, lambda query, item: named(run), in_run - common)
 
 
 def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
@@ -258,9 +190,10 @@ def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
     return np.where(is_item, np.maximum(labels, 0.0), -1.0)
 
 
-def _sorted_batches(
+def sorted_batches(
     table: Relation, argument: str, source: Any, names: Sequence[str], order: Order
 ) -> Iterator[pa.RecordBatch]:
+    """Yields the columns of rows, which are sorted by query and then in an order."""
     selected = ", ".join(f'"{name}"' for name in names)
     with errors_of(argument, source):
         ordered = f"SELECT {selected} FROM source ORDER BY query, {_ORDERS[order]}"
@@ -276,90 +209,6 @@ def _sorted_batches(
             yield batch
     if is_empty:
         raise no_rows(argument, source)
-
-
-def _create(
-    connection: Connection, name: str, source: Any, columns: Columns, number: str
-) -> tuple[str, str]:
-    """Makes a table of one side of the join, and returns the types of its ids."""
-    if is_table(source):
-        ids = {"query": Sought("query", columns.query)}
-        ids["item"] = Sought("item", columns.item or "")
-        numbers = {number: Sought(number, getattr(columns, number))}
-        table = select(connection, name, source, ids, numbers)
-    else:
-        table = _trec_lines(connection, name, source, number)
-        fields = _TREC[name][0]
-        place = {column: fields.index(column) + 1 for column in fields}
-        table = query(
-            table,
-            f"SELECT fields[{place['query']}] AS query, fields[{place['item']}] AS "
-            f"item, CAST(fields[{place[number]}] AS DOUBLE) AS {number} FROM source",
-        )
-    with errors_of(name, source):
-        query(table, "SELECT *, row_number() OVER () AS row FROM source").create(name)
-    created = connection.table(name)
-    _require_ids(name, source, created)
-    return str(created.types[0]), str(created.types[1])
-
-
-def _trec_lines(
-    connection: Connection, name: str, source: str | os.PathLike[str], number: str
-) -> Relation:
-    """Returns the fields of the lines of a TREC file, which are checked."""
-    if source == "-":
-        if sys.stdin is None:
-            raise ValueError(
-                f"`{name}` should be standard input. Received: a closed one"
-            )
-        lines = connection.from_arrow(pa.table({"line": sys.stdin.read().split("\n")}))
-    else:
-        with errors_of(name, source):
-            lines = connection.sql(
-                "SELECT * FROM read_csv($files, columns := {'line': 'VARCHAR'}, "
-                "delim := chr(1), quote := '', escape := '', header := false, "
-                "auto_detect := false)",
-                params={"files": list(map(literally, files_of(name, source)))},
-            )
-    with errors_of(name, source):
-        table_name = f"lines_of_{name}"
-        query(
-            lines,
-            "SELECT line, row_number() OVER () AS number, "
-            r"string_split_regex(trim(line, E' \t\r'), '\s+') AS fields FROM source",
-        ).create(table_name)
-    table = connection.table(table_name).filter("trim(line, E' \t\r') <> ''")
-    expected, least = _TREC[name]
-    place = expected.index(number) + 1
-    wrong = table.filter(
-        f"len(fields) NOT BETWEEN {least} AND {len(expected)} "
-        f"OR TRY_CAST(fields[{place}] AS DOUBLE) IS NULL"
-    ).order("number")
-    found = wrong.select("number, line, len(fields)").limit(1).fetchall()
-    if not found:
-        return table
-    number_of_line, line, width = found[0]
-    other = {"qrels": "a run", "run": "qrels"}[name]
-    widths = {"qrels": (5, 6), "run": (4,)}[name]
-    raise ValueError(
-        f"`{name}` should have lines of the fields {' '.join(expected)}, with a number "
-        f"as {number}. Received: line {number_of_line} of {named(source)}, {line!r}"
-        + (f", as in {other}: are they swapped?" if width in widths else "")
-    )
-
-
-def _require_ids(name: str, source: Any, table: Relation) -> None:
-    """Raises for missing ids, and for an item that a query has twice."""
-    for id_ in ("query", "item"):
-        ((missing,),) = table.filter(f"{id_} IS NULL").count("*").fetchall()
-        if missing:
-            raise ValueError(
-                f"`{id_}` should name a column without missing ids. Received: "
-                f"{missing} missing, in {named(source)}"
-            )
-    counts = table.aggregate("query, item, count(*) AS number")
-    for twice in counts.filter("number > 1").limit(1).fetchall():
-        raise received_twice(name, twice[0], twice[1], named(source))
 
 
 def received_twice(argument: str, query: Any, item: Any, where: str) -> ValueError:

@@ -8,7 +8,9 @@ import abc
 import contextlib
 import glob
 import itertools
+import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -32,6 +34,9 @@ _FORMATS = {
     ".feather": "ipc",
     ".ipc": "ipc",
 }
+# What else tells a format, at the beginning of a file, of which so much is looked at.
+_MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
+_BEGINNING = 2**16
 _SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "SMALL")}
 _SMALL |= {"INTEGER", "UINTEGER"}
 _LARGE = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
@@ -91,6 +96,45 @@ def select(
             types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
         tables = [part.select({**ids, **numbers}, types) for part in parts]
     return _union(tables)
+
+
+def tabular(argument: str, source: Any) -> Any:
+    """Returns files as they are, and a table in memory as one of Arrow."""
+    if _are_files(source) or isinstance(
+        source, pa.Table | pa.RecordBatchReader | dataset.Dataset
+    ):
+        return source
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return source.to_arrow_reader()
+    is_stream = hasattr(source, "__arrow_c_stream__")
+    if not (is_stream or isinstance(source, Mapping | pa.RecordBatch)):
+        raise ValueError(
+            f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
+            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns. "
+            f"Received: {named(source)}"
+        )
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    return pa.table(source)
+
+
+def columns_of(argument: str, source: Any) -> list[str]:
+    """The names of the columns of a table, or of the first of its files."""
+    if _are_files(source):
+        source = files_of(argument, source)[:1]
+    with errors_of(argument, source), duckdb.connect() as connection:
+        return _parts(connection, argument, source, set())[0].columns
+
+
+def beginning(source: str | os.PathLike[str]) -> bytes | None:
+    """The first bytes of a file, or of the first of a pattern, if it can be reread."""
+    path = os.fspath(source)
+    if "://" not in path and not os.path.exists(path):
+        path = min(glob.glob(path, recursive=True), default=path)
+    if not os.path.isfile(path):
+        return None
+    with pa.input_stream(path, compression="detect") as stream:
+        return bytes(stream.read(_BEGINNING))
 
 
 def common_type(argument: str, types: Mapping[str, str]) -> str:
@@ -199,7 +243,12 @@ def errors_of(argument: str, source: Any) -> Iterator[None]:
     """Turns errors of reading into errors that name the argument."""
     try:
         yield
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
+    except (
+        duckdb.Error,
+        pa.ArrowException,
+        json.JSONDecodeError,
+        OSError,
+    ) as error:
         reasons = itertools.takewhile(
             lambda line: line and not line.startswith(_ADVICE),
             str(error).strip().splitlines(),
@@ -473,22 +522,8 @@ def _parts(
     """Returns the tables of files, or of anything that Arrow knows, unread."""
     if _are_files(source):
         return _parts_of_files(connection, argument, source, sought)
-    name = "a table"
-    if isinstance(source, duckdb.DuckDBPyRelation):
-        source = source.to_arrow_reader()
-    is_stream = hasattr(source, "__arrow_c_stream__")
-    if isinstance(source, dataset.Dataset | pa.RecordBatchReader):
-        return [_Arrow(connection, name, source.schema, source)]
-    if not (is_stream or isinstance(source, Mapping | pa.Table | pa.RecordBatch)):
-        raise ValueError(
-            f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
-            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns. "
-            f"Received: {named(source)}"
-        )
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    table = pa.table(source)
-    return [_Arrow(connection, name, table.schema, table)]
+    table = tabular(argument, source)
+    return [_Arrow(connection, "a table", table.schema, table)]
 
 
 def _parts_of_files(
@@ -624,8 +659,30 @@ def _without_half(field: pa.Field) -> pa.Field:
 
 
 def _format(path: str | os.PathLike[str]) -> str | None:
+    """What a file is, by its name, or else by its first bytes."""
     name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst")
-    return _FORMATS.get(os.path.splitext(name)[1])
+    by_name = _FORMATS.get(os.path.splitext(name)[1])
+    first = None if by_name else beginning(path)
+    if first is None:
+        return by_name
+    for magic, format_ in _MAGIC.items():
+        if first.startswith(magic):
+            return format_
+    text = first.decode("utf-8-sig", errors="replace").strip()
+    if text.startswith(("{", "[")):
+        return "json"
+    names = re.split("[\t,;]", text.partition("\n")[0])
+    has_header = len(names) > 1 and all(map(str.strip, names))
+    return "csv" if has_header and not any(map(is_number, names)) else None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _are_files(source: Any) -> bool:

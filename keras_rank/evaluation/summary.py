@@ -48,4 +48,5 @@ def summarized(
                     "lists": found.lists,
                 }
             )
-    return table_of(rows)
+    notes = [] if values.rules is None else [f"Rules: {values.rules}"]
+    return Table(table_of(rows).columns, notes=notes)

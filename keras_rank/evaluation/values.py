@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation import statistics
+from keras_rank.evaluation.measures import written_alike
 from keras_rank.evaluation.statistics import Array
+from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
 
 # What the columns of health have before their names.
@@ -24,6 +26,8 @@ ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "sta
 LEFT_OUT = HEALTH + "left out"
 # The column of a metric with one of these orders.
 SPREAD = HEALTH + "{}/{}"
+# What a metric may have of its own without being another one.
+_NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 # What the schema of a table knows of its columns.
 _KEY = b"keras_rank"
 
@@ -35,6 +39,21 @@ class Measured(NamedTuple):
     k: int | None
     empty_value: float | None
     direction: str
+    definition: dict[str, Any] | None = None
+
+
+def measured_of(metric: RankingMetric) -> Measured:
+    """What has to be known of a metric, and what its values depend on."""
+    try:
+        config = json.loads(json.dumps(metric.get_config()))
+        definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
+        definition["class_name"] = type(metric).__name__
+    except (TypeError, ValueError):
+        # As with a function that can't be saved.
+        definition = None
+    return Measured(
+        metric.name, metric.k, metric.empty_value, metric._direction, definition
+    )
 
 
 def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:
@@ -64,7 +83,8 @@ class ListValues:
         table: `pyarrow.Table`.
         metrics: the metrics of its columns. `None`: as its schema says.
         query: the column of the queries. `None`: as its schema says.
-        left_out: the number of queries that were left out. `None`: as its schema says.
+        left_out: the number of queries that were left out. `None`: as its column says.
+        rules: the rules that were followed. `None`: as its schema says.
     """
 
     def __init__(
@@ -73,16 +93,19 @@ class ListValues:
         metrics: Sequence[Measured] | None = None,
         query: str | None = None,
         left_out: int | None = None,
+        rules: str | None = None,
     ) -> None:
         known = _known(table)
         self.metrics = known.metrics if metrics is None else list(metrics)
         self.query = query or known.query
+        self.rules = rules or known.rules
         _require_columns(table, self.query, self.metrics)
         require_free_names([self.query, *self.metric_names], self.metric_names)
         if left_out is not None:
             table = _with_left_out(table, left_out)
-        described = json.dumps({"query": self.query, "metrics": self.metrics}).encode()
-        metadata = {**(table.schema.metadata or {}), _KEY: described}
+        described = {"query": self.query, "metrics": self.metrics, "rules": self.rules}
+        metadata = dict(table.schema.metadata or {})
+        metadata[_KEY] = json.dumps(described).encode()
         self.table = table.replace_schema_metadata(metadata)
         if pc.count_distinct(table[self.query]).as_py() < len(table):
             raise ValueError(
@@ -128,7 +151,7 @@ class ListValues:
     @property
     def has_health(self) -> bool:
         """Whether the columns of health are there, which `per_list` leaves out."""
-        of_all = ("items", "ties", "fractional scores")
+        of_all = ("items", "judged", "ties", "fractional scores")
         needed = {HEALTH + name for name in of_all}
         for metric in self.metrics:
             needed |= {SPREAD.format(metric.name, order) for order in ORDERS}
@@ -153,9 +176,14 @@ class ListValues:
         return ListValues(self.table.select(columns), metrics)
 
     def measured(self, name: str) -> Measured:
-        """What is known of a metric."""
+        """What is known of a metric, by its name with either sign before the cutoff."""
+        name = written_alike(name, self.metric_names)
         check_choice("metric", name, self.metric_names)
         return self.metrics[self.metric_names.index(name)]
+
+    def counted(self, metric: Measured) -> Array:
+        """The numbers of the lists that are not left out of the mean of a metric."""
+        return np.flatnonzero(~np.isnan(self.array(metric.name)))
 
     def array(self, name: str) -> Array:
         """A column of numbers, NaN where they are missing."""
@@ -238,6 +266,7 @@ class _Known(NamedTuple):
 
     query: str
     metrics: list[Measured]
+    rules: str | None = None
 
 
 def _known(table: pa.Table) -> _Known:
@@ -247,7 +276,9 @@ def _known(table: pa.Table) -> _Known:
     try:
         known = json.loads(written)
         metrics = [Measured(*metric) for metric in known["metrics"]]
-        return _Known(known["query"], metrics)
+        if not all(isinstance(each.definition, dict | None) for each in metrics):
+            raise TypeError
+        return _Known(known["query"], metrics, known.get("rules"))
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             "`table` should have a schema that this version of keras_rank wrote. "
