@@ -8,6 +8,9 @@ from keras import ops
 
 from keras_rank.arrays.backends import Tensor, constant, library_of, made_once
 
+# Up to this size, filling up rows takes fewer operations than folding them.
+_SHORT_ROW = 32
+
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Chooses one or the other by a condition, in the dtype of the first tensor."""
@@ -113,6 +116,9 @@ def total(values: Tensor) -> Tensor:
     *rows, size = ops.shape(values)
     if values.shape[-1] is None:
         return ops.sum(values, axis=-1)
+    if size > _SHORT_ROW:
+        values = _folded(values, size)
+        size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
         values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], -1)
@@ -120,6 +126,18 @@ def total(values: Tensor) -> Tensor:
     for _ in range(levels):
         values = ops.sum(values, axis=len(rows))
     return values
+
+
+def _folded(values: Tensor, size: int) -> Tensor:
+    """Adds what exceeds a power of two to the start of each row.
+
+    It is the first addition of the tree, without a copy that is filled up.
+    """
+    half = 2 ** ((size - 1).bit_length() - 1)
+    start = values[..., : size - half] + values[..., half:]
+    if size == 2 * half:
+        return start
+    return ops.concatenate([start, values[..., size - half : half]], axis=-1)
 
 
 def totals(*rows: Tensor) -> list[Tensor]:

@@ -46,7 +46,7 @@ def standardize(
     labels, scores, mask, weights = ragged.rectangular(
         y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
     )
-    labels, scores = _lists("y_true", labels), _scores(scores)
+    labels, scores = _lists("y_true", labels), _lists("y_pred", scores)
     single_list = len(labels.shape) == 1
     if len(labels.shape) not in (1, 2):
         raise ValueError(
@@ -93,7 +93,7 @@ def standardize_sparse(
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    (ids, mask), scores = read_ids("y_true", y_true), _scores(y_pred)
+    (ids, mask), scores = read_ids("y_true", y_true), _lists("y_pred", y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -240,11 +240,6 @@ def _lists(argument: str, value: Any) -> Tensor:
         )
     # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
     return ops.reshape(x, ops.shape(x)[:2])
-
-
-def _scores(value: Any) -> Tensor:
-    """Converts scores, without the gradients that torch would go on recording."""
-    return ops.stop_gradient(_lists("y_pred", value))
 
 
 def to_ids(argument: str, value: Any) -> Tensor:

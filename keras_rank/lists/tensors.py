@@ -8,12 +8,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, is_known_false
+from keras_rank.arrays.backends import Tensor, is_known_false, without_gradient
 from keras_rank.lists import ragged
 
 
 def to_tensor(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of numbers, or says which argument is none."""
+    """Converts to a tensor of numbers, or says which argument is none.
+
+    Without the gradients that torch would go on recording.
+    """
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
             f"`{argument}` should be an array without a mask of its own: give it in "
@@ -36,7 +39,9 @@ def to_tensor(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
     # On NumPy the conversion would bring float64 down to float32.
-    return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+    return without_gradient(
+        value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+    )
 
 
 def require(condition: Tensor, message: str) -> None:

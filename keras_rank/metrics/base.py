@@ -25,7 +25,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -400,15 +400,14 @@ def _new_states(
     metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Returns totals and remainders with the lists added, and the number of these."""
-    columns: list[Tensor] = []
-    for metric, computed in zip(
-        metrics, values_together(metrics, lists, rankings), strict=True
-    ):
-        columns += _columns(metric, *computed)
-    stacked, number = ops.stack(columns), len(metrics)
+    computed = values_together(metrics, lists, rankings)
+    of_metrics = [
+        _columns(metric, *its) for metric, its in zip(metrics, computed, strict=True)
+    ]
+    columns, number = zip(*of_metrics, strict=True), len(metrics)
+    stacked = ops.stack([column for kind in columns for column in kind])
     if number > 1:
-        shape = number, len(columns) // number, ops.shape(stacked)[1]
-        stacked = ops.reshape(stacked, shape)
+        stacked = ops.reshape(stacked, (-1, number, ops.shape(stacked)[1]))
     high, low = totals.products(stacked)
     new_totals, new_remainders = totals.add(
         _joined([metric.totals.value for metric in metrics]),
@@ -416,7 +415,7 @@ def _new_states(
         high,
         low,
     )
-    lists_of_first = high[-1, -1] if number == 1 else high[0, -1, -1]
+    lists_of_first = high[-1, -1] if number == 1 else high[-1, -1, 0]
     return (
         _parted(new_totals, number),
         _parted(new_remainders, number),
@@ -470,11 +469,11 @@ def values_together(
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
     """One tensor of several, which are added to in one operation."""
-    return tensors[0] if len(tensors) == 1 else ops.stack(tensors)
+    return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
 
 
 def _parted(tensor: Tensor, number: int) -> list[Tensor]:
-    return [tensor] if number == 1 else [tensor[i] for i in range(number)]
+    return [tensor] if number == 1 else [tensor[..., i] for i in range(number)]
 
 
 def rank_together(
@@ -518,13 +517,14 @@ def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | Non
 
 def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
     """Makes a variable that replicas may add up."""
-    return keras.Variable(
-        initializer="zeros",
-        shape=shape,
-        dtype=dtype,
-        trainable=False,
-        autocast=False,
-        aggregation="sum",
-        synchronization="on_read",
-        name=name,
-    )
+    with for_any_use():
+        return keras.Variable(
+            initializer="zeros",
+            shape=shape,
+            dtype=dtype,
+            trainable=False,
+            autocast=False,
+            aggregation="sum",
+            synchronization="on_read",
+            name=name,
+        )
