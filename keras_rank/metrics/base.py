@@ -407,7 +407,8 @@ def _new_states(
     columns, number = zip(*of_metrics, strict=True), len(metrics)
     stacked = ops.stack([column for kind in columns for column in kind])
     if number > 1:
-        stacked = ops.reshape(stacked, (-1, number, ops.shape(stacked)[1]))
+        kinds = len(of_metrics[0])
+        stacked = ops.reshape(stacked, (kinds, number, ops.shape(stacked)[1]))
     high, low = totals.products(stacked)
     new_totals, new_remainders = totals.add(
         _joined([metric.totals.value for metric in metrics]),
