@@ -15,6 +15,7 @@ from keras_rank.arrays.arithmetic import at_least, ratio, where
 from keras_rank.arrays.backends import (
     Tensor,
     in_float64,
+    library_of,
     parts_of_float64,
     without_warnings,
 )
@@ -33,16 +34,19 @@ SMALLEST_SQUARE = 1e-37
 def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the sums over lists of the products of all columns, two at a time.
 
+    By products and sums: a library for products of matrices would wake threads for it,
+    and wait for them, even for a few lists.
+
     In float64, as the error is a difference of such sums: of values which differ by
     less than a thousandth of their mean, it is smaller than the rounding of squares to
     float32. The columns may be rounded, as all products are of the same ones. Squares
     that are beyond float32 become infinite, and NaN in the totals: the mean uses none.
 
     Args:
-        columns: tensor of shape `(..., 4, batch)`.
+        columns: tensor of shape `(4, ..., batch)`.
 
     Returns:
-        High and low parts, float32 of shape `(..., 4, 4)`.
+        High and low parts, float32 of shape `(4, 4, ...)`.
     """
     with without_warnings():
         high, low = in_float64(_products, columns)
@@ -50,7 +54,8 @@ def products(columns: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
-    return parts_of_float64(columns @ ops.swapaxes(columns, -1, -2))
+    pairs = columns[:, None] * columns
+    return parts_of_float64(library_of(pairs).sum(pairs, axis=-1))
 
 
 def add(
@@ -64,20 +69,20 @@ def add(
     with alike lists would add up to a hundred-millionth of the sum.
 
     Args:
-        totals: float32 tensor of shape `(..., 2, 4, 4)`. High and low parts.
-        remainders: float32 tensor of shape `(..., 4, 4)`. What these can't hold.
-        high: float32 tensor of shape `(..., 4, 4)`. What to add.
+        totals: float32 tensor of shape `(2, 4, 4, ...)`. High and low parts.
+        remainders: float32 tensor of shape `(4, 4, ...)`. What these can't hold.
+        high: float32 tensor of shape `(4, 4, ...)`. What to add.
         low: the same. What `high` has lost by rounding.
 
     Returns:
         The totals and the remainders, of the same shapes.
     """
     with without_warnings():
-        total_high, total_low = ops.unstack(totals, 2, axis=-3)
+        total_high, total_low = ops.unstack(totals, 2)
         total_low, error = _sum_and_error(total_low, high)
         total_high, total_low = _sum_and_error(total_high, total_low)
         total_low, remainders = _renormalized(total_low, remainders + error + low)
-        return ops.stack([total_high, total_low], axis=-3), remainders
+        return ops.stack([total_high, total_low]), remainders
 
 
 def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,9 @@ from keras_rank.arrays.backends import (
     made_once,
 )
 
+# Up to this size, filling up rows takes fewer operations than folding them.
+_SHORT_ROW = 32
+
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Chooses one or the other by a condition, in the dtype of the first tensor."""
@@ -119,10 +122,25 @@ def total(values: Tensor) -> Tensor:
     size = ops.shape(values)[-1]
     if values.shape[-1] is None:
         return ops.sum(values, axis=-1)
+    if size > _SHORT_ROW:
+        values = _folded(values, size)
+        size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
         values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], -1)
     return added_in_halves(values, levels)
+
+
+def _folded(values: Tensor, size: int) -> Tensor:
+    """Adds what exceeds a power of two to the start of each row.
+
+    It is the first addition of the tree, without a copy that is filled up.
+    """
+    half = 2 ** ((size - 1).bit_length() - 1)
+    start = values[..., : size - half] + values[..., half:]
+    if size == 2 * half:
+        return start
+    return ops.concatenate([start, values[..., size - half : half]], axis=-1)
 
 
 def totals(*rows: Tensor) -> list[Tensor]:

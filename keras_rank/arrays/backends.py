@@ -201,7 +201,8 @@ def constant(value: float, like: Tensor) -> Tensor:
 def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
     import torch
 
-    return torch.tensor(value, dtype=dtype, device=device)
+    with for_any_use():
+        return torch.tensor(value, dtype=dtype, device=device)
 
 
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
@@ -215,7 +216,28 @@ def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> T
 def _made_once_on_torch(
     function: Callable[..., Tensor], *numbers: Any, device: Any
 ) -> Tensor:
-    return function(*numbers).to(device)
+    with for_any_use():
+        return function(*numbers).to(device)
+
+
+def for_any_use() -> contextlib.AbstractContextManager[Any]:
+    """In which tensors are made that are kept.
+
+    Those that torch makes in inference mode serve there alone: they can't be assigned
+    to, nor be part of what has a gradient.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.inference_mode(False)
+    return contextlib.nullcontext()
+
+
+def without_gradient(x: Tensor) -> Tensor:
+    """The same tensor, through which no gradient is recorded."""
+    if _is_eager_on_torch() and not isinstance(x, keras.KerasTensor):
+        return x.detach() if x.requires_grad else x
+    return ops.stop_gradient(x)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:

@@ -165,7 +165,7 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
     labels, scores, mask, weights = map(as_tensor, given)
-    labels, scores = cast_finite(labels, dtype), ranked_as(ops.stop_gradient(scores))
+    labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     if mask is not None:
         mask = ops.cast(mask, "bool")
     if weights is not None:
@@ -191,7 +191,7 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
         `SparseLists`. An id that is given twice in a list counts once.
     """
     ids, scores, mask, weights = map(as_tensor, given)
-    ids, scores = _of_lists(ids, mask), ops.stop_gradient(scores)
+    ids = _of_lists(ids, mask)
     _require_no_labels(ids, scores)
     items = ops.shape(scores)[1]
     if is_traced(ids):

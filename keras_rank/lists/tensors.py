@@ -8,12 +8,21 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, from_host, on_host, to_device
+from keras_rank.arrays.backends import (
+    Tensor,
+    from_host,
+    on_host,
+    to_device,
+    without_gradient,
+)
 from keras_rank.lists import ragged
 
 
 def to_tensor(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of numbers, or says which argument is none."""
+    """Converts to a tensor of numbers, or says which argument is none.
+
+    Without the gradients that torch would go on recording.
+    """
     return as_tensor(to_array(argument, value))
 
 
@@ -40,7 +49,7 @@ def to_array(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
     # On NumPy the conversion would bring float64 down to float32.
-    return value if ops.is_tensor(value) else from_host(value)
+    return without_gradient(value) if ops.is_tensor(value) else from_host(value)
 
 
 def as_tensor(x: Tensor | None) -> Tensor | None:

@@ -27,7 +27,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import is_ours, program
 from keras_rank.formulas.relevance import from_threshold
@@ -574,18 +574,21 @@ def _in_orders(
 
 
 @program
-def _added(_: None, columns: Sequence[Tensor], states: Sequence[State]) -> list[State]:
-    """The states with the columns of a batch added, four for each metric."""
-    stacked, number = ops.stack(columns), len(states)
+def _added(
+    _: None, of_metrics: Sequence[Sequence[Tensor]], states: Sequence[State]
+) -> list[State]:
+    """The states with the columns of a batch added, those of each metric."""
+    number, columns = len(states), zip(*of_metrics, strict=True)
+    stacked = ops.stack([column for kind in columns for column in kind])
     if number > 1:
-        shape = number, len(columns) // number, ops.shape(stacked)[1]
-        stacked = ops.reshape(stacked, shape)
+        kinds = len(of_metrics[0])
+        stacked = ops.reshape(stacked, (kinds, number, ops.shape(stacked)[1]))
     high, low = totals.products(stacked)
     sums, remainders, lists_seen = zip(*states, strict=True)
     new_totals, new_remainders = totals.add(
         _joined(sums), _joined(remainders), high, low
     )
-    lists = high[-1, -1] if number == 1 else high[0, -1, -1]
+    lists = high[-1, -1] if number == 1 else high[-1, -1, 0]
     new_lists = ops.cast(lists, "int32")
     return list(
         zip(
@@ -597,14 +600,15 @@ def _added(_: None, columns: Sequence[Tensor], states: Sequence[State]) -> list[
     )
 
 
-def _columns_of(plan: Plan, lists: Lists, rankings: Sequence[Ranking]) -> list[Tensor]:
-    """What the lists add to the totals of all metrics."""
-    columns: list[Tensor] = []
-    for metric, computed in zip(
-        plan.metrics, values_together(plan.metrics, lists, rankings), strict=True
-    ):
-        columns += _columns(metric, *computed)
-    return columns
+def _columns_of(
+    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
+) -> list[list[Tensor]]:
+    """What the lists add to the totals of each metric."""
+    computed = values_together(plan.metrics, lists, rankings)
+    return [
+        _columns(metric, *its)
+        for metric, its in zip(plan.metrics, computed, strict=True)
+    ]
 
 
 def _columns(
@@ -649,11 +653,11 @@ def values_together(
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
     """One tensor of several, which are added to in one operation."""
-    return tensors[0] if len(tensors) == 1 else ops.stack(tensors)
+    return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
 
 
 def _parted(tensor: Tensor, number: int) -> list[Tensor]:
-    return [tensor] if number == 1 else [tensor[i] for i in range(number)]
+    return [tensor] if number == 1 else [tensor[..., i] for i in range(number)]
 
 
 def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | None]:
@@ -665,16 +669,17 @@ def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | Non
 
 def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
     """Makes a variable that replicas may add up."""
-    return keras.Variable(
-        initializer="zeros",
-        shape=shape,
-        dtype=dtype,
-        trainable=False,
-        autocast=False,
-        aggregation="sum",
-        synchronization="on_read",
-        name=name,
-    )
+    with for_any_use():
+        return keras.Variable(
+            initializer="zeros",
+            shape=shape,
+            dtype=dtype,
+            trainable=False,
+            autocast=False,
+            aggregation="sum",
+            synchronization="on_read",
+            name=name,
+        )
 
 
 @functools.cache
