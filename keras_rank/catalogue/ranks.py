@@ -84,7 +84,8 @@ def rank(
             `keras_rank.catalogue.Shards`, whose parts are counted by workers.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`, each of its own pair alone.
+            Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
             such as those that were seen. A target of the same list is never excluded.
         k: positive int. The largest cutoff of the functions. Defaults to `None`:
@@ -256,7 +257,8 @@ def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:
     # In NumPy, as it is done once: what is given twice comes side by side.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
-    targets = np.where(lists.can_be_found, lists.ids, -1)
-    for target in ops.convert_to_numpy(targets).T:
-        excluded[excluded == target[:, None]] = -1
+    targets = ops.convert_to_numpy(where(lists.can_be_found, lists.ids, -1))
+    # Those of one list are told from those of another.
+    first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
+    excluded[np.isin(first_of_list + excluded, first_of_list + targets)] = -1
     return ops.convert_to_tensor(np.maximum(excluded, -1))

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import ratio
+from keras_rank.arrays.arithmetic import ratio, where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.lists.tensors import ranked_as, shape_of
 
@@ -23,6 +23,9 @@ def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
 
 
 def _of_length_one(embeddings: Tensor) -> Tensor:
+    # Of which the squares neither overflow nor vanish.
+    largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
+    embeddings = embeddings / where(largest > 0.0, largest, 1.0)
     squares = ops.sum(embeddings * embeddings, axis=1, keepdims=True)
     return embeddings * ratio(ops.ones_like(squares), ops.sqrt(squares))
 

@@ -6,8 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import Tensor, constant, is_known_false
+from keras_rank.arrays.arithmetic import at_most, shifted, where
+from keras_rank.arrays.backends import (
+    Tensor,
+    constant,
+    is_known_false,
+    library_of,
+    stable_argsort,
+    take,
+)
 from keras_rank.lists import ragged
 from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
 from keras_rank.lists.dense import DenseLists
@@ -207,10 +214,11 @@ def _target_lists(
 
 
 def _are_repeated(ids: Tensor) -> Tensor:
-    """Whether an id stands earlier in its list too."""
-    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
-    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
-    return ops.any(same, axis=2)
+    """Whether an id stands earlier in its list too: beside it, if they are sorted."""
+    order = stable_argsort(ids)
+    in_order = take(ids, order)
+    same = in_order == shifted(in_order, 1, -1)
+    return take(same, stable_argsort(order))
 
 
 def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
@@ -249,7 +257,7 @@ def _scores(value: Any) -> Tensor:
 
 def to_ids(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of ids, in a dtype that holds the number of items too."""
-    ids = to_tensor(argument, value)
+    ids = to_tensor(argument, _as_integers(ragged.unboxed(value)))
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if dtype == "bool":
         raise ValueError(
@@ -262,12 +270,30 @@ def to_ids(argument: str, value: Any) -> Tensor:
     return ops.cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
 
 
+def _as_integers(value: Any) -> Any:
+    """Returns floats that are whole numbers as integers, which no backend rounds."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        # Rows of uneven length, for which there is a better message.
+        return value
+    if array.dtype.kind != "f":
+        return value
+    # NaN pads, as -1 does.
+    array = np.where(np.isnan(array), -1, array)
+    are_whole = np.all((array == np.floor(array)) & (np.abs(array) < 2.0**63))
+    return array.astype("int64") if are_whole else value
+
+
 def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
     """Whether ids are those of items: whole numbers below the number of items."""
     are_below = ids < _as(items, ids)
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
-    return ops.logical_and(are_below, ids == ops.floor(ids))
+    # Not by Keras, which rounds float64 to float32 on some backends.
+    return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
 
 
 def _as(number: Tensor | int, ids: Tensor) -> Tensor:

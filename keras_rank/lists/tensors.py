@@ -47,6 +47,11 @@ def require(condition: Tensor, message: str) -> None:
 
 def _array(argument: str, value: Any) -> Any:
     """Converts what NumPy knows to an array, with the precision that it has."""
+    if hasattr(value, "detach"):
+        # A tensor of torch, of which NumPy knows neither gradients nor bfloat16.
+        value = value.detach().cpu()
+        is_short = str(value.dtype) == "torch.bfloat16"
+        value = value.float() if is_short else value
     try:
         array = np.asarray(value)
     except Exception:
