@@ -237,6 +237,24 @@ def test_embeddings_of_half_precision_are_multiplied_in_full(rng):
     np.testing.assert_allclose(found, expected_reciprocal_ranks(ids, scores), rtol=1e-6)
 
 
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("narrow", [None, "queries"])
+def test_embeddings_of_double_precision_are_not_rounded(score, narrow, rng):
+    ids, queries, candidates = random_task(rng, targets=2)
+    queries, candidates = (x.astype("float64") for x in (queries, candidates))
+    candidates = 1.0 + 1e-9 * candidates
+    if narrow == "queries":
+        queries = queries.astype("float32")
+    scores = queries.astype("float64") @ candidates.T
+    if score == "cosine":
+        scores = scores / np.linalg.norm(candidates, axis=1)
+    expected = expected_reciprocal_ranks(ids, scores)
+    for each in (candidates, catalogue.Shards([candidates[:99], candidates[99:]])):
+        found = reciprocal_ranks(ids, queries, each, score=score)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_scores_by_cosine_and_by_a_function(rng):
     ids, queries, candidates = random_task(rng)
     lengths = (
@@ -670,6 +688,17 @@ def test_candidates_that_change_between_passes(source, message, rng):
     ids, queries, candidates = random_task(rng, items=300)
     with pytest.raises(ValueError, match=re.escape(message)):
         catalogue.rank(ids % 200, queries, source(candidates))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+def test_blocks_of_a_stream_in_different_dtypes(rng):
+    ids, queries, candidates = random_task(rng)
+    candidates = 1.0 + 1e-9 * candidates.astype("float64")
+    blocks = [candidates[:100].astype("float32"), candidates[100:]]
+    joined = np.concatenate(blocks)
+    np.testing.assert_array_equal(
+        *(reciprocal_ranks(ids, queries, each, seed=1) for each in (blocks, joined))
+    )
 
 
 def test_a_score_that_depends_on_the_block(rng):

@@ -78,8 +78,10 @@ class Stream:
         first_id: int,
     ) -> None:
         self._read, self.first_id = read, first_id
-        kept, end = list[Any](), first_id
+        kept, end, self._dtype = list[Any](), first_id, "float32"
         for part in _parts(read()):
+            if keras.backend.standardize_dtype(part.dtype) == "float64":
+                self._dtype = "float64"
             start, end = end, end + int(part.shape[0])
             here = ids[(ids >= start) & (ids < end)]
             rows = ops.convert_to_tensor((here - start).astype("int32"))
@@ -88,7 +90,7 @@ class Stream:
             raise ValueError(
                 "`candidates` should have one or more items. Received: no blocks"
             )
-        self.items, self._kept = end - first_id, ops.concatenate(kept, axis=0)
+        self.items, self._kept = end - first_id, self._joined(kept)
         self.block_size = min(block_size, self.items)
         self._ids = ids[(ids >= first_id) & (ids < end)]
         self.features = int(self._kept.shape[1])
@@ -102,13 +104,16 @@ class Stream:
                 rest = rest[self.block_size - waiting :]
                 waiting += int(parts[-1].shape[0])
                 if waiting == self.block_size:
-                    yield Block(first, ops.concatenate(parts, axis=0), 0, waiting)
+                    yield Block(first, self._joined(parts), 0, waiting)
                     first, parts, waiting = first + waiting, [], 0
         check_as_many(self.items, first + waiting - self.first_id)
         if waiting:
             filling = [(0, self.block_size - waiting), (0, 0)]
-            rows = ops.pad(ops.concatenate(parts, axis=0), filling)
+            rows = ops.pad(self._joined(parts), filling)
             yield Block(first, rows, 0, waiting)
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        return ops.concatenate([ops.cast(x, self._dtype) for x in parts], axis=0)
 
     def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
         """Returns some of the candidates that were asked for."""

@@ -50,6 +50,9 @@ from keras_rank.ordering.targets import rank_counted
 # The number of candidates in a block, where it is not given.
 BLOCK_SIZE = 4096
 
+# Ids are counted in int32.
+LARGEST_ID = 2**31
+
 
 @names_arguments
 def rank(
@@ -234,7 +237,7 @@ def retrieval(
 def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
     """The ids of all targets, each once."""
     ids = ops.convert_to_numpy(read_ids("targets", targets)[0])
-    return np.unique(ids[ids >= 0]).astype("int64")
+    return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 
 def check_block_size(block_size: Any) -> int:

@@ -24,6 +24,7 @@ from keras_rank.catalogue.counting import (
     steps_of,
 )
 from keras_rank.catalogue.scoring import Score
+from keras_rank.lists.tensors import to_tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
@@ -150,10 +151,10 @@ def count_in_shards(
             after_part(part.first_id + part.items)
         above, tied, before, scores = zip(*counts, strict=True)
         added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
-        return Counts(*(ops.convert_to_tensor(x) for x in added))
+        return Counts(*(to_tensor("targets", x) for x in added))
 
     target_scores = _maximum(_mapped(shards.map_fn, work().score, shards.parts))
-    return count_by_passes(ops.convert_to_tensor(target_scores), count_parts)
+    return count_by_passes(to_tensor("targets", target_scores), count_parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +182,7 @@ class Work:
     def count(self, part: Part) -> Counts:
         """Counts what the part has above the targets."""
         queries, candidates, steps = self._opened(part)
-        scores = ops.convert_to_tensor(self.target_scores)
+        scores = to_tensor("targets", self.target_scores)
         counts = count_above(queries, scores, candidates, steps)
         return Counts(*(_array(x) for x in counts))
 
@@ -191,7 +192,7 @@ class Work:
             part.candidates, self.block_size, wanted, part.first_id
         )
         check_as_many(part.items, candidates.items)
-        queries = self.queries.each(ops.convert_to_tensor)
+        queries = self.queries.each(functools.partial(to_tensor, "queries"))
         return queries, candidates, steps_of(self.scoring, self.averages)
 
 

@@ -159,7 +159,7 @@ def read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     """Returns ids, and their mask if there is one, of the same shape."""
     ids, mask = _labels_and_mask(value)
     ids, mask = ragged.rectangular(y_true=ids, mask=mask)
-    ids = to_ids(argument, _lists(argument, ids))
+    ids = _lists(argument, to_ids(argument, ids))
     if mask is not None:
         mask = ops.cast(_lists("mask", mask), "bool")
         _require_same_shape("mask", mask, ids)
