@@ -701,11 +701,12 @@ def test_blocks_of_a_stream_in_different_dtypes(rng):
     )
 
 
-def test_a_score_that_depends_on_the_block(rng):
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_score_that_depends_on_others(axis, rng):
     ids, queries, candidates = random_task(rng)
 
     def softmax(queries, block):
-        return ops.softmax(ops.matmul(queries, ops.transpose(block)), axis=1)
+        return ops.softmax(ops.matmul(queries, ops.transpose(block)), axis=axis)
 
     with pytest.raises(ValueError, match="`score` should give each pair"):
         catalogue.rank(ids, queries, candidates, score=softmax, block_size=100)

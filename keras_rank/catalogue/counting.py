@@ -130,7 +130,7 @@ class Steps(NamedTuple):
         count_block: function of queries, the scores of their targets, counts, a block,
             its columns, and whether all of them count, to new counts.
         check_block: function of queries and a block, which raises if a score depends on
-            other candidates of the block. `None` if it is known that none does.
+            others. `None` if it is known that none does.
     """
 
     score_targets: Callable[..., Tensor]
@@ -273,25 +273,34 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         return counts
 
     def check_block(queries: Queries, block: Tensor) -> None:
-        half = block.shape[0] // 2
-        others = ops.repeat(block[:1], block.shape[0] - half, axis=0)
+        given = queries.embeddings, block
+        # The first half of each, and others in the place of the second.
         scores, beside_others = (
-            ops.convert_to_numpy(score_all(queries.embeddings, x))[:, :half]
-            for x in (block, ops.concatenate([block[:half], others], axis=0))
+            ops.convert_to_numpy(score_all(*pair))
+            for pair in (given, map(_beside_others, given))
         )
+        rows, columns = (-(-x.shape[0] // 2) for x in given)
+        scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
         size = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
         # What differs by more than roundings may.
         if not np.allclose(scores, beside_others, 1e-3, 1e-4 * size, equal_nan=True):
             raise ValueError(
                 "`score` should give each pair of a query and a candidate a score of "
-                "its own, whatever other candidates are in the block. Received: a "
-                "function of which the scores change with the others"
+                "its own, whatever the others are. Received: a function of which the "
+                "scores change with the others"
             )
 
     score_all = compile_step(score)
     return Steps(
         compile_step(score_targets), count_block, None if is_ours else check_block
     )
+
+
+def _beside_others(x: Tensor) -> Tensor:
+    """Rows of which those of the second half are replaced by the first one."""
+    half = -(-x.shape[0] // 2)
+    others = ops.repeat(x[:1], x.shape[0] - half, axis=0)
+    return ops.concatenate([x[:half], others], axis=0)
 
 
 def _of_whole_and_part(
