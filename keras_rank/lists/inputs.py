@@ -272,7 +272,8 @@ def to_ids(argument: str, value: Any) -> Tensor:
 
 def _as_integers(value: Any) -> Any:
     """Returns floats that are whole numbers as integers, which no backend rounds."""
-    if not isinstance(value, list | tuple | np.ndarray):
+    is_masked = isinstance(value, np.ma.MaskedArray)
+    if is_masked or not isinstance(value, list | tuple | np.ndarray):
         return value
     try:
         array = np.asarray(value)
