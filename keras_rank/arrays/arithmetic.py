@@ -52,6 +52,19 @@ def running_total(x: Tensor) -> Tensor:
     return library_of(x).cumsum(x, axis=1)
 
 
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two matrices, in the wider of their dtypes."""
+    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
+    if len(dtypes) > 1:
+        x, y = (ops.cast(part, "float64") for part in (x, y))
+    return library_of(x).matmul(x, y)
+
+
+def square_root(x: Tensor) -> Tensor:
+    """The square root, in the dtype of `x`."""
+    return library_of(x).sqrt(x)
+
+
 def log(x: Tensor) -> Tensor:
     """The natural logarithm, in the dtype of `x`."""
     return library_of(x).log(x)

@@ -6,13 +6,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, where
+from keras_rank.arrays.arithmetic import at_most, shifted, where
 from keras_rank.arrays.backends import (
     Tensor,
     constant,
     is_known_false,
     is_of_few_shapes,
     is_traced,
+    library_of,
+    stable_argsort,
+    take,
 )
 from keras_rank.arrays.programs import enlarged, require, rounded_up
 from keras_rank.lists import ragged
@@ -190,8 +193,8 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    ids, scores, mask, weights = map(as_tensor, given)
-    ids = _of_lists(ids, mask)
+    labels, scores, mask, weights = map(as_tensor, given)
+    ids = _of_lists(labels, mask)
     _require_no_labels(ids, scores)
     items = ops.shape(scores)[1]
     if is_traced(ids):
@@ -242,7 +245,7 @@ def read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     """Returns ids, and their mask if there is one, of the same shape."""
     ids, mask = _labels_and_mask(value)
     ids, mask = ragged.rectangular(y_true=ids, mask=mask)
-    ids = to_ids(argument, _lists(argument, ids))
+    ids = _lists(argument, to_ids(argument, ids))
     if mask is not None:
         mask = _lists("mask", mask)
         _require_same_shape("mask", mask, ids)
@@ -296,10 +299,11 @@ def _target_lists(
 
 
 def _are_repeated(ids: Tensor) -> Tensor:
-    """Whether an id stands earlier in its list too."""
-    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
-    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
-    return ops.any(same, axis=2)
+    """Whether an id stands earlier in its list too: beside it, if they are sorted."""
+    order = stable_argsort(ids)
+    in_order = take(ids, order)
+    same = in_order == shifted(in_order, 1, -1)
+    return take(same, stable_argsort(order))
 
 
 def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
@@ -335,7 +339,7 @@ def _lists(argument: str, value: Any) -> Tensor:
 
 def to_ids(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of ids, in a dtype that holds the number of items too."""
-    ids = to_array(argument, value)
+    ids = to_array(argument, _as_integers(ragged.unboxed(value)))
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if dtype == "bool":
         raise ValueError(
@@ -348,12 +352,31 @@ def to_ids(argument: str, value: Any) -> Tensor:
     return cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
 
 
+def _as_integers(value: Any) -> Any:
+    """Returns floats that are whole numbers as integers, which no backend rounds."""
+    is_masked = isinstance(value, np.ma.MaskedArray)
+    if is_masked or not isinstance(value, list | tuple | np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        # Rows of uneven length, for which there is a better message.
+        return value
+    if array.dtype.kind != "f":
+        return value
+    # NaN pads, as -1 does.
+    array = np.where(np.isnan(array), -1, array)
+    are_whole = np.all((array == np.floor(array)) & (np.abs(array) < 2.0**63))
+    return array.astype("int64") if are_whole else value
+
+
 def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
     """Whether ids are those of items: whole numbers below the number of items."""
     are_below = ids < _as(items, ids)
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
-    return ops.logical_and(are_below, ids == ops.floor(ids))
+    # Not by Keras, which rounds float64 to float32 on some backends.
+    return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
 
 
 def _as(number: Tensor | int, ids: Tensor) -> Tensor:

@@ -52,13 +52,18 @@ def to_array(argument: str, value: Any) -> Tensor:
     return without_gradient(value) if ops.is_tensor(value) else from_host(value)
 
 
-def as_tensor(x: Tensor | None) -> Tensor | None:
-    """A tensor of an array, in its own precision, and a tensor as it is."""
+def as_tensor(x: Tensor) -> Tensor:
+    """A tensor of an array, in its own precision; a tensor, or `None`, as it is."""
     return x if x is None or ops.is_tensor(x) else to_device(x)
 
 
 def _array(argument: str, value: Any) -> Any:
     """Converts what NumPy knows to an array, with the precision that it has."""
+    if hasattr(value, "detach"):
+        # A tensor of torch, of which NumPy knows neither gradients nor bfloat16.
+        value = value.detach().cpu()
+        is_short = str(value.dtype) == "torch.bfloat16"
+        value = value.float() if is_short else value
     try:
         array = np.asarray(value)
     except Exception:
