@@ -6,7 +6,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, constant, library_of, made_once
+from keras_rank.arrays.backends import (
+    Tensor,
+    adds_up_anew,
+    constant,
+    library_of,
+    made_once,
+)
+
+# So many entries are added up anew for each of them.
+_BLOCK = 16
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -41,6 +50,21 @@ def within(x: Tensor, least: float, most: float) -> Tensor:
 def running_total(x: Tensor) -> Tensor:
     """The sum of each row up to each entry."""
     return library_of(x).cumsum(x, axis=1)
+
+
+def running_count(mask: Tensor) -> Tensor:
+    """The number of true entries of each row up to each entry, as int32."""
+    ones, size = ops.cast(mask, "int32"), mask.shape[1]
+    if not adds_up_anew() or size is None:
+        return ops.cumsum(ones, axis=1)
+    # In blocks, and blocks before these.
+    number = -(-size // _BLOCK)
+    ones = ops.concatenate([ones, columns(0, number * _BLOCK - size, ones)], axis=1)
+    blocks = ops.reshape(ones, (-1, number, _BLOCK))
+    sums = ops.sum(blocks, axis=2)
+    before = ops.cumsum(sums, axis=1) - sums
+    counts = ops.cumsum(blocks, axis=2) + before[:, :, None]
+    return ops.reshape(counts, (-1, number * _BLOCK))[:, :size]
 
 
 def log(x: Tensor) -> Tensor:

@@ -7,10 +7,18 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, highest, ratio, total, where
+from keras_rank.arrays.arithmetic import (
+    at_most,
+    highest,
+    ratio,
+    running_count,
+    total,
+    where,
+)
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, sum_by_row, take
 from keras_rank.arrays.selection import is_long, largest_values
 from keras_rank.arrays.shared import kept
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import (
     LARGEST_WEIGHT,
     Lists,
@@ -107,8 +115,11 @@ class DenseLists(Lists):
         labels = self.given_labels if needs_no_mask else self._labels_or_none
         return sum_by_row(lambda row: ops.cast(is_counted(row), self.dtype), labels)
 
-    def labels_at(self, positions: Tensor) -> Tensor:
-        return without_denormal(take(self.given_labels, positions))
+    def labels_by(self, order: Order) -> Tensor:
+        if order.keys:
+            # Sorted along with the keys, and so copied, anyhow.
+            return order.of(self.labels)
+        return without_denormal(order.of(self.given_labels))
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         return self._read_labels(lambda labels: largest_values(labels, count))
@@ -153,7 +164,7 @@ class DenseLists(Lists):
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         def counted_items() -> Tensor:
-            numbers = ops.cumsum(ops.cast(self.mask, "int32"), axis=1)
+            numbers = running_count(self.mask)
             if positions is None:
                 return numbers
             return take(numbers, positions)

@@ -21,6 +21,7 @@ from keras_rank.arrays.backends import (
     total_by_group,
 )
 from keras_rank.arrays.selection import at_most_size
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.judged import Values
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.ordering.preference import Ties
@@ -116,7 +117,7 @@ def rank_counted(
         order = stable_argsort(ranks)
         found, ranks = take(found, order), take(ranks, order)
     return TargetRanking(
-        order=order,
+        order=None if order is None else Order(order),
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,
