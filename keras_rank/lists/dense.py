@@ -116,10 +116,17 @@ class DenseLists(Lists):
         return sum_by_row(lambda row: ops.cast(is_counted(row), self.dtype), labels)
 
     def labels_by(self, order: Order) -> Tensor:
+        return without_denormal(
+            self.once(_ranked_labels, order)
+            if order.keys
+            else order.of(self.given_labels)
+        )
+
+    def have_rank(self, order: Order, ranks: Tensor) -> Tensor:
+        """Whether there is an item at each rank, in the order of the scores."""
         if order.keys:
-            # Sorted along with the keys, and so copied, anyhow.
-            return order.of(self.labels)
-        return without_denormal(order.of(self.given_labels))
+            return self.once(_ranked_labels, order) >= 0.0
+        return ranks <= self.retrieved[:, None]
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         return self._read_labels(lambda labels: largest_values(labels, count))
@@ -184,3 +191,8 @@ class DenseLists(Lists):
     @kept
     def dtype(self) -> str:
         return str(keras.backend.standardize_dtype(self.given_labels.dtype))
+
+
+def _ranked_labels(lists: DenseLists, order: Order) -> Tensor:
+    """The labels by rank, below 0 where a rank has no item: one sort tells both."""
+    return order.of(where(lists.scores > -math.inf, lists.given_labels, -math.inf))

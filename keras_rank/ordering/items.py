@@ -61,7 +61,7 @@ def rank_lists(
     is_sorted = is_whole(k, list_size) or is_best_sorted(lists.given_scores)
     if is_sorted and ties != "average":
         order = _sorted(lists, ties, preference).first(depth)
-        occupied = ranks <= lists.retrieved[:, None]
+        occupied = lists.have_rank(order, ranks)
     else:
         if is_sorted:
             order = Order.by(-as_ranked(lists.scores))
