@@ -14,8 +14,8 @@ from keras_rank.arrays.backends import (
     made_once,
 )
 
-# So many entries are added up anew for each of them.
-_BLOCK = 16
+# Entries that `running_count` takes for one number.
+_BITS = 16
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -53,18 +53,31 @@ def running_total(x: Tensor) -> Tensor:
 
 
 def running_count(mask: Tensor) -> Tensor:
-    """The number of true entries of each row up to each entry, as int32."""
+    """The number of true entries of each row up to each entry, as int32.
+
+    On an accelerator 16 entries are taken for the bits of one number, and only these
+    are added up: XLA would read each entry a hundred times.
+    """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
     if not adds_up_anew() or size is None:
         return ops.cumsum(ones, axis=1)
-    # In blocks, and blocks before these.
-    number = -(-size // _BLOCK)
-    ones = ops.concatenate([ones, columns(0, number * _BLOCK - size, ones)], axis=1)
-    blocks = ops.reshape(ones, (-1, number, _BLOCK))
-    sums = ops.sum(blocks, axis=2)
-    before = ops.cumsum(sums, axis=1) - sums
-    counts = ops.cumsum(blocks, axis=2) + before[:, :, None]
-    return ops.reshape(counts, (-1, number * _BLOCK))[:, :size]
+    number = -(-size // _BITS)
+    ones = ops.concatenate([ones, columns(0, number * _BITS - size, ones)], axis=1)
+    place = ops.arange(_BITS, dtype="int32")
+    words = ops.sum(ops.reshape(ones, (-1, number, _BITS)) << place, axis=2)
+    in_word = _bits_set(words)
+    before = ops.cumsum(in_word, axis=1) - in_word
+    up_to_place = words[:, :, None] & ((2 << place) - 1)
+    counts = _bits_set(up_to_place) + before[:, :, None]
+    return ops.reshape(counts, (-1, number * _BITS))[:, :size]
+
+
+def _bits_set(words: Tensor) -> Tensor:
+    """How many bits of 16 are set: sums of one, then of two, four and eight."""
+    words = words - ((words >> 1) & 0x5555)
+    words = (words & 0x3333) + ((words >> 2) & 0x3333)
+    words = (words + (words >> 4)) & 0x0F0F
+    return (words + (words >> 8)) & 0x1F
 
 
 def log(x: Tensor) -> Tensor:
