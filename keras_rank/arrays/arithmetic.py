@@ -15,7 +15,7 @@ from keras_rank.arrays.backends import (
 )
 
 # Entries that `running_count` takes for one number.
-_BITS = 16
+_BITS = 32
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -55,7 +55,7 @@ def running_total(x: Tensor) -> Tensor:
 def running_count(mask: Tensor) -> Tensor:
     """The number of true entries of each row up to each entry, as int32.
 
-    On an accelerator 16 entries are taken for the bits of one number, and only these
+    On an accelerator 32 entries are taken for the bits of one number, and only these
     are added up: XLA would read each entry a hundred times.
     """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
@@ -73,11 +73,11 @@ def running_count(mask: Tensor) -> Tensor:
 
 
 def _bits_set(words: Tensor) -> Tensor:
-    """How many bits of 16 are set: sums of one, then of two, four and eight."""
-    words = words - ((words >> 1) & 0x5555)
-    words = (words & 0x3333) + ((words >> 2) & 0x3333)
-    words = (words + (words >> 4)) & 0x0F0F
-    return (words + (words >> 8)) & 0x1F
+    """How many bits are set: sums of two bits, of four, of bytes, and of all bytes."""
+    words = words - ((words >> 1) & 0x55555555)
+    words = (words & 0x33333333) + ((words >> 2) & 0x33333333)
+    words = (words + (words >> 4)) & 0x0F0F0F0F
+    return (words * 0x01010101) >> 24
 
 
 def log(x: Tensor) -> Tensor:

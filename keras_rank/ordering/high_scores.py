@@ -4,6 +4,7 @@ import math
 
 from keras import ops
 
+from keras_rank.arrays import backends
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take, top_k
 from keras_rank.arrays.selection import candidates, is_long, is_worth_a_look, largest
 from keras_rank.arrays.sorting import Order
@@ -85,5 +86,8 @@ def _highest_of_short(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Te
 
 
 def _enough(count: Tensor | int) -> Tensor | int:
-    """So many candidates hold the highest scores, and most often those tied too."""
-    return 2 * count + 8
+    """So many candidates hold the highest scores, and most often those tied too.
+
+    An accelerator never counts on the latter.
+    """
+    return count if backends.on_accelerator() else 2 * count + 8
