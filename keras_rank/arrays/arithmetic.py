@@ -14,8 +14,9 @@ from keras_rank.arrays.backends import (
     made_once,
 )
 
-# Entries that `running_count` takes for one number.
-_BITS = 32
+# The bits of an int32, and all bits up to each of them.
+_BITS = np.left_shift(np.int32(1), np.arange(32, dtype="int32"))
+_UP_TO_BIT = np.cumsum(_BITS, dtype="int32")
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -61,23 +62,21 @@ def running_count(mask: Tensor) -> Tensor:
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
     if not adds_up_anew() or size is None:
         return ops.cumsum(ones, axis=1)
-    number = -(-size // _BITS)
-    ones = ops.concatenate([ones, columns(0, number * _BITS - size, ones)], axis=1)
-    place = ops.arange(_BITS, dtype="int32")
-    words = ops.sum(ops.reshape(ones, (-1, number, _BITS)) << place, axis=2)
+    number = -(-size // 32)
+    ones = ops.concatenate([ones, columns(0, number * 32 - size, ones)], axis=1)
+    words = ops.sum(ops.reshape(ones, (-1, number, 32)) * _BITS, axis=2)
     in_word = _bits_set(words)
     before = ops.cumsum(in_word, axis=1) - in_word
-    up_to_place = words[:, :, None] & ((2 << place) - 1)
-    counts = _bits_set(up_to_place) + before[:, :, None]
-    return ops.reshape(counts, (-1, number * _BITS))[:, :size]
+    counts = _bits_set(words[:, :, None] & _UP_TO_BIT) + before[:, :, None]
+    return ops.reshape(counts, (-1, number * 32))[:, :size]
 
 
 def _bits_set(words: Tensor) -> Tensor:
     """How many bits are set: sums of two bits, of four, of bytes, and of all bytes."""
-    words = words - ((words >> 1) & 0x55555555)
-    words = (words & 0x33333333) + ((words >> 2) & 0x33333333)
-    words = (words + (words >> 4)) & 0x0F0F0F0F
-    return (words * 0x01010101) >> 24
+    words = words - (ops.right_shift(words, 1) & 0x55555555)
+    words = (words & 0x33333333) + (ops.right_shift(words, 2) & 0x33333333)
+    words = (words + ops.right_shift(words, 4)) & 0x0F0F0F0F
+    return ops.right_shift(words * 0x01010101, 24)
 
 
 def log(x: Tensor) -> Tensor:
