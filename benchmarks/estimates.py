@@ -5,8 +5,8 @@ the bytes that they move, and the cost: for a TPU v6e, cycles of libtpu's static
 (of what it has scheduled, transfers included); for an H100, microseconds that XLA
 estimates for its fusions (sorts are not estimated). These are no times.
 
-    python benchmarks/compiled.py tpu      # with jax[tpu]
-    python benchmarks/compiled.py gpu      # with JAX's CUDA plugin and ptxas, no driver
+    python benchmarks/estimates.py tpu      # with jax[tpu]
+    python benchmarks/estimates.py gpu      # with JAX's CUDA plugin, and its assembler
 """
 
 import argparse
@@ -205,10 +205,11 @@ class GPU:
     def kernels(self, instructions, bodies):
         """What is launched: one thunk after the other, within a CUDA graph or not."""
         kernels = collections.Counter()
-        # The module of the update is the last one that was compiled.
-        *_, path = sorted(
-            self.dump.glob("*thunk_sequence_after_thunk_passes*"), key=_written
-        )
+        # The module of the update is the last one that was compiled. A few kernels make
+        # no graph, and are not listed anew.
+        lists = list(self.dump.glob("*thunk_sequence_after_thunk_passes*"))
+        lists = lists or self.dump.glob("*thunk_sequence*")
+        path = max(lists, key=lambda path: path.stat().st_mtime)
         for line in path.read_text().splitlines():
             thunk = re.match(r" *\d+: k(\w+) +\[.*?\] ?(\S*)", line)
             if thunk and thunk[1] != "CommandBuffer":
@@ -288,10 +289,6 @@ def _kind(instruction, bodies):
         return kinds[0] if kinds else "fusion"
     is_copy = instruction.opcode.startswith(("copy", "slice", "reshape", "transpose"))
     return "copy" if is_copy else instruction.opcode
-
-
-def _written(path):
-    return path.stat().st_mtime
 
 
 def source_lines(text):
