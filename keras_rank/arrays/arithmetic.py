@@ -9,6 +9,7 @@ from keras import ops
 from keras_rank.arrays.backends import (
     Tensor,
     added_in_halves,
+    adds_up_anew,
     constant,
     library_of,
     made_once,
@@ -16,6 +17,10 @@ from keras_rank.arrays.backends import (
 
 # Up to this size, filling up rows takes fewer operations than folding them.
 _SHORT_ROW = 32
+
+# The bits of an int32, and all bits up to each of them.
+_BITS = np.left_shift(np.int32(1), np.arange(32, dtype="int32"))
+_UP_TO_BIT = np.cumsum(_BITS, dtype="int32")
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
@@ -63,6 +68,32 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 def square_root(x: Tensor) -> Tensor:
     """The square root, in the dtype of `x`."""
     return library_of(x).sqrt(x)
+
+
+def running_count(mask: Tensor) -> Tensor:
+    """The number of true entries of each row up to each entry, as int32.
+
+    On an accelerator 32 entries are taken for the bits of one number, and only these
+    are added up: XLA would read each entry a hundred times.
+    """
+    ones, size = ops.cast(mask, "int32"), mask.shape[1]
+    if not adds_up_anew() or size is None:
+        return ops.cumsum(ones, axis=1)
+    number = -(-size // 32)
+    ones = ops.concatenate([ones, columns(0, number * 32 - size, ones)], axis=1)
+    words = ops.sum(ops.reshape(ones, (-1, number, 32)) * _BITS, axis=2)
+    in_word = _bits_set(words)
+    before = ops.cumsum(in_word, axis=1) - in_word
+    counts = _bits_set(words[:, :, None] & _UP_TO_BIT) + before[:, :, None]
+    return ops.reshape(counts, (-1, number * 32))[:, :size]
+
+
+def _bits_set(words: Tensor) -> Tensor:
+    """How many bits are set: sums of two bits, of four, of bytes, and of all bytes."""
+    words = words - (ops.right_shift(words, 1) & 0x55555555)
+    words = (words & 0x33333333) + (ops.right_shift(words, 2) & 0x33333333)
+    words = (words + ops.right_shift(words, 4)) & 0x0F0F0F0F
+    return ops.right_shift(words * 0x01010101, 24)
 
 
 def log(x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_rank import discounts
 from keras_rank.arrays.arithmetic import at_most, ratio, shifted, total, totals, where
-from keras_rank.arrays.backends import Tensor, rounded, shortcut, take
+from keras_rank.arrays.backends import Tensor, rounded, shortcut
 from keras_rank.arrays.chances import first_event
 from keras_rank.arrays.programs import require
 from keras_rank.lists.judged import JudgedLists, Values
@@ -78,8 +78,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     It goes through the whole lists, as the group at the cutoff may reach their end.
     """
     whole = rank_by_scores(lists.lists, None, "average")
-    stops_by_rank = take(stops, whole.order)
-    stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
+    stops_by_rank = where(whole.occupied, Values(stops).by(whole.order), 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
     last_rank = ops.cast(depth, stops.dtype)
     subset_size = ops.cast(ops.arange(depth + 1, dtype="int32"), stops.dtype)[None, :]

@@ -8,8 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import Tensor, take
+from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.shared import Shared
+from keras_rank.arrays.sorting import Order
 
 # Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
 # stay within float32.
@@ -59,9 +60,9 @@ class Lists(Shared):
         is_item_counted = ops.logical_and(self.mask, is_counted(self.labels))
         return ops.sum(ops.cast(is_item_counted, self.dtype), axis=1)
 
-    def labels_at(self, positions: Tensor) -> Tensor:
-        """Returns the labels at the positions, whatever where there is no item."""
-        return take(self.labels, positions)
+    def labels_by(self, order: Order) -> Tensor:
+        """Returns the labels in the order, whatever where there is no item."""
+        return order.of(self.labels)
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         """Returns the highest labels of each list, below 0 where there is no item."""

@@ -9,6 +9,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import total, where
 from keras_rank.arrays.backends import Tensor, as_tree, shortcut, total_by_group
 from keras_rank.arrays.shared import Shared
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.judged import Values
 from keras_rank.ordering.high_scores import of_high_scores
@@ -23,8 +24,8 @@ class Ranking(Shared):
     broken, by chance or by position, each group has one item.
 
     Attributes:
-        order: int tensor of shape `(batch, depth)`. The positions in the list of the
-            items at each rank. `None` for the items as they are: a single target.
+        order: which item is at each rank. `None` for the items as they are: a single
+            target.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
@@ -37,7 +38,7 @@ class Ranking(Shared):
         is_sorted: whether these are all ranks of lists that were sorted.
     """
 
-    order: Tensor | None
+    order: Order | None
     occupied: Tensor
     ranks: Tensor
     cutoff: Tensor | int
@@ -57,7 +58,7 @@ class Ranking(Shared):
     def _cut(self, k: int) -> dict[str, Any]:
         """What else changes if there are only k ranks."""
         return {
-            "order": None if self.order is None else self.order[:, :k],
+            "order": None if self.order is None else self.order.first(k),
             "occupied": self.occupied[:, :k],
             "ranks": self.ranks[:k],
             "ties": None if self.ties is None else self.ties.cut(k),
@@ -96,7 +97,7 @@ class Ranking(Shared):
         return self.once(_best, values)
 
     def _taken(self, values: Values) -> Tensor:
-        taken = where(self.occupied, values.at(self.order), 0.0)
+        taken = where(self.occupied, values.by(self.order), 0.0)
         return taken if self.ties is None else self.ties.mean(taken, values)
 
     def _first(self, values_by_rank: Tensor) -> Tensor:
@@ -162,8 +163,8 @@ class TieGroups:
     def mean(self, taken: Tensor, values: Values) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
 
-        def cut_total(scores: Tensor, positions: Tensor | None) -> Tensor:
-            in_cut_group = where(scores == self.cut_score, values.at(positions), 0.0)
+        def cut_total(scores: Tensor, order: Order | None) -> Tensor:
+            in_cut_group = where(scores == self.cut_score, values.by(order), 0.0)
             return total(in_cut_group)[:, None]
 
         def averaged() -> Tensor:

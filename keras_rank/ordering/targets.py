@@ -23,6 +23,7 @@ from keras_rank.arrays.backends import (
 )
 from keras_rank.arrays.counting import number_at_most
 from keras_rank.arrays.selection import at_most_size
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.judged import Values
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.ordering.preference import Ties
@@ -120,7 +121,7 @@ def rank_counted(
         order = stable_argsort(ranks)
         found, ranks = take(found, order), take(ranks, order)
     return TargetRanking(
-        order=order,
+        order=None if order is None else Order(order),
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,
