@@ -36,12 +36,12 @@ from keras_rank.catalogue.shards import (
 )
 from keras_rank.lists.inputs import (
     check_items,
-    read_ids,
+    read_targets,
     standardize_targets,
     to_ids,
 )
 from keras_rank.lists.ragged import rectangular
-from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
 from keras_rank.ordering.ranks import RankedLists
@@ -78,7 +78,9 @@ def rank(
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
-            with -1. The id of an item is its row among the candidates.
+            with -1. The id of an item is its row among the candidates. Or a dict of
+            `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
+            them: all other items have the label 0.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
@@ -181,9 +183,12 @@ def ranked_by_counts(
     """Returns the ranks that follow from the counts."""
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
     tied = counts.tied if ties == "average" else counts.before + 1
-    above, tied = (ops.cast(x, lists.dtype) for x in (counts.above, tied))
+    above, tied, equal = (
+        ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
+    )
     ranking = rank_counted(lists, k, ties, retrieved, above, tied)
-    return RankedLists(lists, ranking, k, ties)
+    placed = Placed(above, equal, retrieved)
+    return RankedLists(CountedLists(**lists.fields(), counted=placed), ranking, k, ties)
 
 
 def retrieval(
@@ -236,7 +241,7 @@ def retrieval(
 
 def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
     """The ids of all targets, each once."""
-    ids = ops.convert_to_numpy(read_ids("targets", targets)[0])
+    ids = ops.convert_to_numpy(read_targets("targets", targets)[0])
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 

@@ -82,7 +82,8 @@ def average_precision(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -166,7 +167,8 @@ def reciprocal_rank(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -252,7 +254,8 @@ def precision(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -341,7 +344,8 @@ def recall(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -425,7 +429,8 @@ def hit_rate(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -508,7 +513,8 @@ def f1(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -595,7 +601,8 @@ def r_precision(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -683,7 +690,8 @@ def rank_biased_precision(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
