@@ -32,7 +32,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     Args:
         x: the inputs of the query model, as for `predict`.
         targets: ids of the relevant items of each query, of shape `(batch,)` or
-            `(batch, n)`, padded with -1.
+            `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`.
         candidates: embeddings of all items, as for `keras_rank.catalogue.evaluate`. To
             encode them anew each time, give a function, such as
             `lambda: item_model.predict(items)`. An `Embedding` layer is read anew too.

@@ -22,7 +22,9 @@ SPARSE = [
     case
     for case in CASES_HERE
     if case.metric.takes_sparse_labels
-    and case.arguments.get("relevance_threshold", 1.0) <= 1.0
+    and (case.arguments.get("relevance_threshold") or 1.0) <= 1.0
+    # Whose pairs have no cutoff here, and which has laws of its own.
+    and case.metric is not metrics.PairwiseAccuracy
     # How many candidates were retrieved is not counted.
     and case.arguments.get("denominator") != "retrieved"
 ]
@@ -414,11 +416,11 @@ def test_metrics_need_not_be_registered(rng):
 
 def test_a_metric_of_all_labels_is_refused_at_once(rng):
     ids, queries, candidates = random_task(rng)
-    message = "`PairwiseAccuracy` should get the labels of all items"
+    message = "`BPref` should get the labels of all items"
     with pytest.raises(ValueError, match=message):
-        catalogue.evaluate(ids, queries, candidates, ["pairwise_accuracy"])
+        catalogue.evaluate(ids, queries, candidates, ["bpref"])
     with pytest.raises(ValueError, match=message):
-        CatalogueEvaluation(queries, ids, candidates, ["pairwise_accuracy"])
+        CatalogueEvaluation(queries, ids, candidates, ["bpref"])
 
 
 def test_metrics_keep_their_state(rng):
@@ -463,21 +465,23 @@ ORDER = "ranked lists, which include them. Received: y_pred"
         (lambda order: metrics.NDCG(k=3).update_state(order), "k=3"),
         (lambda order: metrics.MeanReciprocalRank().update_state(order), "k=None"),
         (
-            lambda order: metrics.ExpectedReciprocalRank(k=1).update_state(order),
-            "`ExpectedReciprocalRank` should get the labels of all items.",
+            lambda order: metrics.FallOut(k=1).update_state(order),
+            "`FallOut` should get the labels of all items.",
         ),
         (
-            lambda order: metrics.RankingMetrics(["pairwise_accuracy"]).update_state(
-                order
-            ),
-            "`PairwiseAccuracy` should get the labels of all items.",
+            lambda order: metrics.RankingMetrics(["bpref"]).update_state(order),
+            "`BPref` should get the labels of all items.",
         ),
         (
             lambda order: functional.precision(order, k=1, denominator="retrieved"),
             "`denominator` should be",
         ),
         (
-            lambda order: functional.expected_reciprocal_rank(order, k=1),
+            lambda order: functional.pairwise_accuracy(order, k=1),
+            "`k` should be None for the pairs of lists that hold only the relevant",
+        ),
+        (
+            lambda order: functional.bpref(order),
             "needs the labels of all items",
         ),
     ],
@@ -573,7 +577,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
             lambda: catalogue.rank([0, 10], Q, catalogue.Shards([C, C])),
             "below the number of items, 10",
         ),
-        (lambda: catalogue.evaluate([0, 1], Q, C, ["err"]), "labels of all items"),
+        (lambda: catalogue.evaluate([0, 1], Q, C, ["bpref"]), "labels of all items"),
         (lambda: catalogue.evaluate([0, 1], Q, C, []), "`metrics` should be a list"),
         (lambda: catalogue.evaluate([0, 1], Q, C, ["mrr"], verbose=3), "`verbose`"),
         (

@@ -41,9 +41,9 @@ OWN = {
     ],
     "sparse_labels": [
         {"rank"},
-        {"bpref", "expected_reciprocal_rank", "fall_out", "pairwise_accuracy"},
+        {"bpref", "fall_out"},
         {"RankingMetric"},
-        {"BPref", "ExpectedReciprocalRank", "FallOut", "PairwiseAccuracy"},
+        {"BPref", "FallOut"},
     ],
     "dtype": [],
 }

@@ -76,6 +76,30 @@ def test_visual_search(backend, tmp_path, run):
     assert picture.stat().st_size > 10_000
 
 
+def test_semantic_search(tmp_path, run):
+    """What it prints is what trec_eval finds in the run that it writes."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    example = runpy.run_path(str(EXAMPLES / "semantic_search.py"))
+    example["generate"](tmp_path, documents=300, queries=12, topics=8)
+    printed = run("semantic_search.py", tmp_path, "--run", tmp_path / "run.trec")
+    found = dict(line.split() for line in printed.splitlines()[:4])
+    qrels, rows = {}, {}
+    for line in (tmp_path / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, item, grade = line.split("\t")
+        qrels.setdefault(query, {})[item] = int(grade)
+    for line in (tmp_path / "run.trec").read_text().splitlines():
+        query, _, item, _, score, _ = line.split()
+        rows.setdefault(query, {})[item] = float(score)
+    measures = {"nDCG@10": "ndcg_cut_10", "MAP@100": "map_cut_100"}
+    measures["Recall@100"] = "recall_100"
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, set(measures.values()))
+    values = evaluator.evaluate(rows).values()
+    for name, measure in measures.items():
+        expected = sum(each[measure] for each in values) / len(values)
+        assert float(found[name]) == pytest.approx(expected, abs=5.1e-5)
+    assert 0.2 < float(found["nDCG@10"]) < 1.0
+
+
 def test_sequential_recommendation(backend, run):
     skip_unless_on(backend, "tensorflow")
     arguments = ["--backend", backend, "--epochs", 4, "--users", 600]

@@ -426,7 +426,7 @@ def test_functions_share_an_order_of_sparse_targets(rng):
             ops.convert_to_numpy(function(order, k=2)), ops.convert_to_numpy(expected)
         )
     with pytest.raises(ValueError, match="`sparse_labels` should be False for"):
-        functional.pairwise_accuracy(order, k=2)
+        functional.bpref(order)
 
 
 @pytest.mark.parametrize(

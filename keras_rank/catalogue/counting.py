@@ -20,6 +20,7 @@ from keras_rank.arrays.backends import (
     sorted_rows,
     stable_argsort,
     take,
+    without_warnings,
 )
 from keras_rank.arrays.counting import (
     are_few,
@@ -153,7 +154,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
     score, is_ours = check_score(score), isinstance(score, str)
 
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
-        return _compared(take(score(queries, targets), columns))
+        return compared(take(score(queries, targets), columns))
 
     def score_block(
         queries: Queries, block: Tensor, columns: Columns, is_whole: bool
@@ -190,7 +191,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
 
         def going_first() -> Tensor:
             own_keys = item_keys(queries.keys, queries.ids + 1)
-            pairs = _with_keys(queries, scored.each(_compared), columns)
+            pairs = _with_keys(queries, scored.each(compared), columns)
             return counts.before + _difference(
                 [count_before(x, targets, key, own_keys, "int32") for x, key in pairs]
             )
@@ -201,7 +202,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
     def compared_block(
         queries: Queries, block: Tensor, columns: Columns, is_whole: bool
     ) -> Scored:
-        return score_block(queries, block, columns, is_whole).each(_compared)
+        return score_block(queries, block, columns, is_whole).each(compared)
 
     def count_sorted(
         queries: Queries,
@@ -379,7 +380,10 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Ten
         steps: what is done to each block.
     """
     first, last = candidates.first_id, candidates.first_id + candidates.items - 1
-    chunks = [queries.at(rows) for rows in _chunks(queries, candidates.block_size)]
+    chunks = [
+        queries.at(rows)
+        for rows in chunks_of(int(queries.ids.shape[0]), candidates.block_size)
+    ]
     ids = [ops.convert_to_numpy(chunk.ids).clip(first, last) for chunk in chunks]
     known = np.unique(np.concatenate([x.ravel() for x in ids]))
     embeddings, size = candidates.rows(known), candidates.block_size
@@ -394,7 +398,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Ten
             block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
             here = ops.convert_to_tensor((place >= start) & (place < start + size))
             columns = ops.convert_to_tensor(np.clip(place - start, 0, size - 1))
-            with full_precision():
+            with full_precision(), without_warnings():
                 found = steps.score_targets(chunk.embeddings, block, columns)
             scores = where(here, found, ops.cast(scores, found.dtype))
         is_held = ops.convert_to_tensor(of_chunk) == chunk.ids
@@ -424,7 +428,7 @@ def count_above(
         order = stable_argsort(target_scores)
         target_scores = take(target_scores, order)
         queries = queries._replace(ids=take(queries.ids, order))
-    rows = list(_chunks(queries, candidates.block_size))
+    rows = list(chunks_of(int(queries.ids.shape[0]), candidates.block_size))
     chunks = [queries.at(each) for each in rows]
     check_block = steps.check_block
     targets = [ops.take(target_scores, each, axis=0) for each in rows]
@@ -435,7 +439,7 @@ def count_above(
     for block in candidates.blocks():
         bounds = (block.first_id, block.start, block.end)
         columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
-        with full_precision():
+        with full_precision(), without_warnings():
             if check_block is not None:
                 check_block(chunks[0], block.embeddings)
                 check_block = None
@@ -456,9 +460,8 @@ def count_above(
     return Counts(*joined)
 
 
-def _chunks(queries: Queries, block_size: int) -> Iterator[Tensor]:
+def chunks_of(number: int, block_size: int) -> Iterator[Tensor]:
     """The rows of chunks of one size, of which the last one repeats a query."""
-    number = int(queries.ids.shape[0])
     size = -(-number // max(1, -(-number * block_size // TILE)))
     for start in range(0, number, size):
         rows = np.minimum(np.arange(start, start + size), number - 1)
@@ -526,7 +529,7 @@ def _counted(
         above=counts.above + above,
         tied=counts.tied + tied,
         before=counts.before,
-        scores=where(is_own, _compared(own), counts.scores),
+        scores=where(is_own, compared(own), counts.scores),
     )
     return added, are_tied
 
@@ -539,7 +542,7 @@ def _is_not_below(score: Tensor, high: Tensor, same: Tensor, low: Tensor) -> Ten
     return same >= low
 
 
-def _compared(scores: Tensor) -> Tensor:
+def compared(scores: Tensor) -> Tensor:
     """Scores as they are compared, `-inf` for NaN."""
     return as_ranked(where(scores > -math.inf, scores, -math.inf))
 

@@ -47,7 +47,9 @@ def evaluate(
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
-            with -1. The id of an item is its row among the candidates.
+            with -1. The id of an item is its row among the candidates. Or a dict of
+            `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
+            them: all other items have the label 0.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks

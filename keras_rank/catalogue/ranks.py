@@ -37,12 +37,12 @@ from keras_rank.catalogue.shards import (
 )
 from keras_rank.lists.inputs import (
     check_items,
-    read_ids,
+    read_targets,
     standardize_targets,
     to_ids,
 )
 from keras_rank.lists.ragged import rectangular
-from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
 from keras_rank.ordering.ranking import Ranking
@@ -51,6 +51,9 @@ from keras_rank.ordering.targets import rank_counted
 
 # The number of candidates in a block, where it is not given.
 BLOCK_SIZE = 4096
+
+# Those of no candidate.
+NO_IDS = np.zeros(0, "int64")
 
 # Ids are counted in int32.
 LARGEST_ID = 2**31
@@ -80,7 +83,9 @@ def rank(
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
-            with -1. The id of an item is its row among the candidates.
+            with -1. The id of an item is its row among the candidates. Or a dict of
+            `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
+            them: all other items have the label 0.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
@@ -203,8 +208,12 @@ def _ranked(
 ) -> tuple[TargetLists, Ranking]:
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
     tied = counts.tied if order.ties == "average" else counts.before + 1
-    above, tied = (ops.cast(x, lists.dtype) for x in (counts.above, tied))
-    return lists, rank_counted(lists, order.k, order.ties, retrieved, above, tied)
+    above, tied, equal = (
+        ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
+    )
+    ranking = rank_counted(lists, order.k, order.ties, retrieved, above, tied)
+    placed = Placed(above, equal, retrieved)
+    return CountedLists(**lists.fields(), counted=placed), ranking
 
 
 def retrieval(
@@ -219,13 +228,45 @@ def retrieval(
     dtype: str,
 ) -> Retrieval:
     """Checks and casts what users pass."""
+    embeddings, found = open_scored(
+        queries, candidates, score, block_size, wanted_ids(targets)
+    )
+    lists = standardize_targets(targets, found.items, sample_weight, dtype)
+    number = shape_of(embeddings)[:1]
+    if shape_of(lists.ids)[:1] != number:
+        raise ValueError(
+            "`targets` should have a row for each query. Received: "
+            f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
+        )
+    excluded = None
+    if exclude is not None:
+        kept = ops.convert_to_numpy(where(lists.can_be_found, lists.ids, -1))
+        excluded = excluded_ids(exclude, kept, found.items)
+    return Retrieval(lists, embeddings, excluded, found, score)
+
+
+def open_scored(
+    queries: Any,
+    candidates: Any,
+    score: Any,
+    block_size: int | None,
+    wanted: np.ndarray[Any, Any] = NO_IDS,
+) -> tuple[Tensor, Candidates | OpenShards]:
+    """Returns queries and candidates that fit each other.
+
+    Args:
+        queries: what users pass.
+        candidates: what users pass.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
+        block_size: the number of candidates in a block.
+        wanted: the ids of candidates that will be asked for.
+    """
     embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
     if is_traced(embeddings):
         raise ValueError(
             "`queries` should be concrete values, as candidates are ranked block by "
             "block, outside compiled functions. Received: a traced tensor"
         )
-    number = shape_of(embeddings)[:1]
     is_ours = isinstance(score, str)
     if len(embeddings.shape) < 2 or (is_ours and len(embeddings.shape) != 2):
         raise ValueError(
@@ -237,7 +278,7 @@ def retrieval(
     found = (
         open_shards(candidates, block_size)
         if isinstance(candidates, Shards)
-        else open_candidates(candidates, block_size, wanted_ids(targets))
+        else open_candidates(candidates, block_size, wanted)
     )
     features = found.features
     if is_ours and features != embeddings.shape[1]:
@@ -245,19 +286,12 @@ def retrieval(
             "`queries` and `candidates` should have as many features. Received: "
             f"queries.shape={shape_of(embeddings)}, candidates with {features} features"
         )
-    lists = standardize_targets(targets, found.items, sample_weight, dtype)
-    if shape_of(lists.ids)[:1] != number:
-        raise ValueError(
-            "`targets` should have a row for each query. Received: "
-            f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
-        )
-    excluded = None if exclude is None else _excluded(exclude, lists, found.items)
-    return Retrieval(lists, embeddings, excluded, found, score)
+    return embeddings, found
 
 
 def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
     """The ids of all targets, each once."""
-    ids = ops.convert_to_numpy(read_ids("targets", targets)[0])
+    ids = ops.convert_to_numpy(read_targets("targets", targets)[0])
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 
@@ -268,11 +302,17 @@ def check_block_size(block_size: Any) -> int:
     return check_positive("block_size", block_size, "a positive integer or None")
 
 
-def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:
-    """The ids to exclude, each once and none of a target, -1 where there is none."""
+def excluded_ids(exclude: Any, kept: np.ndarray[Any, Any], items: int) -> Tensor:
+    """The ids to exclude, each once and none that is kept, -1 where there is none.
+
+    Args:
+        exclude: what users pass.
+        kept: int array of shape `(batch, targets)`, -1 where there is none.
+        items: the number of candidates.
+    """
     (ids,) = rectangular(exclude=exclude)
     ids = to_ids("exclude", ids)
-    if len(ids.shape) != 2 or ids.shape[0] != lists.ids.shape[0]:
+    if len(ids.shape) != 2 or ids.shape[0] != len(kept):
         raise ValueError(
             "`exclude` should have the shape (batch, n), padded with -1. "
             f"Received: exclude.shape={shape_of(ids)}"
@@ -281,8 +321,7 @@ def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:
     # In NumPy, as it is done once: what is given twice comes side by side.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
-    targets = ops.convert_to_numpy(where(lists.can_be_found, lists.ids, -1))
     # Those of one list are told from those of another.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
-    excluded[np.isin(first_of_list + excluded, first_of_list + targets)] = -1
+    excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
     return ops.convert_to_tensor(np.maximum(excluded, -1))

@@ -88,6 +88,12 @@ class Part(NamedTuple):
     first_id: int
     items: int
 
+    def opened(self, block_size: int, wanted: Array) -> Candidates:
+        """Returns the candidates, of which those of some ids will be asked for."""
+        found = open_candidates(self.candidates, block_size, wanted, self.first_id)
+        check_as_many(self.items, found.items)
+        return found
+
 
 @dataclasses.dataclass(frozen=True)
 class OpenShards:
@@ -103,7 +109,7 @@ class OpenShards:
 def open_shards(shards: Shards, block_size: int) -> OpenShards:
     """Asks each part for its number of items and of features."""
     shape = functools.partial(_shape, block_size=block_size)
-    shapes = list(_mapped(shards.map_fn, shape, shards.parts))
+    shapes = list(map_parts(shards.map_fn, shape, shards.parts))
     items, features = np.array(shapes, "int64").T
     if len(set(features)) > 1:
         raise ValueError(
@@ -145,7 +151,7 @@ def count_in_shards(
     def count_parts(target_scores: Tensor) -> Counts:
         counts = list[Counts]()
         count_part = work(_array(target_scores)).count
-        counted = _mapped(shards.map_fn, count_part, shards.parts)
+        counted = map_parts(shards.map_fn, count_part, shards.parts)
         for part, of_part in zip(shards.parts, counted, strict=True):
             counts.append(of_part)
             after_part(part.first_id + part.items)
@@ -153,7 +159,7 @@ def count_in_shards(
         added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
         return Counts(*(to_tensor("targets", x) for x in added))
 
-    target_scores = _maximum(_mapped(shards.map_fn, work().score, shards.parts))
+    target_scores = _maximum(map_parts(shards.map_fn, work().score, shards.parts))
     return count_by_passes(to_tensor("targets", target_scores), count_parts)
 
 
@@ -187,16 +193,12 @@ class Work:
         return Counts(*(_array(x) for x in counts))
 
     def _opened(self, part: Part) -> tuple[Queries, Candidates, Steps]:
-        wanted = np.unique(self.queries.ids)
-        candidates = open_candidates(
-            part.candidates, self.block_size, wanted, part.first_id
-        )
-        check_as_many(part.items, candidates.items)
+        candidates = part.opened(self.block_size, np.unique(self.queries.ids))
         queries = self.queries.each(functools.partial(to_tensor, "queries"))
         return queries, candidates, steps_of(self.scoring, self.averages)
 
 
-def _mapped(
+def map_parts(
     map_fn: Map, function: Callable[[Any], Any], parts: list[Any]
 ) -> Iterator[Any]:
     """What a function returns for each part, one after the other."""

@@ -1,13 +1,27 @@
 """Formulas of graded relevance: items are worth more or less, and less further down."""
 
+import math
+
+import keras
 from keras import ops
 
 from keras_rank import discounts
-from keras_rank.arrays.arithmetic import at_most, ratio, shifted, total, totals, where
-from keras_rank.arrays.backends import Tensor, rounded, shortcut
+from keras_rank.arrays.arithmetic import (
+    at_least,
+    at_most,
+    counted,
+    ratio,
+    shifted,
+    total,
+    totals,
+    where,
+)
+from keras_rank.arrays.backends import Tensor, rounded, shortcut, stable_argsort, take
 from keras_rank.arrays.chances import first_event
+from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.programs import require
 from keras_rank.lists.judged import JudgedLists, Values
+from keras_rank.lists.sparse import Placed, TargetLists
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
@@ -59,6 +73,8 @@ def expected_reciprocal_of_stop(
         stops_by_rank = ranking.take(Values(stops, only_relevant=True))
         return total(first_event(stops_by_rank) / ranking.ranks)
 
+    if isinstance(lists.lists, TargetLists) and ranking.averages:
+        return _over_tied_targets(lists.lists.placed, ranking, stops)
     if ranking.ties is None:
         return over_ranks()
     return shortcut(
@@ -111,3 +127,59 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     ones = ops.ones_like(stops[:, :1])
     start = (0.0 * stops[:, 0], ones, ones, no_items)
     return ops.fori_loop(0, ops.shape(stops)[1], with_next_item, start)[0]
+
+
+def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tensor:
+    """The same where only the targets are known, and how many items tie with them.
+
+    Nobody stops at the other items of a group. So the reader passes any of these, and
+    the targets are the last ones that join the subsets.
+    """
+    last_rank = ops.cast(ranking.cutoff, stops.dtype)
+    found = ops.logical_and(placed.retrieved, placed.above < last_rank)
+    above = where(found, placed.above, math.inf)
+    order = stable_argsort(above)
+    above, tied, stops = (
+        take(x, order) for x in (above, placed.tied, where(found, stops, 0.0))
+    )
+    targets_after, targets_from = (
+        ops.cast(x, stops.dtype) for x in counts_in_order(above, above)
+    )
+    targets = ops.shape(stops)[1]
+    number = counted(1, targets, keras.backend.standardize_dtype(stops.dtype), stops)
+    # The place of each target among those of its group, and whether it is the last.
+    place = number[None, :] - (targets - targets_from)
+    in_group = targets_from - targets_after
+    items_so_far = at_least(tied - in_group + place, 1.0)
+    subset_size = ops.cast(ops.arange(ranking.cutoff + 1, dtype="int32"), stops.dtype)[
+        None, :
+    ]
+    no_targets = ops.ones_like(subset_size) + 0.0 * stops[:, :1]
+
+    def with_next_target(
+        i: Tensor, state: tuple[Tensor, Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        value, reached, reached_next, passed = state
+        first, size, item, end, go_on = (
+            ops.take(x, i, axis=1)[:, None]
+            for x in (above, tied, items_so_far, in_group - place, 1.0 - stops)
+        )
+        is_first = ops.take(place, i, axis=1)[:, None] == 1.0
+        passed = where(is_first, no_targets, passed)
+        with_item = at_most(subset_size / item, 1.0)
+        one_less = shifted(passed, 1, 0.0)
+        passed = passed * (1.0 - with_item) + one_less * go_on * with_item
+        reached_next = reached_next * go_on
+
+        ranks = first + subset_size
+        counts = ops.logical_and(subset_size >= 1.0, subset_size <= size)
+        counts = ops.logical_and(counts, ranks <= last_rank)
+        stop_first = shifted(passed, 1, 0.0) - passed
+        stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
+        at_end = end == 0.0
+        value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
+        return value, where(at_end, reached_next, reached), reached_next, passed
+
+    ones = ops.ones_like(stops[:, :1])
+    start = (0.0 * stops[:, 0], ones, ones, no_targets)
+    return ops.fori_loop(0, targets, with_next_target, start)[0]

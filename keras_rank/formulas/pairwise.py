@@ -5,10 +5,12 @@ import math
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_least, at_most, highest, ratio, total, where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, sorted_rows
+from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.sorting import in_order_of, inversions
 from keras_rank.lists.base import LARGEST_GAIN, Lists
 from keras_rank.lists.judged import JudgedLists, Values
+from keras_rank.lists.sparse import TargetLists
 from keras_rank.ordering.ranking import Ranking
 
 
@@ -16,6 +18,10 @@ def preferred(lists: Lists, threshold: float | None) -> Tensor:
     """Whether an item has a higher label than some other item of its list."""
     labels = _labels_from(lists, threshold)
     lowest = -highest(-labels, keepdims=True)
+    if isinstance(lists, TargetLists):
+        # The other items have the label 0.
+        has_others = _number_of_others(lists, labels) > 0.0
+        lowest = where(has_others[:, None], 0.0, lowest)
     return ops.logical_and(lists.mask, labels > lowest)
 
 
@@ -44,26 +50,104 @@ def ordered_pairs_over_pairs(
     ones are added; and if all are tied, it is all pairs. A pair has the weight of its
     item with the higher label.
     """
-    labels, scores = _labels_from(lists, threshold), _scores_down_to(lists, ranking)
+    labels = _labels_from(lists, threshold)
+    if isinstance(lists.lists, TargetLists):
+        pairs = _pairs_of_targets(lists.lists, ranking, labels)
+    else:
+        scores = _scores_down_to(lists, ranking)
+        pairs = _pairs(labels, scores, lists.mask, lists.weights, lists.dtype)
+    ordered, ordered_or_tied, all_pairs = pairs
+    correct = (1.0 - tied_value) * ordered + tied_value * ordered_or_tied
+    return ratio(correct, all_pairs)
+
+
+def _pairs(
+    labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor | None, dtype: str
+) -> list[Tensor]:
+    """The weight of the pairs in the right order, of these and tied ones, and of all.
+
+    Args:
+        labels: tensor of shape `(batch, list_size)`, infinite where there is no item.
+        scores: tensor of the same shape.
+        mask: boolean tensor of the same shape. Where the items are.
+        weights: tensor of the same shape, or `None`.
+        dtype: the dtype of the weights of pairs.
+    """
     retrieved = scores > -math.inf
     # Padding has the highest label and the last place: it makes no pairs.
     lower_first = labels
     # Of items that were not retrieved, none is ever found to be above another.
     higher_first = where(retrieved, -labels, labels)
-    best_first = where(lists.mask, -labels, math.inf)
-    ordered, ordered_or_tied, pairs = (
-        _pairs_in_order(lists, labels, *keys)
+    best_first = where(mask, -labels, math.inf)
+    return [
+        _pairs_in_order(labels, weights, dtype, *keys)
         for keys in ((lower_first, scores), (higher_first, scores), (best_first,))
+    ]
+
+
+def _pairs_of_targets(
+    lists: TargetLists, ranking: Ranking, labels: Tensor
+) -> list[Tensor]:
+    """The numbers of pairs of targets with each other, and with all other items.
+
+    An item that is no target has the label 0: it makes a pair with each target.
+    """
+    if isinstance(ranking.cutoff, int) and ranking.cutoff < lists.items:
+        raise ValueError(
+            "`k` should be None for the pairs of lists that hold only the relevant "
+            "items, not how many others tie below the cutoff. "
+            f"Received: k={ranking.cutoff}"
+        )
+    placed = lists.placed
+    is_target = _are_labeled(lists, labels)
+    number_of_others = _number_of_others(lists, labels)[:, None]
+    labels = where(is_target, labels, math.inf)
+    scores = where(placed.retrieved, -placed.above, -math.inf)
+    # What is no target has the last place, as in a list of targets alone.
+    among = _pairs(
+        labels, where(is_target, scores, -math.inf), is_target, None, lists.dtype
     )
-    return ratio((1.0 - tied_value) * ordered + tied_value * ordered_or_tied, pairs)
+    # That of items, and none is counted that stands for nothing.
+    known = where(ops.logical_and(is_target, lists.can_be_found), scores, math.inf)
+    targets_above, targets_from = (
+        ops.cast(x, lists.dtype) for x in counts_in_order(sorted_rows(known), scores)
+    )
+    targets_below = ops.shape(labels)[1] - targets_from
+    below = lists.sizes[:, None] - placed.above - placed.tied - targets_below
+    tied = placed.tied - (targets_from - targets_above)
+    others = number_of_others + 0.0 * below
+    counts = ops.logical_and(is_target, placed.retrieved)
+    ordered, ordered_or_tied, pairs = (
+        ops.sum(where(which, number, 0.0), axis=1)
+        for which, number in (
+            (counts, below),
+            (counts, below + tied),
+            (is_target, others),
+        )
+    )
+    return [
+        x + y for x, y in zip(among, (ordered, ordered_or_tied, pairs), strict=True)
+    ]
 
 
-def _pairs_in_order(lists: JudgedLists, labels: Tensor, *keys: Tensor) -> Tensor:
+def _are_labeled(lists: TargetLists, labels: Tensor) -> Tensor:
+    """Whether a target has a label above 0."""
+    return ops.logical_and(lists.is_target, labels > 0.0)
+
+
+def _number_of_others(lists: TargetLists, labels: Tensor) -> Tensor:
+    """The number of items with the label 0, of shape `(batch,)`."""
+    are_known = ops.logical_and(_are_labeled(lists, labels), lists.can_be_found)
+    return lists.sizes - ops.sum(ops.cast(are_known, lists.dtype), axis=1)
+
+
+def _pairs_in_order(
+    labels: Tensor, weights: Tensor | None, dtype: str, *keys: Tensor
+) -> Tensor:
     """The weight of the pairs whose higher label comes first in the order of keys."""
-    weights = lists.weights
     if weights is not None:
         weights = in_order_of(weights, *keys)
-    return inversions(in_order_of(labels, *keys), lists.dtype, weights)
+    return inversions(in_order_of(labels, *keys), dtype, weights)
 
 
 def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:

@@ -76,7 +76,8 @@ def dcg(
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -175,7 +176,8 @@ def ndcg(
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -276,7 +278,12 @@ def expected_reciprocal_rank(
             Defaults to 0.0. `None` gives NaN.
         relevance_threshold: float. Items with a label below it never satisfy the user.
             Defaults to `None`: every label counts.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -314,5 +321,4 @@ def expected_reciprocal_rank(
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
-        needs_all_labels=True,
     )

@@ -63,7 +63,8 @@ def average_relevance_position(
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -123,7 +124,8 @@ def pairwise_accuracy(
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
-    right order. With a cutoff, all items scored below the k-th are taken as tied.
+    right order. With a cutoff, all items scored below the k-th are taken as tied;
+    `sparse_labels` takes none, as it does not tell how many these are.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
@@ -146,7 +148,12 @@ def pairwise_accuracy(
         empty_value: must be `None`: a list with no such pair gives NaN.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -187,5 +194,4 @@ def pairwise_accuracy(
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
-        needs_all_labels=True,
     )

@@ -101,7 +101,8 @@ def rank(
             `None`: drawn at each call, so that a list with ties may get a different
             value each time.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. Defaults to
             `False`.
         dtype: `"float64"` to compute in float64. Defaults to float32.

@@ -19,7 +19,7 @@ from keras_rank.arrays.backends import (
 )
 from keras_rank.arrays.programs import enlarged, require, rounded_up
 from keras_rank.lists import ragged
-from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
+from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal, within_limits
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.sparse import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
@@ -36,6 +36,9 @@ from keras_rank.lists.tensors import (
 # The fewest lists and items that sizes are rounded up to.
 _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
+# The id of a relevant item that is none of the items: it is never found.
+NO_CANDIDATE = -2
+
 
 class Given(NamedTuple):
     """What users pass, in shapes that agree.
@@ -45,12 +48,14 @@ class Given(NamedTuple):
         scores: tensor of shape `(batch, list_size)`, or `(batch, items)`.
         mask: tensor of the shape of the labels, or `None`.
         weights: tensor of a shape that broadcasts with the labels, or `None`.
+        grades: tensor of the shape of ids, their labels, or `None`.
     """
 
     labels: Tensor
     scores: Tensor
     mask: Tensor | None
     weights: Tensor | None
+    grades: Tensor | None = None
 
 
 def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
@@ -90,12 +95,14 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
     """The same for the ids of relevant items, and the scores of a catalogue.
 
     Args:
-        y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
+        y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
+            a dict with the keys `"ids"`, `"labels"` and `"mask"`.
         y_pred: scores of shape `(batch, items)`.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
     """
-    (ids, mask), scores = read_ids("y_true", y_true), _lists("y_pred", y_pred)
+    ids, labels, mask = _read_ids("y_true", y_true)
+    scores = _lists("y_pred", y_pred)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -103,13 +110,15 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
     if len(ids.shape) == 1:
-        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
+        ids, labels, mask = (
+            None if x is None else x[:, None] for x in (ids, labels, mask)
+        )
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
             "`y_true` and `y_pred` should have as many lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
-    return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids))
+    return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids), labels)
 
 
 def of_few_shapes(given: Given) -> Given:
@@ -138,7 +147,7 @@ def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
             new if size == old else size
             for size, old, new in zip(x.shape, given.labels.shape, shape, strict=True)
         ]
-        return enlarged(x, tuple(sizes), fill)
+        return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
 
     others = (padded(x, 0) for x in given[1:])
     return Given(padded(labels, -1), *others)
@@ -167,7 +176,7 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
     Returns:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
-    labels, scores, mask, weights = map(as_tensor, given)
+    labels, scores, mask, weights, _ = map(as_tensor, given)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     if mask is not None:
         mask = ops.cast(mask, "bool")
@@ -193,20 +202,21 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    labels, scores, mask, weights = map(as_tensor, given)
-    ids = _of_lists(labels, mask)
-    _require_no_labels(ids, scores)
+    ids, scores, mask, weights, labels = map(as_tensor, given)
+    ids, labels = _of_lists(*_targets(ids, labels, mask))
+    if labels is None:
+        _require_no_labels(ids, scores)
     items = ops.shape(scores)[1]
     if is_traced(ids):
         # Nobody will see them later.
         check_items("y_true", ids, items)
     are_in_catalogue = are_items(ids, items)
-    lists = _target_lists(ids, are_in_catalogue, items, weights, dtype)
+    lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
     if scores.shape[1] == 0:
         # One item that was not retrieved spares every operation an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
     return SparseLists(
-        **vars(lists),
+        **lists.fields(),
         all_scores=ranked_as(scores),
         given_ids=ids,
         are_ids=ops.all(are_in_catalogue),
@@ -219,7 +229,8 @@ def standardize_targets(
     """Checks and casts the ids of relevant items of a catalogue.
 
     Args:
-        targets: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
+        targets: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
+            a dict with the keys `"ids"`, `"labels"` and `"mask"`.
         items: the number of items of the catalogue.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
@@ -228,55 +239,88 @@ def standardize_targets(
     Returns:
         `TargetLists`. An id that is given twice in a list counts once.
     """
-    ids, mask = read_ids("targets", targets)
+    ids, labels = read_targets("targets", targets)
     if len(ids.shape) not in (1, 2):
         raise ValueError(
             "`targets` should have the shape (batch,) or (batch, targets). Received: "
             f"targets.shape={shape_of(ids)}"
         )
-    ids = _of_lists(ids, mask)
+    ids, labels = _of_lists(ids, labels)
     check_items("targets", ids, items)
     are_in_catalogue = are_items(ids, items)
     weights = _weights_of_lists(sample_weight, ids)
-    return _target_lists(ids, are_in_catalogue, items, weights, dtype)
+    return _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
 
 
-def read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns ids, and their mask if there is one, of the same shape."""
-    ids, mask = _labels_and_mask(value)
-    ids, mask = ragged.rectangular(y_true=ids, mask=mask)
+def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
+    """Returns ids, and their labels if there are any, of the same shape.
+
+    The id is -1 where there is no target: masked, or with a label that is not above 0.
+    One of `NO_CANDIDATE` stands for a target that is none of the items, if it has a
+    label.
+    """
+    return _targets(*map(as_tensor, _read_ids(argument, value)))
+
+
+def _read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Returns ids, and their labels and mask if there are any, of the same shape."""
+    ids, labels, mask = _ids_labels_and_mask(argument, value)
+    ids, labels, mask = ragged.rectangular(y_true=ids, labels=labels, mask=mask)
     ids = _lists(argument, to_ids(argument, ids))
+    if labels is not None:
+        labels = _lists("labels", labels)
+        _require_same_shape("labels", labels, ids)
     if mask is not None:
         mask = _lists("mask", mask)
         _require_same_shape("mask", mask, ids)
-    return ids, mask
+    return ids, labels, mask
 
 
-def _of_lists(ids: Tensor, mask: Tensor | None) -> Tensor:
-    """Ids of shape `(batch, targets)`, -1 where there is no target."""
-    if len(ids.shape) == 1:
-        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
-    if ids.shape[1] == 0:
-        ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
-    if mask is not None:
-        return where(ops.logical_and(ids >= 0, ops.cast(mask, "bool")), ids, -1)
+def _targets(
+    ids: Tensor, labels: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Returns ids, -1 where there is no target, and the labels of targets."""
     # A comparison with NaN is False.
-    is_float = keras.backend.is_float_dtype(ids.dtype)
-    return where(ids >= 0, ids, -1) if is_float else ids
+    is_target = ids >= 0
+    if labels is not None:
+        labels = cast_finite(labels, "float64" if _is_float64(labels) else "float32")
+        is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
+        is_worth = labels >= smallest_normal(labels)
+        is_target = ops.logical_and(is_target, is_worth)
+        labels = where(is_worth, labels, 0.0)
+    if mask is not None:
+        is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
+    return where(is_target, ids, -1), labels
+
+
+def _is_float64(x: Tensor) -> bool:
+    return bool(keras.backend.standardize_dtype(x.dtype) == "float64")
+
+
+def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Ids and labels of shape `(batch, targets)`, of one target or more."""
+    if len(ids.shape) == 1:
+        ids, labels = (None if x is None else x[:, None] for x in (ids, labels))
+    if ids.shape[1] == 0:
+        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
+        labels = None
+    return ids, labels
 
 
 def _target_lists(
     ids: Tensor,
+    labels: Tensor | None,
     are_in_catalogue: Tensor,
     items: Tensor | int,
     weights: Tensor | None,
     dtype: str,
 ) -> TargetLists:
-    is_target = ids >= 0
+    is_target = ids != -1
     has_items = not (isinstance(items, int) and items == 0)
     counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
-        is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
+        are_repeated = _are_repeated(ids, labels)
+        is_target = ops.logical_and(is_target, ops.logical_not(are_repeated))
     if weights is not None:
         weights = cast_finite(weights, dtype)
         weights = ops.broadcast_to(weights, (ops.shape(ids)[0], 1))
@@ -285,8 +329,12 @@ def _target_lists(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = where(is_weighed, at_most(weights, LARGEST_WEIGHT), 0.0)
     can_be_found = ops.logical_and(is_target, are_in_catalogue)
+    can_be_found = ops.logical_and(can_be_found, ids >= 0)
+    targets = ops.cast(is_target, dtype)
+    if labels is not None:
+        targets = where(is_target, within_limits(cast_finite(labels, dtype)), 0.0)
     return TargetLists(
-        targets=ops.cast(is_target, dtype),
+        targets=targets,
         is_target=is_target,
         list_weights=weights,
         # Only now, as a large id might become another one.
@@ -298,12 +346,36 @@ def _target_lists(
     )
 
 
-def _are_repeated(ids: Tensor) -> Tensor:
+def _are_repeated(ids: Tensor, labels: Tensor | None) -> Tensor:
     """Whether an id stands earlier in its list too: beside it, if they are sorted."""
     order = stable_argsort(ids)
     in_order = take(ids, order)
-    same = in_order == shifted(in_order, 1, -1)
+    same = ops.logical_and(in_order == shifted(in_order, 1, -1), in_order >= 0)
+    if labels is not None:
+        label = take(labels, order)
+        is_other = ops.logical_and(same, label != shifted(label, 1, 0.0))
+        require(
+            ops.logical_not(ops.any(is_other)),
+            "`labels` should be the same where an id is given twice in a list. "
+            "Received: an id with two labels",
+        )
     return take(same, stable_argsort(order))
+
+
+def _ids_labels_and_mask(argument: str, value: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(value, dict):
+        return value, None, None
+    if "ids" not in value:
+        # Ids in the place of labels, as those of dense lists are given.
+        return _labels_and_mask(value)[0], None, value.get("mask")
+    unknown = sorted(str(key) for key in value if key not in ("ids", "labels", "mask"))
+    if unknown:
+        raise ValueError(
+            f'`{argument}` should be ids, or a dict with the keys "ids", "labels" '
+            f'(optional) and "mask" (optional). Received: {argument} with the keys '
+            f"{list(value)}, of which {unknown} are unknown"
+        )
+    return value["ids"], value.get("labels"), value.get("mask")
 
 
 def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:

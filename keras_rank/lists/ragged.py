@@ -10,6 +10,7 @@ import numpy as np
 PADDING = {
     "y_true": -1,
     "y_pred": -np.inf,
+    "labels": -1,
     "mask": 0,
     "sample_weight": 0,
     "x": 0,
@@ -38,7 +39,7 @@ def rectangular(**arguments: Any) -> list[Any]:
     expected = _lengths(arguments.get("y_true"))
     for name, value in arguments.items():
         # A weight may also belong to a whole list, or to all of them.
-        per_item = is_ragged(value) or name in ("y_pred", "mask")
+        per_item = is_ragged(value) or name in ("y_pred", "labels", "mask")
         found = _lengths(value) if per_item and value is not None else None
         if expected is not None and found is not None:
             _require_same_lengths(name, found, expected)

@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, where
-from keras_rank.arrays.backends import Tensor, as_tree
+from keras_rank.arrays.backends import Tensor, as_tree, take
+from keras_rank.arrays.counting import count_above_and_tied
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.shared import kept
 from keras_rank.lists.base import Lists, as_ranked, numbers_in_full
@@ -52,12 +54,22 @@ class TargetLists(Lists):
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         return numbers_in_full(positions, (ops.shape(self.targets)[0], self.items))
 
+    @property
+    def placed(self) -> "Placed":
+        """Where the targets stand among the scores of all items."""
+        raise NotImplementedError
+
     def part(self, start: int, stop: int) -> "TargetLists":
         """Returns some of the lists."""
-        names = {field.name for field in dataclasses.fields(TargetLists)} - {"items"}
-        whole = {name: getattr(self, name) for name in names}
+        whole = self.fields()
+        items = whole.pop("items")
         part = {name: x if x is None else x[start:stop] for name, x in whole.items()}
-        return TargetLists(**part, items=self.items)
+        return TargetLists(**part, items=items)
+
+    def fields(self) -> dict[str, Any]:
+        """Returns what these lists are made of."""
+        fields = dataclasses.fields(TargetLists)
+        return {field.name: getattr(self, field.name) for field in fields}
 
     @kept
     def weights(self) -> Tensor | None:
@@ -84,6 +96,37 @@ class TargetLists(Lists):
         return size * ops.ones_like(self.labels[:, 0])
 
 
+class Placed(NamedTuple):
+    """Where the targets of lists stand among the scores of all items.
+
+    Attributes:
+        above: tensor of shape `(batch, targets)`. The number of items with a higher
+            score.
+        tied: tensor of the same shape. That of items with the same score, the target
+            among them.
+        retrieved: boolean tensor of the same shape. The targets that have a rank: what
+            the others have is not to be used.
+    """
+
+    above: Tensor
+    tied: Tensor
+    retrieved: Tensor
+
+
+@as_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class CountedLists(TargetLists):
+    """Such lists, of which nothing is known but where the targets stand.
+
+    Attributes:
+        counted: what was counted.
+    """
+
+    counted: Placed
+
+    placed = property(lambda self: self.counted)
+
+
 @as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseLists(TargetLists):
@@ -106,6 +149,23 @@ class SparseLists(TargetLists):
         """The scores as they are compared, `-inf` for NaN."""
         scores = self.all_scores
         return as_ranked(where(scores > -math.inf, scores, -math.inf))
+
+    @kept
+    def target_scores(self) -> Tensor:
+        """The scores of the targets, as they are compared, or NaN."""
+        return as_ranked(take(self.all_scores, self.ids))
+
+    @kept
+    def are_retrieved(self) -> Tensor:
+        """Whether a target is an item that has a score."""
+        return ops.logical_and(self.target_scores > -math.inf, self.can_be_found)
+
+    @kept
+    def placed(self) -> Placed:
+        counts = count_above_and_tied(
+            self.ranked_scores, self.target_scores, self.dtype
+        )
+        return Placed(*counts, self.are_retrieved)
 
     @kept
     def retrieved(self) -> Tensor:

@@ -63,7 +63,8 @@ class MeanAveragePrecision(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -133,7 +134,8 @@ class MeanReciprocalRank(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -192,7 +194,8 @@ class PrecisionAtK(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -263,7 +266,8 @@ class RecallAtK(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -333,7 +337,8 @@ class HitRate(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -388,7 +393,8 @@ class F1AtK(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -460,7 +466,8 @@ class RPrecision(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -520,7 +527,8 @@ class RankBiasedPrecision(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.

@@ -57,7 +57,8 @@ class DCG(RankingMetric):
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -152,7 +153,8 @@ class NDCG(DCG):
         relevance_threshold: float. Items with a label below it gain nothing.
             Defaults to `None`: every item gains.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -225,7 +227,12 @@ class ExpectedReciprocalRank(RankingMetric):
             Defaults to `"average"`.
         relevance_threshold: float. Items with a label below it never satisfy the user.
             Defaults to `None`: every label counts.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `err@k`, or `err` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -246,6 +253,7 @@ class ExpectedReciprocalRank(RankingMetric):
     """
 
     base_name = "err"
+    takes_sparse_labels = True
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(

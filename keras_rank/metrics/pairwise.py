@@ -42,7 +42,8 @@ class AverageRelevancePosition(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, and `y_pred` the
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
@@ -102,8 +103,9 @@ class PairwiseAccuracy(RankingMetric):
 
     With binary labels it is the area under the ROC curve of the list, so that its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
-    right order. With a cutoff, all items scored below the k-th are taken as tied. A
-    pair has the weight of its item with the higher label.
+    right order. With a cutoff, all items scored below the k-th are taken as tied;
+    `sparse_labels` takes none, as it does not tell how many these are. A pair has the
+    weight of its item with the higher label.
 
     The result is from 0 to 1.
 
@@ -118,7 +120,12 @@ class PairwiseAccuracy(RankingMetric):
         empty_weight: must be `"average"`.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
+            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
+            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
+            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
+            the catalogue is an error in eager code, and counts as not retrieved in
+            compiled code. Defaults to `False`.
         name: str. Defaults to `pairwise_accuracy@k`, or without the cutoff if
             there is none.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
@@ -141,6 +148,7 @@ class PairwiseAccuracy(RankingMetric):
 
     base_name = "pairwise_accuracy"
     _leaves_out_empty = True
+    takes_sparse_labels = True
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(

@@ -1,13 +1,10 @@
 """Ranks targets by the scores of all items, which are counted instead of sorted."""
 
-import math
-
 from keras import ops
 
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take
 from keras_rank.arrays.counting import count_above_and_tied, count_before
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
-from keras_rank.lists.base import as_ranked
 from keras_rank.lists.inputs import check_items
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.preference import Ties, preference_of
@@ -24,8 +21,7 @@ def rank_targets(
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above them."""
     raw, dtype = lists.all_scores, lists.dtype
-    target_scores = as_ranked(take(raw, lists.ids))
-    retrieved = ops.logical_and(target_scores > -math.inf, lists.can_be_found)
+    target_scores, retrieved = lists.target_scores, lists.are_retrieved
     items = ops.shape(raw)[1]
     cutoff = items if k is None else at_most_size(k, items)
     limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
@@ -39,7 +35,7 @@ def rank_targets(
         Or the number of these, if ties are averaged.
         """
         scores = lists.ranked_scores
-        above, equal = count_above_and_tied(scores, target_scores, dtype)
+        above, equal, _ = lists.placed
 
         def place() -> Tensor:
             """1, 2, ..."""

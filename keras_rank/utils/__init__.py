@@ -1,6 +1,7 @@
 """Utilities that prepare lists for a metric, and export and merge its state."""
 
 from keras_rank.utils.lists import exclude_items, mask_labels, pad_lists, unpad_lists
+from keras_rank.utils.qrels import targets_from_qrels
 from keras_rank.utils.state import export_state, merge_state
 
 __all__ = [
@@ -9,5 +10,6 @@ __all__ = [
     "mask_labels",
     "merge_state",
     "pad_lists",
+    "targets_from_qrels",
     "unpad_lists",
 ]

@@ -1,0 +1,129 @@
+"""Search by embeddings, judged by grades: nDCG@10 and what else BEIR reports.
+
+    python examples/semantic_search.py
+    python examples/semantic_search.py beir/scifact --run run.trec
+
+A directory holds a collection in BEIR's format: `corpus.jsonl`, `queries.jsonl` and
+`qrels/test.tsv`. Without one, texts about a few topics are generated. They are embedded
+by their words here; any encoder takes the place of `embed`.
+
+The numbers are those of trec_eval on the full ranking of all documents.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import tempfile
+import zlib
+
+# Any backend gives the same numbers; NumPy is there wherever Keras is.
+os.environ.setdefault("KERAS_BACKEND", "numpy")
+
+import keras
+import numpy as np
+
+from keras_rank import catalogue, metrics, utils
+
+FEATURES = 256
+
+
+def generate(directory, documents=2000, queries=100, topics=40):
+    """Writes a collection: a document is relevant by the topics of its query."""
+    rng = np.random.default_rng(0)
+    words = np.array([[f"w{topic}x{i}" for i in range(25)] for topic in range(topics)])
+
+    def text(of_topics, length):
+        return " ".join(
+            rng.choice(words[rng.choice(of_topics, length)].ravel(), length)
+        )
+
+    of_documents = [rng.choice(topics, 2, replace=False) for _ in range(documents)]
+    of_queries = [rng.choice(topics, 2, replace=False) for _ in range(queries)]
+    with open(directory / "corpus.jsonl", "w") as file:
+        for i, some in enumerate(of_documents):
+            row = {"_id": f"d{i}", "title": f"Document {i}", "text": text(some, 40)}
+            file.write(json.dumps(row) + "\n")
+    with open(directory / "queries.jsonl", "w") as file:
+        for i, some in enumerate(of_queries):
+            file.write(json.dumps({"_id": f"q{i}", "text": text(some, 8)}) + "\n")
+    (directory / "qrels").mkdir()
+    with open(directory / "qrels" / "test.tsv", "w") as file:
+        file.write("query-id\tcorpus-id\tscore\n")
+        for i, some in enumerate(of_queries):
+            for j, others in enumerate(of_documents):
+                grade = len(set(some) & set(others))
+                if grade == 2 or (grade == 1 and rng.random() < 0.2):
+                    file.write(f"q{i}\td{j}\t{grade}\n")
+
+
+def read(path):
+    """Returns the ids and the rows of a file of BEIR's."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row["_id"] for row in rows], rows
+
+
+def embed(rows):
+    """Adds up a random vector for each word of a text."""
+    embeddings = np.zeros((len(rows), FEATURES), "float32")
+    for embedding, row in zip(embeddings, rows, strict=True):
+        for word in f"{row.get('title', '')} {row['text']}".lower().split():
+            seed = zlib.crc32(word.encode())
+            embedding += np.random.default_rng(seed).normal(size=FEATURES)
+    return embeddings
+
+
+def main():
+    """Prints the metrics, and what is found for the first query."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=pathlib.Path, nargs="?")
+    parser.add_argument("--run", type=pathlib.Path, help="a TREC run to write")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as generated:
+        directory = arguments.directory or pathlib.Path(generated)
+        if not arguments.directory:
+            generate(directory)
+        qrels = directory / "qrels" / "test.tsv"
+        item_ids, items = read(directory / "corpus.jsonl")
+        judged = {line.split("\t")[0] for line in qrels.read_text().splitlines()[1:]}
+        _, queries = read(directory / "queries.jsonl")
+        queries = [row for row in queries if row["_id"] in judged]
+        query_ids = [row["_id"] for row in queries]
+        targets = utils.targets_from_qrels(qrels, query_ids, item_ids)
+
+    embedded, candidates = embed(queries), embed(items)
+    # As BEIR does: a document is not found for the query that it is itself.
+    places = {item: place for place, item in enumerate(item_ids)}
+    own = np.array([[places.get(query, -1)] for query in query_ids])
+    results = catalogue.evaluate(
+        targets,
+        embedded,
+        candidates,
+        [
+            metrics.NDCG(k=10, gain_fn="linear", name="nDCG@10"),
+            metrics.MeanAveragePrecision(k=100, name="MAP@100"),
+            metrics.RecallAtK(k=100, name="Recall@100"),
+            metrics.MeanReciprocalRank(k=10, name="MRR@10"),
+        ],
+        score="cosine",
+        exclude=own,
+    )
+    for name, value in results.items():
+        print(f"{name:12}{value:.4f}")
+
+    best = catalogue.top_k(embedded, candidates, k=100, score="cosine", exclude=own)
+    scores, ids = map(keras.ops.convert_to_numpy, best)
+    print(f"\n{queries[0]['text']}")
+    for score, i in zip(scores[0, :3], ids[0, :3], strict=True):
+        print(f"{score:8.3f}  {items[i].get('title', item_ids[i])}")
+    if arguments.run:
+        with arguments.run.open("w") as file:
+            for query, *of_query in zip(query_ids, scores, ids, strict=True):
+                for rank, (score, i) in enumerate(zip(*of_query, strict=True), 1):
+                    if i >= 0:
+                        row = query, "Q0", item_ids[i], rank, f"{score:.9g}", "run"
+                        file.write(" ".join(map(str, row)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

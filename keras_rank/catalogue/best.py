@@ -1,0 +1,284 @@
+"""The best candidates of each query: an exact selection in a stream of blocks."""
+
+import dataclasses
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_dtype,
+    check_positive,
+    check_seed,
+    check_ties,
+    names_arguments,
+)
+from keras_rank.arrays.arithmetic import where
+from keras_rank.arrays.backends import (
+    Tensor,
+    compiled,
+    full_precision,
+    none_of,
+    shortcut,
+    sort_by,
+    take,
+    without_warnings,
+)
+from keras_rank.arrays.backends import top_k as best_entries
+from keras_rank.arrays.counting import count
+from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.sorting import with_entries
+from keras_rank.catalogue.candidates import Candidates
+from keras_rank.catalogue.counting import Columns, chunks_of, compared
+from keras_rank.catalogue.ranks import excluded_ids, open_scored
+from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.shards import Array, OpenShards, Part, map_parts
+from keras_rank.lists.tensors import to_tensor
+from keras_rank.ordering.preference import item_keys, list_keys
+
+
+@names_arguments
+def top_k(
+    queries: Any,
+    candidates: Any,
+    k: int,
+    *,
+    score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
+    exclude: Any = None,
+    shuffle_ties: ShuffleTies = False,
+    seed: Seed = None,
+    block_size: int | None = None,
+    dtype: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Returns the best candidates of each query, without building a matrix of scores.
+
+    They are in the order that `keras_rank.catalogue.rank` counts: a target that has
+    rank r there, with the same `shuffle_ties` and `seed`, is at place r here.
+
+    Args:
+        queries: embeddings of shape `(batch, features)`.
+        candidates: embeddings of all items, of shape `(items, features)`: an array, a
+            tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
+            of them: a `tf.data.Dataset`, a torch `DataLoader` or a
+            `keras.utils.PyDataset`. Or a function that returns any of these. Or
+            `keras_rank.catalogue.Shards`, whose parts are searched by workers.
+        k: positive int. The number of candidates for each query.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
+            returns scores of shape `(batch, candidates)`, each of its own pair alone.
+            Defaults to `"dot"`.
+        exclude: ids of shape `(batch, n)`, padded with -1: items that are left out,
+            such as those that were seen.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. Defaults to `False`.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn at each call.
+        block_size: positive int. The number of candidates that are scored at a time.
+            Defaults to `None`: 4,096.
+        dtype: `"float64"` for scores in float64. Defaults to float32.
+
+    Returns:
+        The scores and the ids of the best candidates, two tensors of shape
+        `(batch, k)`: `-inf` and -1 where there are fewer than k.
+
+    Raises:
+        ValueError: if shapes don't fit, or an id is not that of a candidate.
+
+    Example:
+
+    >>> queries = [[1.0, 0.0], [0.0, 1.0]]
+    >>> candidates = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]]
+    >>> scores, ids = keras_rank.catalogue.top_k(queries, candidates, k=2)
+    >>> [[int(i) for i in row] for row in ids]
+    [[0, 1], [2, 1]]
+    """
+    k, ties = check_positive("k", k), check_ties(shuffle_ties)
+    dtype = check_dtype(dtype)
+    if ties == "average":
+        raise ValueError(
+            "`shuffle_ties` should be True or False, as a place is that of one item. "
+            'Received: shuffle_ties="average"'
+        )
+    embeddings, found = open_scored(queries, candidates, score, block_size)
+    number = int(embeddings.shape[0])
+    if number == 0:
+        return ops.zeros((0, k), dtype), ops.zeros((0, k), "int32")
+    excluded = None
+    if exclude is not None:
+        nothing = np.full((number, 1), -1, "int32")
+        excluded = excluded_ids(exclude, nothing, found.items)
+    keys = None
+    if ties == "shuffle":
+        everyone = ops.ones((number,), "bool")
+        keys = list_keys(key_of_seed(check_seed(seed)), everyone, 0)
+    seekers = Seekers(embeddings, excluded, keys)
+    if isinstance(found, OpenShards):
+        best = best_in_shards(seekers, found, score, k)
+    else:
+        best = best_of(seekers, found, score, k)
+    return ops.cast(best.scores, dtype), best.ids
+
+
+class Seekers(NamedTuple):
+    """Some queries, and what must not be found for them.
+
+    Attributes:
+        embeddings: tensor of shape `(queries, features)`.
+        excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
+            that are left out, -1 where there is none.
+        keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
+            candidates goes first.
+    """
+
+    embeddings: Tensor
+    excluded: Tensor | None
+    keys: Tensor | None
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "Seekers":
+        """Returns what a function makes of each of the tensors."""
+        return Seekers(*(None if x is None else function(x) for x in self))
+
+
+class Best(NamedTuple):
+    """The best candidates so far.
+
+    Attributes:
+        scores: tensor of shape `(queries, k)`, the highest first. `-inf` where there
+            is no candidate.
+        ids: int32 tensor of the same shape. -1 where there is no candidate.
+    """
+
+    scores: Tensor
+    ids: Tensor
+
+
+def best_of(
+    seekers: Seekers, candidates: Candidates, score: str | Score, k: int
+) -> Best:
+    """Reads candidates once, and keeps the best of each query.
+
+    Args:
+        seekers: all queries.
+        candidates: all candidates, or some that follow each other.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
+        k: the number of candidates to keep.
+    """
+    # A function of the user's may change with its weights, which are compiled in.
+    steps = _steps_kept if isinstance(score, str) else _steps_of
+    search, join = steps(score, min(k, candidates.block_size), k)
+    number = int(seekers.embeddings.shape[0])
+    rows = list(chunks_of(number, candidates.block_size))
+    chunks = [
+        seekers.each(functools.partial(ops.take, indices=each, axis=0)) for each in rows
+    ]
+    best = dict[int, Best]()
+    for block in candidates.blocks():
+        bounds = (block.first_id, block.start, block.end)
+        columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
+        with full_precision(), without_warnings():
+            for i, chunk in enumerate(chunks):
+                found = search(chunk, block.embeddings, columns)
+                so_far = best.get(i, Best(*(x[:, :0] for x in found)))
+                best[i] = join(chunk.keys, so_far, found)
+    scores, ids = (
+        ops.concatenate(x, axis=0)[:number] for x in zip(*best.values(), strict=True)
+    )
+    missing = [(0, 0), (0, k - scores.shape[1])]
+    return Best(
+        ops.pad(scores, missing, constant_values=-math.inf),
+        ops.pad(ids, missing, constant_values=-1),
+    )
+
+
+def best_in_shards(
+    seekers: Seekers, shards: OpenShards, score: str | Score, k: int
+) -> Best:
+    """The same of parts, as if there were none.
+
+    Args:
+        seekers: all queries.
+        shards: all candidates.
+        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
+        k: the number of candidates to keep.
+    """
+    search = Search(seekers.each(ops.convert_to_numpy), score, shards.block_size, k)
+    parts = [
+        Best(*(to_tensor("candidates", x) for x in best))
+        for best in map_parts(shards.map_fn, search, shards.parts)
+    ]
+    return functools.reduce(functools.partial(_joined, seekers.keys, k=k), parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What is done to each part, wherever that is: it travels there as NumPy arrays."""
+
+    seekers: Seekers
+    scoring: str | Score
+    block_size: int
+    k: int
+
+    def __call__(self, part: Part) -> tuple[Array, Array]:
+        """Returns the scores and the ids of the best in the part."""
+        candidates = part.opened(self.block_size, np.zeros(0, "int64"))
+        seekers = self.seekers.each(functools.partial(to_tensor, "queries"))
+        best = best_of(seekers, candidates, self.scoring, self.k)
+        scores, ids = map(ops.convert_to_numpy, best)
+        return scores, ids
+
+
+def _steps_of(
+    score: str | Score, of_block: int, k: int
+) -> tuple[Callable[..., Best], ...]:
+    """Compiles what finds the best of a block, and what joins them to others."""
+    is_ours, scores_of = isinstance(score, str), check_score(score)
+
+    def search(seekers: Seekers, block: Tensor, columns: Columns) -> Best:
+        scores = compared(scores_of(seekers.embeddings, block))
+        size = scores.shape[1]
+        column = ops.arange(size, dtype="int32")[None, :]
+        scores = where(columns.hold(column), scores, -math.inf)
+        if seekers.excluded is not None:
+            # Those of other blocks are written to a column that is cut off.
+            place = seekers.excluded - columns.first_id
+            is_here = ops.logical_and(place >= 0, place < size)
+            place = where(is_here, place, size)
+            nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
+            widened = ops.pad(scores, [(0, 0), (0, 1)])
+            scores = with_entries(widened, place, nothing)[:, :size]
+        values, places = best_entries(scores, of_block)
+        # Which of equal ones are in is right if all of them are.
+        (not_below,) = count([(scores, values[:, -1:])], operator.ge)
+        are_cut = ops.logical_and(not_below > of_block, values[:, -1:] > -math.inf)
+
+        def in_full() -> tuple[Tensor, Tensor]:
+            numbers = columns.first_id + 1 + column
+            keys = ops.broadcast_to(item_keys(seekers.keys, numbers), ops.shape(scores))
+            order = sort_by(-scores, -keys)[:, :of_block]
+            return take(scores, order), ops.cast(order, "int32")
+
+        values, places = shortcut(
+            none_of(are_cut), lambda: (values, ops.cast(places, "int32")), in_full
+        )
+        ids = where(values > -math.inf, columns.first_id + places, -1)
+        return Best(values, ids)
+
+    join = functools.partial(_joined, k=k)
+    return compiled(search, is_ours=is_ours), compiled(join, is_ours=True)
+
+
+_steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
+
+
+def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
+    """The best of two that are the best of some."""
+    scores, ids = (
+        ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
+    )
+    order = sort_by(-scores, -item_keys(keys, ids + 1))[:, :k]
+    return Best(take(scores, order), take(ids, order))

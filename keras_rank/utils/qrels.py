@@ -1,0 +1,169 @@
+"""Relevance judgements of a search collection, as graded targets of its queries."""
+
+import os
+import pathlib
+import reprlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_rank.lists.inputs import NO_CANDIDATE
+
+# A row of judgements, and where it stands.
+_Row = tuple[str, Any, Any, Any]
+
+
+def targets_from_qrels(
+    qrels: Any, query_ids: Sequence[Any], item_ids: Sequence[Any]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Turns relevance judgements into graded targets, in the order of the queries.
+
+    They are what `keras_rank.catalogue` takes as `targets`, and metrics with
+    `sparse_labels=True` as `y_true`. Grades of 0 and below are no targets. A relevant
+    item that is not in `item_ids` gets the id -2: it is never found, and counts in the
+    ideal and among all that are relevant, as trec_eval counts it. A warning tells how
+    many these are, and another names queries without judgements, which have no target.
+
+    Args:
+        qrels: the judgements: a dict `{query: {item: grade}}`, an iterable of rows
+            `(query, item, grade)`, such as `frame.itertuples(index=False)`, or the path
+            of a file: of TREC's, with four columns, or of BEIR's, with three and a
+            header.
+        query_ids: the id of each query, in the order of their embeddings.
+        item_ids: the id of each item, in the order of their embeddings.
+
+    Returns:
+        A dict of arrays of shape `(queries, targets)`: `"ids"`, which are places in
+        `item_ids` and padded with -1, and `"labels"`.
+
+    Raises:
+        ValueError: if a query of the judgements is not in `query_ids`, an item is
+            judged twice for a query, an id is given twice, or a row can't be read.
+
+    Example:
+
+    >>> qrels = {"q1": {"d1": 2, "d3": 0}, "q2": {"d2": 1, "d1": 1}}
+    >>> items = ["d1", "d2", "d3"]
+    >>> targets = keras_rank.utils.targets_from_qrels(qrels, ["q2", "q1"], items)
+    >>> targets["ids"].tolist(), targets["labels"].tolist()
+    ([[1, 0], [0, -1]], [[1.0, 1.0], [2.0, -1.0]])
+    """
+    queries, items = _places("query_ids", query_ids), _places("item_ids", item_ids)
+    grades, unknown = list[dict[Any, float]]({} for _ in queries), dict[Any, None]()
+    is_judged = np.zeros(len(queries), "bool")
+    for where, query, item, grade in _rows(qrels):
+        place = queries.get(query)
+        if place is None:
+            unknown[query] = None
+            continue
+        is_judged[place] = True
+        if item in grades[place]:
+            raise ValueError(
+                "`qrels` should judge an item once for a query. Received: item "
+                f"{item!r} twice for query {query!r}{where}"
+            )
+        grades[place][item] = _number(grade, where)
+    if unknown:
+        raise ValueError(
+            "`qrels` should judge queries of `query_ids` only. Received: judgements of "
+            f"{len(unknown)} other queries, {_some(unknown)}"
+        )
+    _warn_of(
+        [query for query, place in queries.items() if not is_judged[place]],
+        "have no judgements, and no target",
+        "`query_ids`",
+    )
+    relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
+    missing = dict.fromkeys(x for row in relevant for x in row if x not in items)
+    _warn_of(
+        missing,
+        "are not in `item_ids`: they are never found, and count in the ideal",
+        "relevant items of `qrels`",
+    )
+    size = max([1, *map(len, relevant)])
+    ids = np.full((len(relevant), size), -1, "int32")
+    labels = np.full((len(relevant), size), -1.0, "float32")
+    for i, row in enumerate(relevant):
+        ids[i, : len(row)] = [items.get(x, NO_CANDIDATE) for x in row]
+        labels[i, : len(row)] = list(row.values())
+    return {"ids": ids, "labels": labels}
+
+
+def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
+    """The place of each id."""
+    places = {x: i for i, x in enumerate(ids)}
+    if len(places) < len(ids):
+        twice = [x for i, x in enumerate(ids) if places[x] != i]
+        raise ValueError(
+            f"`{argument}` should hold each id once. Received: {_some(twice)} twice"
+        )
+    return places
+
+
+def _rows(qrels: Any) -> Iterator[_Row]:
+    if isinstance(qrels, str | os.PathLike):
+        yield from _rows_of_file(pathlib.Path(qrels))
+    elif isinstance(qrels, Mapping):
+        for query, grades in qrels.items():
+            if not isinstance(grades, Mapping):
+                raise ValueError(
+                    "`qrels` should be a dict of dicts, {query: {item: grade}}. "
+                    f"Received: {type(grades).__name__} for query {query!r}"
+                )
+            yield from (("", query, item, grade) for item, grade in grades.items())
+    elif isinstance(qrels, Iterable):
+        for number, row in enumerate(qrels):
+            if not isinstance(row, list | tuple) or len(row) != 3:
+                raise ValueError(
+                    "`qrels` should have rows of a query, an item and a grade. "
+                    f"Received: {reprlib.repr(row)} as row {number}"
+                )
+            yield (f", in row {number}", *row)
+    else:
+        raise ValueError(
+            "`qrels` should be a dict, rows, or the path of a file. "
+            f"Received: {type(qrels).__name__}"
+        )
+
+
+def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
+    with path.open(encoding="utf-8") as lines:
+        is_of_beir = None
+        for number, line in enumerate(lines, 1):
+            # Of BEIR's files columns are parted by tabs, of TREC's by any space.
+            columns = line.rstrip("\r\n").split("\t") if is_of_beir else line.split()
+            if is_of_beir is None:
+                is_of_beir = len(columns) == 3
+                if is_of_beir:
+                    continue
+            if len(columns) != (3 if is_of_beir else 4):
+                raise ValueError(
+                    "`qrels` should be a file of the columns query, iteration, item "
+                    "and grade, or query-id, corpus-id and score with a header. "
+                    "Received: "
+                    f"{len(columns)} columns in line {number} of {path}"
+                )
+            query, *_, item, grade = columns
+            yield f", in line {number} of {path}", query, item, grade
+
+
+def _number(grade: Any, where: str) -> float:
+    try:
+        return float(grade)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`qrels` should have numbers as grades. Received: {grade!r}{where}"
+        ) from error
+
+
+def _warn_of(some: Any, what: str, of: str) -> None:
+    if some:
+        warnings.warn(f"{len(some)} {of} {what}: {_some(some)}", stacklevel=3)
+
+
+def _some(ids: Any) -> str:
+    """The first few of them."""
+    shown = [repr(x) for x in ids][:3]
+    return ", ".join(shown) + (", ..." if len(ids) > 3 else "")

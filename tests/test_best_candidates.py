@@ -1,0 +1,145 @@
+"""The best candidates: those of the full matrix of scores, in the order of ranks."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+
+from keras_rank import catalogue, functional
+
+BACKEND = keras.backend.backend()
+QUERIES, ITEMS, FEATURES = 7, 40, 3
+
+
+@st.composite
+def tasks(draw):
+    """Whole numbers, so that many tie, with NaN and what is excluded."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    high = draw(st.integers(0, 4))
+    queries = rng.integers(-high, high + 1, (QUERIES, FEATURES)).astype("float32")
+    candidates = rng.integers(-2, 3, (ITEMS, FEATURES)).astype("float32")
+    candidates[rng.random(ITEMS) < rng.choice([0.0, 0.1])] = np.nan
+    excluded = rng.integers(-1, ITEMS, size=(QUERIES, 9))
+    return queries, candidates, draw(st.sampled_from([None, excluded]))
+
+
+def best_of(*arguments, **options):
+    best = catalogue.top_k(*arguments, **options)
+    return tuple(map(ops.convert_to_numpy, best))
+
+
+def expected_best(queries, candidates, excluded, k):
+    """The earlier of tied items first."""
+    scores = np.nansum(queries[:, None] * candidates[None], axis=2)
+    scores[:, np.isnan(candidates).any(axis=1)] = -np.inf
+    if excluded is not None:
+        for row, ids in zip(scores, excluded, strict=True):
+            row[ids[ids >= 0]] = -np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    values = np.take_along_axis(scores, order, axis=1)
+    order[values == -np.inf] = -1
+    missing = [(0, 0), (0, max(k - ITEMS, 0))]
+    return (
+        np.pad(values, missing, constant_values=-np.inf),
+        np.pad(order, missing, constant_values=-1),
+    )
+
+
+@given(
+    task=tasks(),
+    k=st.sampled_from([1, 10, 50]),
+    block_size=st.sampled_from([7, ITEMS]),
+)
+def test_equals_the_full_matrix(task, k, block_size):
+    queries, candidates, excluded = task
+    expected = expected_best(*task, k)
+    blocks = [candidates[:5], candidates[5:6], candidates[6:]]
+    for each in (candidates, lambda: iter(blocks), catalogue.Shards(blocks)):
+        found = best_of(queries, each, k, exclude=excluded, block_size=block_size)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+        assert found[1].dtype == "int32"
+
+
+@given(task=tasks(), shuffle_ties=st.booleans())
+def test_a_target_at_a_rank_is_at_that_place(task, shuffle_ties):
+    queries, candidates, excluded = task
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 3, "block_size": 16}
+    _, ids = best_of(queries, candidates, ITEMS, exclude=excluded, **arguments)
+    for place in (0, 1, 17, ITEMS - 1):
+        targets = ids[:, place]
+        order = catalogue.rank(
+            targets, queries, candidates, exclude=excluded, **arguments
+        )
+        found = ops.convert_to_numpy(functional.reciprocal_rank(order))
+        expected = np.where(targets >= 0, 1.0 / (place + 1), 0.0)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_any_split_of_candidates_gives_the_same(rng):
+    queries = rng.normal(size=(600, 8)).astype("float32")
+    candidates = np.round(rng.normal(size=(500, 8)), 1).astype("float32")
+    arguments = {"shuffle_ties": True, "seed": 1}
+    whole = best_of(queries, candidates, 100, **arguments)
+    shards = catalogue.Shards([candidates[:100], candidates[100:]])
+    found = best_of(queries, shards, 100, block_size=64, **arguments)
+    np.testing.assert_allclose(found[0], whole[0], rtol=1e-5, atol=1e-5)
+    assert np.mean(found[1] == whole[1]) > 0.99
+
+
+def test_other_scores(rng):
+    queries, candidates = (
+        rng.normal(size=(number, 4)).astype("float32") for number in (5, 60)
+    )
+    lengths = np.linalg.norm(candidates, axis=1)
+    _, ids = best_of(queries, candidates, 60, score="cosine")
+    np.testing.assert_array_equal(
+        ids, np.argsort(-(queries @ candidates.T) / lengths, axis=1)
+    )
+
+    def nearness(queries, block):
+        return -ops.sum(ops.square(queries[:, None] - block[None]), axis=2)
+
+    _, ids = best_of(candidates, candidates, 1, score=nearness, block_size=16)
+    np.testing.assert_array_equal(ids[:, 0], np.arange(60))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+def test_scores_of_double_precision(rng):
+    queries, candidates = rng.normal(size=(5, 4)), 1 + 1e-9 * rng.normal(size=(60, 4))
+    scores, ids = best_of(queries, candidates, 3, dtype="float64", block_size=16)
+    expected = queries @ candidates.T
+    np.testing.assert_array_equal(ids, np.argsort(-expected, axis=1)[:, :3])
+    np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :3], rtol=1e-14)
+
+
+def test_no_queries():
+    scores, ids = best_of(np.zeros((0, 3)), np.ones((5, 3)), 2)
+    assert scores.shape == ids.shape == (0, 2)
+
+
+Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Q, C, 0), "`k` should be a positive integer. Received: k=0"),
+        ((Q, C[:, :2], 1), "as many features"),
+        ((Q[0], C, 1), "`queries` should have the shape"),
+        ((Q, C, 1, {"shuffle_ties": "average"}), "`shuffle_ties` should be True or"),
+        ((Q, C, 1, {"exclude": [[5], [0]]}), "`exclude` should hold ids below"),
+        ((Q, C, 1, {"exclude": [[1]]}), "`exclude` should have the shape (batch, n)"),
+        ((Q, C, 1, {"score": "l2"}), '"dot", "cosine"'),
+    ],
+)
+def test_errors(arguments, message):
+    *given_arguments, options = (
+        arguments if isinstance(arguments[-1], dict) else (*arguments, {})
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        catalogue.top_k(*given_arguments, **options)

@@ -1,0 +1,208 @@
+"""Graded targets in a whole catalogue: the numbers of labels for every item."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import CASES_HERE
+from strategies import BATCH, ties
+
+from keras_rank import catalogue, functional, metrics
+
+BACKEND = keras.backend.backend()
+ITEMS, TARGETS, FEATURES = 12, 5, 3
+EVERY_K = [None, 1, 4] if BACKEND in ("numpy", "torch") else [None, 4]
+
+# How the functions are called, beside their defaults.
+FUNCTIONS = {
+    str(case): functools.partial(case.function, **case.arguments)
+    for case in CASES_HERE
+    if case.metric.takes_sparse_labels
+}
+BINARY = (functional.average_precision, functional.recall, functional.reciprocal_rank)
+FUNCTIONS |= {
+    "linear": functools.partial(functional.ndcg, gain_fn="linear"),
+    "threshold of 2": functools.partial(functional.ndcg, relevance_threshold=2.0),
+    "any label": functools.partial(functional.recall, relevance_threshold=None),
+    "err from 2": functools.partial(
+        functional.expected_reciprocal_rank, relevance_threshold=2.0
+    ),
+    "pairs from 2": functools.partial(
+        functional.pairwise_accuracy, relevance_threshold=2.0, tied_value=0.0
+    ),
+} | {f"{f.__name__}, 3": functools.partial(f, relevance_threshold=3.0) for f in BINARY}
+
+
+@st.composite
+def tasks(draw):
+    """Ids, labels, masks, weights and embeddings whose products often tie."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    ids = np.stack([rng.permutation(ITEMS)[:TARGETS] for _ in range(BATCH)])
+    ids[rng.random(ids.shape) < 0.1] = -1
+    labels = rng.integers(-1, 5, size=ids.shape).astype("float32")
+    labels[rng.random(ids.shape) < 0.1] = np.nan
+    mask = rng.random(ids.shape) < 0.9
+    high = draw(st.integers(0, 3))
+    queries = rng.integers(-high, high + 1, (BATCH, FEATURES)).astype("float32")
+    candidates = rng.integers(-1, 2, (ITEMS, FEATURES)).astype("float32")
+    candidates[rng.random(ITEMS) < rng.choice([0.0, 0.2])] = np.nan
+    weights = rng.choice([0.0, 0.5, 2.0], size=BATCH).astype("float32")
+    return {"ids": ids, "labels": labels, "mask": mask}, queries, candidates, weights
+
+
+def dense(targets):
+    labels = np.zeros((BATCH, ITEMS), "float32")
+    parts = (targets[name].tolist() for name in ("ids", "labels", "mask"))
+    for row, *items in zip(labels, *parts, strict=True):
+        for item, label, is_there in zip(*items, strict=True):
+            if item >= 0 and is_there and label > 0:
+                row[item] = label
+    return labels
+
+
+def products(queries, candidates):
+    scores = np.nansum(queries[:, None, :] * candidates[None], axis=2)
+    scores[:, np.isnan(candidates).any(axis=1)] = np.nan
+    return scores.astype("float32")
+
+
+@given(task=tasks(), shuffle_ties=ties, k=st.sampled_from(EVERY_K))
+def test_the_numbers_of_labels_for_every_item(task, shuffle_ties, k):
+    targets, queries, candidates, weights = task
+    labels, scores = dense(targets), products(queries, candidates)
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
+    arguments["sample_weight"] = weights
+    expected = functional.rank(labels, scores, **arguments)
+    orders = {
+        "sparse": functional.rank(targets, scores, sparse_labels=True, **arguments),
+        "counted": catalogue.rank(
+            targets, queries, candidates, block_size=5, **arguments
+        ),
+        "shards": catalogue.rank(
+            targets,
+            queries,
+            catalogue.Shards([candidates[:7], candidates[7:]]),
+            block_size=5,
+            **arguments,
+        ),
+    }
+    for name, function in FUNCTIONS.items():
+        is_of_pairs = function.func is functional.pairwise_accuracy
+        if is_of_pairs and k is not None:
+            continue
+        for way, order in orders.items():
+            counts_retrieved = "retrieved" in function.keywords.values()
+            if way != "sparse" and counts_retrieved:
+                continue
+            np.testing.assert_allclose(
+                *(
+                    ops.convert_to_numpy(function(each, k=k))
+                    for each in (order, expected)
+                ),
+                rtol=2e-6,
+                atol=4e-6,
+                err_msg=f"{name}, {way}",
+            )
+
+
+@given(task=tasks(), shuffle_ties=ties)
+def test_metrics_and_groups(task, shuffle_ties):
+    targets, queries, candidates, weights = task
+    labels, scores = dense(targets), products(queries, candidates)
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+
+    def group(**more):
+        return metrics.RankingMetrics(
+            [
+                metrics.NDCG(k=4, **arguments, **more),
+                metrics.ExpectedReciprocalRank(k=4, **arguments, **more),
+                metrics.PairwiseAccuracy(**arguments, **more),
+                metrics.MeanAveragePrecision(
+                    relevance_threshold=2.0, **arguments, **more
+                ),
+            ]
+        )
+
+    sparse, expected = group(sparse_labels=True), group()
+    for part in (slice(0, 4), slice(4, BATCH)):
+        some = {name: x[part] for name, x in targets.items()}
+        sparse.update_state(some, scores[part], weights[part])
+        expected.update_state(labels[part], scores[part], weights[part])
+    counted = catalogue.evaluate(
+        targets, queries, candidates, group(), sample_weight=weights, verbose=0
+    )
+    for name, value in expected.result().items():
+        assert float(sparse.result()[name]) == pytest.approx(float(value), abs=4e-6)
+        if shuffle_ties != True:  # noqa: E712, it may be "average"
+            assert counted[name] == pytest.approx(float(value), abs=4e-6)
+
+
+SCORES = np.float32([[0.1, 0.9, 0.4, 0.3], [0.5, 0.2, 0.8, 0.1]])
+NDCG = functools.partial(functional.ndcg, sparse_labels=True)
+
+
+def test_lists_of_uneven_length():
+    targets = {"ids": [[1, 2], [0]], "labels": [[3, 1], [2]]}
+    labels = [[0, 3, 1, 0], [2, 0, 0, 0]]
+    np.testing.assert_allclose(
+        *(
+            ops.convert_to_numpy(values)
+            for values in (NDCG(targets, SCORES), functional.ndcg(labels, SCORES))
+        ),
+        rtol=1e-6,
+    )
+
+
+def test_a_relevant_item_that_is_no_candidate():
+    """It is never found, and counts in the ideal and among all that are relevant."""
+    targets = {"ids": [[1, -2, -2], [0, -1, -2]], "labels": [[3, 2, 1], [2, 4, 0]]}
+    found = ops.convert_to_numpy(NDCG(targets, SCORES, gain_fn="linear"))
+    ideal = 3 + 2 / np.log2(3) + 1 / np.log2(4)
+    np.testing.assert_allclose(found, [3 / ideal, 1 / np.log2(3)], rtol=1e-6)
+    recall = functional.recall(targets, SCORES, k=2, sparse_labels=True)
+    np.testing.assert_allclose(ops.convert_to_numpy(recall), [1 / 3, 1.0], rtol=1e-6)
+
+
+def test_an_id_that_is_worth_nothing_need_not_be_a_candidate():
+    targets = {"ids": [[1, 99], [0, 98]], "labels": [[3, 0], [2, -1]]}
+    np.testing.assert_allclose(
+        *(ops.convert_to_numpy(NDCG(x, SCORES)) for x in (targets, [1, 0]))
+    )
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (
+            {"ids": [[1, 1], [0, -1]], "labels": [[3, 1], [1, 1]]},
+            "`labels` should be the same where an id is given twice in a list. "
+            "Received: an id with two labels",
+        ),
+        (
+            {"ids": [[1, 2], [0, 2]], "labels": [[3], [1]]},
+            "`labels` should have the same shape",
+        ),
+        (
+            {"ids": [[1, 2], [0]], "labels": [[3], [1]]},
+            "`labels` should have as many items",
+        ),
+        ({"ids": [1, 0], "grades": [3, 1]}, "of which ['grades'] are unknown"),
+        ({"ids": [1, 4], "labels": [3, 1]}, "ids below the number of items, 4"),
+    ],
+)
+def test_errors(targets, message):
+    with pytest.raises(ValueError) as error:
+        NDCG(targets, SCORES)
+    assert message in str(error.value)
+
+
+def test_the_same_id_twice_with_the_same_label_counts_once():
+    targets = {"ids": [[1, 1, 2], [0, 0, -1]], "labels": [[3, 3, 1], [1, 1, 1]]}
+    once = {"ids": [[1, 2], [0, -1]], "labels": [[3, 1], [1, 1]]}
+    np.testing.assert_array_equal(
+        *(ops.convert_to_numpy(NDCG(x, SCORES)) for x in (targets, once))
+    )

@@ -1,0 +1,142 @@
+"""Judgements of a search collection: the numbers of trec_eval on the full ranking."""
+
+import re
+
+import numpy as np
+import pytest
+
+from keras_rank import catalogue, metrics
+from keras_rank.utils import targets_from_qrels
+
+QUERIES, ITEMS = ["q2", "q1", "q3"], ["d1", "d2", "d3", "d4"]
+QRELS = {"q1": {"d1": 2, "d3": 0, "d4": 1}, "q2": {"d2": 1}, "q3": {"d1": -1}}
+EXPECTED = {
+    "ids": [[1, -1], [0, 3], [-1, -1]],
+    "labels": [[1.0, -1.0], [2.0, 1.0], [-1.0, -1.0]],
+}
+
+
+def rows_of(qrels):
+    return [(q, d, g) for q, row in qrels.items() for d, g in row.items()]
+
+
+def trec_file(folder):
+    path = folder / "qrels.txt"
+    path.write_text("".join(f"{q} 0 {d} {g}\n" for q, d, g in rows_of(QRELS)))
+    return path
+
+
+def beir_file(folder):
+    path = folder / "test.tsv"
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, r)) for r in rows())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def rows():
+    return rows_of(QRELS)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda folder: QRELS,
+        lambda folder: rows(),
+        lambda folder: iter(rows()),
+        trec_file,
+        beir_file,
+        lambda folder: str(beir_file(folder)),
+    ],
+)
+def test_any_form_of_judgements(given, tmp_path):
+    found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
+    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+
+
+def test_rows_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows(), columns=["query", "item", "grade"])
+    found = targets_from_qrels(frame.itertuples(index=False), QUERIES, ITEMS)
+    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+
+
+def test_what_is_missing_is_told():
+    with pytest.warns(UserWarning, match="1 `query_ids` have no judgements.*'q4'"):
+        found = targets_from_qrels(QRELS, [*QUERIES, "q4"], ITEMS)
+    assert found["ids"][3].tolist() == [-1, -1]
+    message = "2 relevant items of `qrels` are not in `item_ids`.*'d1', 'd4'"
+    with pytest.warns(UserWarning, match=message):
+        found = targets_from_qrels(QRELS, QUERIES, ["d2", "d3"])
+    assert found["ids"].tolist() == [[0, -1], [-2, -2], [-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((QRELS, ["q1"], ITEMS), "judgements of 2 other queries, 'q2', 'q3'"),
+        ((QRELS, ["q1", "q1"], ITEMS), "`query_ids` should hold each id once"),
+        (
+            ([*rows(), ("q1", "d1", 3)], QUERIES, ITEMS),
+            "item 'd1' twice for query 'q1'",
+        ),
+        (([("q1", "d1")], QUERIES, ITEMS), "rows of a query, an item and a grade"),
+        (({"q1": ["d1"]}, QUERIES, ITEMS), "Received: list for query 'q1'"),
+        (({"q1": {"d1": "high"}}, QUERIES, ITEMS), "numbers as grades"),
+        ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows, or the path"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        targets_from_qrels(*arguments)
+
+
+def test_a_line_that_cannot_be_read_is_named(tmp_path):
+    path = tmp_path / "qrels.txt"
+    path.write_text("q1 0 d1 1\nq1 d2 1\n")
+    with pytest.raises(ValueError, match="3 columns in line 2 of"):
+        targets_from_qrels(path, QUERIES, ITEMS)
+
+
+def test_the_numbers_of_trec_eval(rng):
+    """Self-matches left out, and judged items that are no candidates."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    queries = rng.normal(size=(30, 8)).astype("float32")
+    items = rng.normal(size=(400, 8)).astype("float32")
+    query_ids = [f"d{i}" for i in range(30)]
+    item_ids = [f"d{i}" for i in range(400)]
+    qrels = {
+        query: {
+            f"d{item}": int(rng.integers(0, 4))
+            for item in rng.choice(np.arange(30, 420), 25, replace=False)
+        }
+        for query in query_ids
+    }
+    with pytest.warns(UserWarning, match="are not in `item_ids`"):
+        targets = targets_from_qrels(qrels, query_ids, item_ids)
+    own = np.arange(30)[:, None]
+    found = catalogue.evaluate(
+        targets,
+        queries,
+        items,
+        [
+            metrics.NDCG(k=10, gain_fn="linear", name="ndcg"),
+            metrics.MeanAveragePrecision(k=100, name="map"),
+            metrics.RecallAtK(k=100, name="recall"),
+            metrics.MeanReciprocalRank(name="mrr"),
+        ],
+        exclude=own,
+    )
+    scores = queries @ items.T
+    run = {
+        query: {d: float(s) for d, s in zip(item_ids, row, strict=True) if d != query}
+        for query, row in zip(query_ids, scores, strict=True)
+    }
+    measures = {"ndcg_cut_10", "map_cut_100", "recall_100", "recip_rank"}
+    values = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run).values()
+    for name, measure in zip(
+        ("ndcg", "map", "recall", "mrr"),
+        ("ndcg_cut_10", "map_cut_100", "recall_100", "recip_rank"),
+        strict=True,
+    ):
+        expected = np.mean([each[measure] for each in values])
+        assert found[name] == pytest.approx(expected, abs=1e-6)
