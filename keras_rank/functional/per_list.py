@@ -148,12 +148,12 @@ def per_list(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     if isinstance(ranked, RankedLists):
         ranked.check_alone(y_pred, sample_weight)
-        ranked.check_cutoff(k)
         _check_agree(ranked, shuffle_ties, seed, is_sparse, dtype)
         is_sparse = isinstance(ranked.lists, TargetLists)
     if needs_all_labels:
         check_not_sparse("sparse_labels", is_sparse)
     if isinstance(ranked, RankedLists):
+        ranked.check_cutoff(k)
         return _values((formula, k), ranked.lists, ranked.ranking)
     order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
     given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
