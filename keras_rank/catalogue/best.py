@@ -35,10 +35,16 @@ from keras_rank.arrays.counting import count
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.catalogue.candidates import Candidates
-from keras_rank.catalogue.counting import Columns, chunks_of, compared
+from keras_rank.catalogue.counting import (
+    Columns,
+    chunks_of,
+    equal_to,
+    of_whole_and_part,
+)
 from keras_rank.catalogue.ranks import excluded_ids, open_scored
 from keras_rank.catalogue.scoring import Score, check_score
 from keras_rank.catalogue.shards import Array, OpenShards, Part, map_parts
+from keras_rank.lists.base import as_ranked
 from keras_rank.lists.tensors import to_tensor
 from keras_rank.ordering.preference import item_keys, list_keys
 
@@ -148,8 +154,7 @@ class Best(NamedTuple):
     """The best candidates so far.
 
     Attributes:
-        scores: tensor of shape `(queries, k)`, the highest first. `-inf` where there
-            is no candidate.
+        scores: tensor of shape `(queries, k)`. `-inf` where there is no candidate.
         ids: int32 tensor of the same shape. -1 where there is no candidate.
     """
 
@@ -182,11 +187,12 @@ def best_of(
         columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
         with full_precision(), without_warnings():
             for i, chunk in enumerate(chunks):
-                found = search(chunk, block.embeddings, columns)
+                found = search[block.is_whole](chunk, block.embeddings, columns)
                 so_far = best.get(i, Best(*(x[:, :0] for x in found)))
                 best[i] = join(chunk.keys, so_far, found)
-    scores, ids = (
-        ops.concatenate(x, axis=0)[:number] for x in zip(*best.values(), strict=True)
+    joined = zip(*best.values(), strict=True)
+    scores, ids = _in_order(
+        seekers.keys, Best(*(ops.concatenate(x, axis=0)[:number] for x in joined))
     )
     missing = [(0, 0), (0, k - scores.shape[1])]
     return Best(
@@ -211,7 +217,8 @@ def best_in_shards(
         Best(*(to_tensor("candidates", x) for x in best))
         for best in map_parts(shards.map_fn, search, shards.parts)
     ]
-    return functools.reduce(functools.partial(_joined, seekers.keys, k=k), parts)
+    joined = functools.partial(_joined, seekers.keys, k=k)
+    return _in_order(seekers.keys, functools.reduce(joined, parts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,15 +241,19 @@ class Search:
 
 def _steps_of(
     score: str | Score, of_block: int, k: int
-) -> tuple[Callable[..., Best], ...]:
+) -> tuple[dict[bool, Callable[..., Best]], Callable[..., Best]]:
     """Compiles what finds the best of a block, and what joins them to others."""
     is_ours, scores_of = isinstance(score, str), check_score(score)
 
-    def search(seekers: Seekers, block: Tensor, columns: Columns) -> Best:
-        scores = compared(scores_of(seekers.embeddings, block))
+    def search(
+        seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
+    ) -> Best:
+        scores = scores_of(seekers.embeddings, block)
+        scores = where(scores > -math.inf, scores, -math.inf)
         size = scores.shape[1]
         column = ops.arange(size, dtype="int32")[None, :]
-        scores = where(columns.hold(column), scores, -math.inf)
+        if not is_whole:
+            scores = where(columns.hold(column), scores, -math.inf)
         if seekers.excluded is not None:
             # Those of other blocks are written to a column that is cut off.
             place = seekers.excluded - columns.first_id
@@ -251,25 +262,17 @@ def _steps_of(
             nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
             widened = ops.pad(scores, [(0, 0), (0, 1)])
             scores = with_entries(widened, place, nothing)[:, :size]
-        values, places = best_entries(scores, of_block)
-        # Which of equal ones are in is right if all of them are.
-        (not_below,) = count([(scores, values[:, -1:])], operator.ge)
-        are_cut = ops.logical_and(not_below > of_block, values[:, -1:] > -math.inf)
 
-        def in_full() -> tuple[Tensor, Tensor]:
+        def keys() -> Tensor:
             numbers = columns.first_id + 1 + column
-            keys = ops.broadcast_to(item_keys(seekers.keys, numbers), ops.shape(scores))
-            order = sort_by(-scores, -keys)[:, :of_block]
-            return take(scores, order), ops.cast(order, "int32")
+            return ops.broadcast_to(item_keys(seekers.keys, numbers), ops.shape(scores))
 
-        values, places = shortcut(
-            none_of(are_cut), lambda: (values, ops.cast(places, "int32")), in_full
-        )
-        ids = where(values > -math.inf, columns.first_id + places, -1)
-        return Best(values, ids)
+        values, places = _selected(scores, keys, of_block)
+        return Best(values, where(values > -math.inf, columns.first_id + places, -1))
 
     join = functools.partial(_joined, k=k)
-    return compiled(search, is_ours=is_ours), compiled(join, is_ours=True)
+    compile_step = functools.partial(compiled, is_ours=is_ours)
+    return of_whole_and_part(search, compile_step), compiled(join, is_ours=True)
 
 
 _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
@@ -280,5 +283,40 @@ def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
-    order = sort_by(-scores, -item_keys(keys, ids + 1))[:, :k]
-    return Best(take(scores, order), take(ids, order))
+    size = scores.shape[1]
+    values, order = _selected(scores, lambda: item_keys(keys, ids + 1), min(k, size))
+    return Best(values, take(ids, order))
+
+
+def _selected(
+    scores: Tensor,
+    keys: Callable[[], Tensor],
+    number: int,
+) -> tuple[Tensor, Tensor]:
+    """The highest scores of each row, as they are compared, and their positions.
+
+    Args:
+        scores: tensor of shape `(queries, size)`, without NaN.
+        keys: function without arguments, to an int32 tensor of the same shape. Of equal
+            scores those with larger keys are in.
+        number: how many scores.
+    """
+    values, places = best_entries(scores, number)
+    values, places = as_ranked(values), ops.cast(places, "int32")
+    last, _ = equal_to(values[:, -1:])
+    (not_below,) = count([(scores, last)], operator.ge)
+    are_tied = ops.logical_and(not_below > number, values[:, -1:] > -math.inf)
+
+    def in_full() -> tuple[Tensor, Tensor]:
+        in_order = as_ranked(scores)
+        order = ops.cast(sort_by(-in_order, -keys())[:, :number], "int32")
+        return take(in_order, order), order
+
+    values, places = shortcut(none_of(are_tied), lambda: (values, places), in_full)
+    return values, places
+
+
+def _in_order(keys: Tensor | None, best: Best) -> Best:
+    """The same, of equal scores those with larger keys first."""
+    order = sort_by(-best.scores, -item_keys(keys, best.ids + 1))
+    return Best(take(best.scores, order), take(best.ids, order))

@@ -177,7 +177,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         is_whole: bool,
     ) -> Counts:
         scored = score_block(queries, block, columns, is_whole)
-        low, high = _equal_to(targets)
+        low, high = equal_to(targets)
 
         def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
             pairs = (scores, high), (scores, low)
@@ -230,7 +230,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
 
     compile_step = functools.partial(compiled, is_ours=is_ours)
     compare_steps, score_steps = (
-        _of_whole_and_part(function, compile_step)
+        of_whole_and_part(function, compile_step)
         for function in (compare_block, compared_block)
     )
     count_step, keys_step, tied_step = map(
@@ -304,7 +304,7 @@ def _beside_others(x: Tensor) -> Tensor:
     return ops.concatenate([x[:half], others], axis=0)
 
 
-def _of_whole_and_part(
+def of_whole_and_part(
     function: Callable[..., Any], compile_step: Callable[..., Any]
 ) -> dict[bool, Callable[..., Any]]:
     """Compiles a function once for blocks that count as a whole, and for others."""
@@ -547,7 +547,7 @@ def compared(scores: Tensor) -> Tensor:
     return as_ranked(where(scores > -math.inf, scores, -math.inf))
 
 
-def _equal_to(targets: Tensor) -> tuple[Tensor, Tensor]:
+def equal_to(targets: Tensor) -> tuple[Tensor, Tensor]:
     """The lowest and the highest scores that are compared as equal to the targets.
 
     All denormal numbers are as 0, so that scores need not be rounded to be compared.
