@@ -473,6 +473,17 @@ def test_rules_and_definitions_are_written_and_read(tmp_path):
         again.compare(evaluate_run(*graded(0), ["ndcg@10"], rules="keras"))
 
 
+def test_models_whose_metrics_are_written_with_other_signs():
+    qrels, run = graded(0)
+    one = evaluate_run(qrels, run, [NDCG(k=5, name="ndcg@5"), "mrr"])
+    other = evaluate_run(qrels, run, [NDCG(k=5, name="ndcg_at_5"), "mrr"])
+    comparison = one.compare(other)
+    assert comparison["metric"] == ["ndcg@5", "mrr"]
+    assert comparison["difference"] == [0.0, 0.0]
+    worst = other.worst("ndcg@5", 1, baseline=one)
+    assert worst["ndcg_at_5"] == worst["baseline"]
+
+
 def test_gates_by_either_sign(tmp_path):
     (tmp_path / "qrels.json").write_text(FORMS["nested"][0])
     (tmp_path / "run.json").write_text(FORMS["nested"][1])

@@ -1,5 +1,6 @@
 """Where inputs meet: files of other types, ids as they are written, and names."""
 
+import decimal
 import io
 import re
 import sys
@@ -234,6 +235,9 @@ def test_integers_that_no_float_has(tmp_path):
     for source in (rows, *written(tmp_path, rows)):
         with raises(message):
             evaluate(source, ["mrr"])
+    rows["score"] = [decimal.Decimal(2**53), decimal.Decimal(2**53 + 1)]
+    with raises(message):
+        evaluate(rows, ["mrr"])
     rows["score"] = [2**53 - 2, 2**53 - 1]
     assert mrr_of(rows) == {1: 1.0}
 

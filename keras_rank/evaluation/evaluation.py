@@ -136,7 +136,8 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         summary = self.summary()
-        return Table(summary.columns, notes=self.warnings)._repr_html_()
+        notes = [*summary.notes, *self.warnings]
+        return Table(summary.columns, notes=notes)._repr_html_()
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
@@ -253,11 +254,12 @@ class Evaluation:
         """
         measured = self._values.measured(metric)
         names = [self.query, *self.kept]
+        metric = measured.name
         values, chosen = self._values.array(metric), np.arange(len(self))
         if baseline is not None:
-            baseline._values.measured(metric)
+            of_baseline = baseline._values.measured(metric)
             chosen, theirs = pairs_of(self._values, baseline._values)
-            before = baseline._values.array(metric)[theirs]
+            before = baseline._values.array(of_baseline.name)[theirs]
             keys = values[chosen] - before
         else:
             keys = values[chosen]

@@ -16,16 +16,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.evaluation.sources import (
-    Connection,
-    Relation,
-    Sought,
-    errors_of,
-    files_with,
-    no_rows,
-    query,
-    select,
-)
+from keras_rank.evaluation.files import errors_of, no_rows
+from keras_rank.evaluation.parts import Connection, Relation, Sought, query
+from keras_rank.evaluation.sources import files_with, select
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Order: TypeAlias = Literal["row", "item", "trec_eval"]

@@ -13,20 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from keras_rank.evaluation.reading import (
-    Columns,
-    Order,
-    Rows,
-    received_twice,
-    sorted_batches,
-)
-from keras_rank.evaluation.sources import (
-    Connection,
-    Relation,
-    Sought,
+from keras_rank.evaluation.files import (
     beginning,
-    columns_of,
-    common_type,
     errors_of,
     files_of,
     is_number,
@@ -34,10 +22,16 @@ from keras_rank.evaluation.sources import (
     literally,
     named,
     no_rows,
-    query,
-    select,
-    tabular,
 )
+from keras_rank.evaluation.parts import Connection, Relation, Sought, query
+from keras_rank.evaluation.reading import (
+    Columns,
+    Order,
+    Rows,
+    received_twice,
+    sorted_batches,
+)
+from keras_rank.evaluation.sources import columns_of, common_type, select, tabular
 
 # The fields of a line, by how many there are.
 _RUN = ("query", "Q0", "item", "rank", "score", "tag")
