@@ -13,6 +13,7 @@ import pytest
 from pyarrow import dataset, feather, parquet
 
 from keras_rank.evaluation import evaluate, evaluate_run
+from keras_rank.evaluation.parts import connect
 from keras_rank.metrics import MeanReciprocalRank
 
 
@@ -290,6 +291,18 @@ def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
     found = evaluate_run(tmp_path / "qrels", "-", ["mrr"])
     assert found.per_list.equals(of_file.per_list)
     assert found.per_list["mrr"].to_pylist() == [0.5]
+
+
+# What goes to standard output.
+
+
+def test_duckdb_prints_no_progress(capfd):
+    """Which it does after two seconds, among the results of the command."""
+    with connect() as connection:
+        connection.execute("SET progress_bar_time = 1")
+        many = "SELECT count(*) FROM range(30_000_000) t(x) WHERE sqrt(x) > 3"
+        connection.sql(many).to_arrow_reader().read_all()
+    assert capfd.readouterr().out == ""
 
 
 # Names and types of columns.

@@ -291,6 +291,13 @@ class JsonPart(TextPart):
         )
 
 
+def connect(**config: str) -> Connection:
+    """A DuckDB that leaves standard output to what is asked for."""
+    connection = duckdb.connect(config=dict(config))
+    connection.execute("SET enable_progress_bar_print = false")
+    return connection
+
+
 def alike(
     connection: Connection, files: list[str], names: list[str]
 ) -> Iterator[list[str]]:

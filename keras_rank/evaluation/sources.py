@@ -35,6 +35,7 @@ from keras_rank.evaluation.parts import (
     Relation,
     Sought,
     alike,
+    connect,
 )
 
 # What is the same in text, so that it meets ids that are text.
@@ -98,7 +99,7 @@ def columns_of(argument: str, source: Any) -> list[str]:
     """The names of the columns of a table, or of the first of its files."""
     if are_files(source):
         source = files_of(argument, source)[:1]
-    with errors_of(argument, source), duckdb.connect() as connection:
+    with errors_of(argument, source), connect() as connection:
         return _parts(connection, argument, source, set())[0].columns
 
 
@@ -135,7 +136,7 @@ def files_with(source: Any, ids: Mapping[str, Sought], values: Sequence[Any]) ->
     texts = [str(value) for value in values]
     found = []
     # Another DuckDB, as the rows are still read from the one.
-    with duckdb.connect() as connection:
+    with connect() as connection:
         for file in files_of("rows", source):
             rows = select(connection, "rows", file, ids, {})
             connection.register("rows_of_file", rows)
