@@ -7,6 +7,8 @@ DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest
 NIGHTLY = .venv/nightly
+FOR_TPU = .venv/for-tpu
+FOR_GPU = .venv/for-gpu
 
 # What is never imported need not be compiled; all else is, once. Without its bytecode,
 # each of the many processes here would compile Keras anew, for seven seconds.
@@ -17,7 +19,8 @@ INSTALL = pip install --quiet --no-compile
 UNOPTIMISED = --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 
-.PHONY: demo check test test-oldest test-nightly lint docs package bench clean
+.PHONY: demo check test test-oldest test-nightly test-compiled lint docs package
+.PHONY: bench bench-compiled clean
 .PHONY: $(addprefix test-,numpy jax jax-optimised jax-unoptimised tensorflow torch)
 
 demo: $(DEMO)/installed
@@ -54,7 +57,7 @@ test-jax-optimised: $(DEVELOPMENT)/installed
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
 	$(DEVELOPMENT)/bin/$(INSTALL) --constraint constraints.txt \
-		--editable ".[jax,tensorflow,torch,dev,docs]"
+		--editable ".[dev,docs]"
 	touch $@
 
 # The oldest versions that pyproject.toml allows.
@@ -66,16 +69,36 @@ test-oldest: $(OLDEST)/installed
 $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/$(INSTALL) --constraint constraints-oldest.txt \
-		--editable ".[jax,tensorflow,torch,dev]"
+		--editable ".[dev]"
 	touch $@
 
 # What is to come, made anew each time: no check of a change, as it may fail.
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
-	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[jax,tensorflow,torch,dev]"
+	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[dev]"
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
 	done
+
+# What compilers estimate for a TPU and a GPU, within budgets: about 20 minutes, and none
+# of these devices.
+test-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
+	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/test_estimates.py
+	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/test_estimates.py
+
+$(FOR_TPU)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(FOR_TPU)
+	$(FOR_TPU)/bin/$(INSTALL) --constraint constraints.txt \
+		--editable . "jax[tpu]" hypothesis keras-rs pytest
+	touch $@
+
+# Libraries of CUDA's are not needed, but the assembler that comes with its compiler.
+$(FOR_GPU)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(FOR_GPU)
+	$(FOR_GPU)/bin/$(INSTALL) --constraint constraints.txt --editable . \
+		jax jax-cuda12-pjrt jax-cuda12-plugin nvidia-cuda-nvcc-cu12 \
+		hypothesis keras-rs pytest
+	touch $@
 
 $(DEMO)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEMO)
@@ -100,6 +123,11 @@ bench: $(DEVELOPMENT)/installed
 	done
 	$(DEVELOPMENT)/bin/python benchmarks/chart.py outputs/bench/chart.png \
 		$(BACKEND:%=outputs/bench/%.json)
+
+# The same of all metrics, and of the library beside: about an hour.
+bench-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
+	$(FOR_TPU)/bin/python benchmarks/estimates.py tpu --output outputs/bench/tpu.jsonl
+	$(FOR_GPU)/bin/python benchmarks/estimates.py gpu --output outputs/bench/gpu.jsonl
 
 clean:
 	rm -rf .venv build dist outputs

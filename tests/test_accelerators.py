@@ -10,7 +10,7 @@ from registry import CASES, CASES_HERE, FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import functional
-from keras_rank.arrays import backends
+from keras_rank.arrays import arithmetic, backends, selection
 from keras_rank.metrics import (
     NDCG,
     ExpectedReciprocalRank,
@@ -36,6 +36,13 @@ def _on_accelerator(monkeypatch):
     monkeypatch.setattr(backends, "on_accelerator", lambda: True)
 
 
+@pytest.fixture
+def _on_tpu(monkeypatch, _on_accelerator):
+    import jax
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+
+
 def dense_batch(rng):
     """Ties, padding, items that are not retrieved, and a list of nothing."""
     shape = (BATCH, LIST_SIZE)
@@ -56,7 +63,7 @@ def sparse_batch(rng):
     return ids, scores
 
 
-def dense_values(k, shuffle_ties):
+def dense_values(k, shuffle_ties, cases=CASES_HERE):
     def values(labels, scores, weights):
         order = functional.rank(
             labels,
@@ -67,7 +74,7 @@ def dense_values(k, shuffle_ties):
             seed=1,
         )
         return ops.stack(
-            [case.function(order, k=k, **case.arguments) for case in CASES_HERE]
+            [case.function(order, k=k, **case.arguments) for case in cases]
         )
 
     return values
@@ -103,6 +110,71 @@ def test_all_metrics_have_the_same_values(kind, k, shuffle_ties, way, rng, reque
     found = compiled.function(way, make(k, shuffle_ties))(*tensors)
     found = ops.convert_to_numpy(found)
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+def test_long_lists_are_selected_from(shuffle_ties, way, rng, request):
+    """In blocks, where the lists above are sorted: with ties beyond each block."""
+    if BACKEND == "torch" or "XLA" in way:
+        pytest.skip("takes long: its whole way is that of the others")
+    labels, scores, weights = dense_batch(rng)
+    batch = [np.tile(x, (1, 700)) for x in (labels, scores, weights)]
+    batch[1][4:] += rng.normal(size=batch[1][4:].shape)
+    few = [case for case in CASES_HERE if case.metric in (NDCG, MeanAveragePrecision)]
+    values = dense_values(3, shuffle_ties, few)
+    expected = ops.convert_to_numpy(values(*batch))
+    request.getfixturevalue("_on_accelerator")
+    assert batch[1].shape[1] >= selection._LONG_ROW
+    found = compiled.function(way, values)(*map(ops.convert_to_tensor, batch))
+    found = ops.convert_to_numpy(found)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="a way of JAX")
+@pytest.mark.parametrize("k", [3, None])
+def test_averages_over_ties_without_a_scatter(k, rng, request):
+    """As a TPU does: in steps along the ranks."""
+    import jax
+
+    batch = dense_batch(rng)
+    values = dense_values(k, "average")
+    expected = ops.convert_to_numpy(values(*batch))
+    request.getfixturevalue("_on_tpu")
+    lowered = jax.jit(values).lower(*batch)
+    assert "stablehlo.scatter" not in lowered.as_text()
+    found = np.asarray(lowered.compile()(*batch))
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="a test of JAX")
+@pytest.mark.usefixtures("_on_tpu")
+def test_a_tpu_gathers_and_scatters_nothing():
+    """It takes fifteen cycles for each entry. Loops gather one item of each list."""
+    import jax
+
+    batch = [jax.ShapeDtypeStruct((BATCH, 100), "float32") for _ in range(3)]
+    for case, arguments in all_updates():
+        for k in (10, None):
+            if arguments.get("sparse_labels") or case.metric is PairwiseAccuracy:
+                continue
+            metric = case.make(**{**arguments, "k": k})
+            variables = [variable.value for variable in metric.variables]
+            traced = jax.jit(metric.stateless_update_state).trace(variables, *batch)
+            text = traced.lower(lowering_platforms=("tpu",)).as_text()
+            assert "stablehlo.scatter" not in text, (case.name, arguments)
+            if case.metric not in LOOP:
+                assert "stablehlo.gather" not in text, (case.name, arguments)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 100, 1000])
+@pytest.mark.usefixtures("_on_accelerator")
+def test_items_are_numbered_by_the_bits_of_words(size, rng):
+    for share in (0.0, 0.5, 1.0):
+        mask = rng.random((3, size)) < share
+        found = arithmetic.running_count(ops.convert_to_tensor(mask))
+        expected = np.cumsum(mask, axis=1)
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
 def update_of(case, **arguments):

@@ -11,8 +11,8 @@ from keras_rank.arrays.arithmetic import at_most, through_batch
 from keras_rank.arrays.backends import (
     Tensor,
     constant,
+    falling,
     neighbours_are_slow,
-    sorted_rows,
     take,
     take_rows,
     top_k,
@@ -37,10 +37,18 @@ def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
 def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
     """Whether rows are worth cutting into blocks, and not worth copying."""
     rows, row_size = x.shape
-    if row_size is None or rows == 0 or backends.on_accelerator():
+    if row_size is None or rows == 0 or backends.may_stall(x):
         return False
     long_row = _LONG_ROW_OF_ARRAY if isinstance(x, np.ndarray) else _LONG_ROW
     return bool(row_size >= max(long_row, 16 * count))
+
+
+def is_best_sorted(x: Tensor) -> bool:
+    """Whether the largest entries of rows are best found by sorting all of them.
+
+    One sort is one kernel: less to launch than selecting twice, by score and by tie.
+    """
+    return backends.on_accelerator() and not (backends.may_stall(x) or is_long(x))
 
 
 def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
@@ -66,9 +74,10 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
     """Returns the `count` largest entries of each row, or all of them, in order."""
     size = ops.shape(x)[1]
-    if isinstance(size, int) and isinstance(count, int) and count >= size:
-        return ops.flip(sorted_rows(x), axis=1)
-    return largest(x, at_most_size(count, size))[0]
+    count = at_most_size(count, size)
+    if (isinstance(count, int) and count == size) or is_best_sorted(x):
+        return falling(x)[:, :count]
+    return largest(x, count)[0]
 
 
 def candidates(x: Tensor, count: int) -> "Candidates":

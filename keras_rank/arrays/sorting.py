@@ -1,18 +1,52 @@
 """Orders by several keys, and what sorting tells: inversions."""
 
+import dataclasses
+
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_least, through_batch, total
 from keras_rank.arrays.backends import (
     Tensor,
-    one_operation,
+    as_tree,
     sort_by,
+    sorted_along,
+    sorts_all_along,
     stable_argsort,
     take,
 )
 
 
-@one_operation
+@as_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class Order:
+    """Which entry of each row is at each place.
+
+    Attributes:
+        positions: int tensor of shape `(batch, places)`.
+        keys: what the rows are sorted by, where sorting values along with it is faster
+            than gathering them by their positions.
+    """
+
+    positions: Tensor
+    keys: tuple[Tensor, ...] = ()
+
+    @classmethod
+    def by(cls, *keys: Tensor) -> "Order":
+        """The order of a first key, the smallest first, then of the next."""
+        return cls(sort_by(*keys), keys if sorts_all_along() else ())
+
+    def first(self, places: Tensor | int) -> "Order":
+        """The order up to some place."""
+        return dataclasses.replace(self, positions=self.positions[:, :places])
+
+    def of(self, values: Tensor) -> Tensor:
+        """The values of each row in this order."""
+        if not self.keys:
+            return take(values, self.positions)
+        in_order = sorted_along(values, *self.keys)
+        return in_order[:, : ops.shape(self.positions)[1]]
+
+
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
     """Returns the values of each row in the order of the keys.
 
@@ -22,7 +56,7 @@ def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
             optionally another, the largest first, which comes before it.
     """
     key, *before = keys
-    return take(values, sort_by(*(-other for other in before), key))
+    return sorted_along(values, *(-other for other in before), key)
 
 
 def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Tensor:

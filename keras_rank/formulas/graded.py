@@ -4,10 +4,10 @@ from keras import ops
 
 from keras_rank import discounts
 from keras_rank.arrays.arithmetic import at_most, ratio, shifted, total, totals, where
-from keras_rank.arrays.backends import Tensor, shortcut, take
+from keras_rank.arrays.backends import Tensor, rounded, shortcut
 from keras_rank.arrays.chances import first_event
+from keras_rank.arrays.programs import require
 from keras_rank.lists.judged import JudgedLists, Values
-from keras_rank.lists.tensors import require
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
@@ -78,8 +78,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     It goes through the whole lists, as the group at the cutoff may reach their end.
     """
     whole = rank_by_scores(lists.lists, None, "average")
-    stops_by_rank = take(stops, whole.order)
-    stops_by_rank = where(whole.occupied, stops_by_rank, 0.0)
+    stops_by_rank = where(whole.occupied, Values(stops).by(whole.order), 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
     last_rank = ops.cast(depth, stops.dtype)
     subset_size = ops.cast(ops.arange(depth + 1, dtype="int32"), stops.dtype)[None, :]
@@ -95,7 +94,8 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
         passed = where(item == 1.0, no_items, passed)
         one_less = shifted(passed, 1, 0.0)
         with_item = at_most(subset_size / item, 1.0)
-        passed = passed * (1.0 - with_item) + one_less * go_on * with_item
+        without = rounded(passed * (1.0 - with_item))
+        passed = without + rounded(one_less * go_on * with_item)
         reached_next = reached_next * go_on
 
         ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)

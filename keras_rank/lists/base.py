@@ -8,8 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import Tensor, one_operation, take
+from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.shared import Shared
+from keras_rank.arrays.sorting import Order
 
 # Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
 # stay within float32.
@@ -59,9 +60,9 @@ class Lists(Shared):
         is_item_counted = ops.logical_and(self.mask, is_counted(self.labels))
         return ops.sum(ops.cast(is_item_counted, self.dtype), axis=1)
 
-    def labels_at(self, positions: Tensor) -> Tensor:
-        """Returns the labels at the positions, whatever where there is no item."""
-        return take(self.labels, positions)
+    def labels_by(self, order: Order) -> Tensor:
+        """Returns the labels in the order, whatever where there is no item."""
+        return order.of(self.labels)
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         """Returns the highest labels of each list, below 0 where there is no item."""
@@ -75,7 +76,6 @@ class Lists(Shared):
         raise NotImplementedError
 
 
-@one_operation
 def as_ranked(scores: Tensor) -> Tensor:
     """Scores as they are compared: 0 for what is nearly 0.
 
@@ -84,13 +84,11 @@ def as_ranked(scores: Tensor) -> Tensor:
     return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
 
 
-@one_operation
 def within_limits(labels: Tensor) -> Tensor:
     """Cuts infinite labels, and takes 0 for denormal ones, and for no item."""
     return at_most(without_denormal(labels), float(_limits(labels).max))
 
 
-@one_operation
 def without_denormal(labels: Tensor) -> Tensor:
     """Labels with 0 for denormal ones, as some backends take them, and for no item."""
     return where(labels >= smallest_normal(labels), labels, 0.0)

@@ -7,10 +7,25 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, highest, ratio, total, where
-from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, sum_by_row, take
+from keras_rank.arrays.arithmetic import (
+    at_most,
+    highest,
+    ratio,
+    running_count,
+    total,
+    where,
+)
+from keras_rank.arrays.backends import (
+    Tensor,
+    as_tree,
+    may_have_nan,
+    shortcut,
+    sum_by_row,
+    take,
+)
 from keras_rank.arrays.selection import is_long, largest_values
 from keras_rank.arrays.shared import kept
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import (
     LARGEST_WEIGHT,
     Lists,
@@ -21,6 +36,7 @@ from keras_rank.lists.base import (
 )
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class DenseLists(Lists):
     """A batch of lists with a label and a score for every item.
@@ -107,8 +123,18 @@ class DenseLists(Lists):
         labels = self.given_labels if needs_no_mask else self._labels_or_none
         return sum_by_row(lambda row: ops.cast(is_counted(row), self.dtype), labels)
 
-    def labels_at(self, positions: Tensor) -> Tensor:
-        return without_denormal(take(self.given_labels, positions))
+    def labels_by(self, order: Order) -> Tensor:
+        return without_denormal(
+            self.once(_ranked_labels, order)
+            if order.keys
+            else order.of(self.given_labels)
+        )
+
+    def have_rank(self, order: Order, ranks: Tensor) -> Tensor:
+        """Whether there is an item at each rank, in the order of the scores."""
+        if order.keys:
+            return self.once(_ranked_labels, order) >= 0.0
+        return ranks <= self.retrieved[:, None]
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         return self._read_labels(lambda labels: largest_values(labels, count))
@@ -153,7 +179,7 @@ class DenseLists(Lists):
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         def counted_items() -> Tensor:
-            numbers = ops.cumsum(ops.cast(self.mask, "int32"), axis=1)
+            numbers = running_count(self.mask)
             if positions is None:
                 return numbers
             return take(numbers, positions)
@@ -173,3 +199,8 @@ class DenseLists(Lists):
     @kept
     def dtype(self) -> str:
         return str(keras.backend.standardize_dtype(self.given_labels.dtype))
+
+
+def _ranked_labels(lists: DenseLists, order: Order) -> Tensor:
+    """The labels by rank, below 0 where a rank has no item: one sort tells both."""
+    return order.of(where(lists.scores > -math.inf, lists.given_labels, -math.inf))

@@ -7,9 +7,10 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, total, where
-from keras_rank.arrays.backends import Tensor, take
+from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.shared import Shared, kept, key_of
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import Lists, without_denormal
 
 
@@ -62,14 +63,12 @@ class Values(Shared):
         """The values of all items, of shape `(batch, list_size)`."""
         return self._values
 
-    def at(self, positions: Tensor | None) -> Tensor:
-        """The values of the items at the positions, of the shape of these, or of all.
+    def by(self, order: Order | None) -> Tensor:
+        """The values of the items in an order, or of all as they are.
 
         What it is where there is no item does not matter.
         """
-        if positions is None:
-            return self.everywhere()
-        return take(self.everywhere(), positions)
+        return self.everywhere() if order is None else order.of(self.everywhere())
 
     def largest(self, count: Tensor | int) -> Tensor:
         """The largest values of each list, the largest first."""
@@ -95,10 +94,10 @@ class Gains(Values):
     def _values(self) -> Tensor:
         return where(self._lists.mask, self._worth(self._lists.labels), 0.0)
 
-    def at(self, positions: Tensor | None) -> Tensor:
-        if positions is None:
+    def by(self, order: Order | None) -> Tensor:
+        if order is None:
             return self.everywhere()
-        return self._worth(self._lists.labels_at(positions))
+        return self._worth(self._lists.labels_by(order))
 
     def largest(self, count: Tensor | int) -> Tensor:
         if not self._judgement.grows:

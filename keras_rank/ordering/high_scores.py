@@ -5,10 +5,15 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_rank.arrays import backends
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take, top_k
 from keras_rank.arrays.selection import candidates, is_long, is_worth_a_look, largest
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
+
+# Of scores, in an order or as they are.
+OfScores = Callable[[Tensor, Order | None], Tensor]
 
 
 def highest_scores(lists: DenseLists, count: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -25,16 +30,16 @@ def of_high_scores(
     lists: DenseLists,
     lowest: Tensor,
     count: int,
-    function: Callable[[Tensor, Tensor | None], Tensor],
+    function: OfScores,
 ) -> Tensor:
-    """Returns a function of scores and their positions that asks for high ones.
+    """Returns a function of scores and their order that asks for high ones.
 
     Args:
         lists: the lists.
         lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
         count: the number of scores that `highest_scores` was asked for.
-        function: function of two tensors of shape `(batch, some)`; the positions
-            are `None` where these are all scores.
+        function: function of scores of shape `(batch, some)`, and of their order,
+            which is `None` where these are all scores as they are.
     """
 
     def of_all() -> Tensor:
@@ -49,7 +54,9 @@ def of_high_scores(
     scores, positions, highest_other = high
     # Are all that matter among the candidates?
     suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
-    return shortcut(ops.all(suffice), lambda: function(scores, positions), of_all)
+    return shortcut(
+        ops.all(suffice), lambda: function(scores, Order(positions)), of_all
+    )
 
 
 def _candidates(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,5 +89,8 @@ def _highest_of_short(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Te
 
 
 def _enough(count: Tensor | int) -> Tensor | int:
-    """So many candidates hold the highest scores, and most often those tied too."""
-    return 2 * count + 8
+    """So many candidates hold the highest scores, and most often those tied too.
+
+    An accelerator never counts on the latter.
+    """
+    return count if backends.on_accelerator() else 2 * count + 8

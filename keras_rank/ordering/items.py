@@ -20,13 +20,17 @@ from keras_rank.arrays.backends import (
     descending,
     none_of,
     shortcut,
-    sort_by,
-    stably_descending,
+    stable_argsort,
     take,
     total_by_group,
 )
-from keras_rank.arrays.selection import at_most_size, is_whole, largest
-from keras_rank.arrays.sorting import in_order_of, with_entries
+from keras_rank.arrays.selection import (
+    at_most_size,
+    is_best_sorted,
+    is_whole,
+    largest,
+)
+from keras_rank.arrays.sorting import Order, in_order_of, with_entries
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
 from keras_rank.ordering.high_scores import highest_scores, of_high_scores
@@ -42,7 +46,11 @@ _SPARE = 8
 
 
 def rank_lists(
-    lists: DenseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
+    lists: DenseLists,
+    k: int | None,
+    ties: Ties,
+    key: Tensor | int,
+    first_list: Tensor | int,
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
     # Not first in a branch, where it would not be kept.
@@ -51,48 +59,48 @@ def rank_lists(
     def preference() -> Preference:
         return preference_of(lists, ties, key, first_list)
 
-    list_size = lists.list_size
-    if k is None or is_whole(k, list_size):
-        scores, order = sort(lists, ties, preference)
-        by_rank, occupied, tied = _looked_at(scores, list_size)
+    list_size, groups = lists.list_size, None
+    depth = list_size if k is None else at_most_size(k, list_size)
+    ranks = counted(1, depth, lists.dtype, like=lists.given_scores)
+    is_sorted = is_whole(k, list_size) or is_best_sorted(lists.given_scores)
+    if is_sorted and ties != "average":
+        order = _sorted(lists, ties, preference).first(depth)
+        occupied = lists.have_rank(order, ranks)
     else:
-        # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
-        scores, top = highest_scores(lists, at_most_size(k + 1, list_size))
-        depth = at_most_size(k, list_size)
+        if is_sorted:
+            order = Order.by(-as_ranked(lists.scores))
+            scores = order.of(as_ranked(lists.scores))
+        else:
+            # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
+            scores, top = highest_scores(lists, at_most_size(depth + 1, list_size))
+            order = Order(top)
+        order = order.first(depth)
         by_rank, occupied, tied = _looked_at(scores, depth)
-        order = top[:, :depth]
-        if ties != "average":
-            in_any_order = order
-            order = shortcut(
-                none_of(tied),
-                lambda: in_any_order,
-                lambda: _tie_broken(lists, by_rank, in_any_order, preference()),
-            )
-    depth = ops.shape(by_rank)[1]
-    ranks = counted(1, depth, lists.dtype, like=by_rank)
+        if ties == "average":
+            groups = _tie_groups(lists, by_rank, tied)
+        else:
+            order = _tie_broken(lists, by_rank, tied, order, preference)
     return Ranking(
         order=order,
         occupied=occupied,
         ranks=ranks,
         cutoff=depth,
         first_ranks=ranks,
-        ties=_tie_groups(lists, by_rank, tied) if ties == "average" else None,
+        ties=groups,
         is_sorted=is_whole(k, list_size),
     )
 
 
-def sort(
+def _sorted(
     lists: DenseLists, ties: Ties, preference: Callable[[], Preference]
-) -> tuple[Tensor, Tensor]:
-    """Returns the scores in their full order, and this order."""
+) -> Order:
+    """The full order of the scores, and of tied items."""
     scores = as_ranked(lists.scores)
-    if ties != "shuffle":
-        return stably_descending(scores)
     if backends.on_accelerator():
-        order = sort_by(-scores, -preference()(None))
-        return take(scores, order), order
-    by_rank, order = descending(scores)
-    return by_rank, _shuffled(by_rank, order, preference)
+        return Order.by(-scores, -preference()(None))
+    if ties == "stable":
+        return Order(stable_argsort(-scores))
+    return Order(_shuffled(*descending(scores), preference))
 
 
 def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,17 +120,30 @@ def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Ten
 def _tie_broken(
     lists: DenseLists,
     by_rank: Tensor,
-    order: Tensor,
-    preference: Preference,
+    tied: Tensor,
+    order: Order,
+    preference: Callable[[], Preference],
+) -> Order:
+    """Puts the preferred of the tied items into the top, and these in order."""
+
+    def repaired() -> Tensor:
+        return _repaired(lists, by_rank, order.positions, preference())
+
+    return Order(shortcut(none_of(tied), lambda: order.positions, repaired))
+
+
+def _repaired(
+    lists: DenseLists, by_rank: Tensor, order: Tensor, preference: Preference
 ) -> Tensor:
-    """Puts the preferred of the tied items into the top, and these in order.
+    """Returns the positions of the top, of which some tie.
 
     Items above the last score of the top are in for certain; those that equal it
     compete for the ranks that are left.
     """
     last, depth = by_rank[:, -1:], ops.shape(order)[1]
 
-    def preferred(scores: Tensor, positions: Tensor | None) -> Tensor:
+    def preferred(scores: Tensor, among: Order | None) -> Tensor:
+        positions = None if among is None else among.positions
         keys = preference(positions)
         # As float32, of which XLA on CPU selects the largest ten times as fast as of
         # int32. A few to spare, as the last ones may be equal in that precision only.
@@ -189,12 +210,7 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     at_cut = by_rank == cut_score
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
-    def of_those_that_matter(
-        function: Callable[[Tensor, Tensor | None], Tensor],
-    ) -> Tensor:
-        return of_high_scores(lists, last, depth + 1, function)
-
-    def cut_size(scores: Tensor, positions: Tensor | None) -> Tensor:
+    def cut_size(scores: Tensor, order: Order | None) -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)
         return ops.sum(equal, axis=1, keepdims=True)
 
@@ -202,7 +218,8 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         sizes = total_by_group(ones, group)
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = total_by_group(where(starts, position, 0.0), group)
-        sizes = where(at_cut, of_those_that_matter(cut_size), sizes)
+        cut_sizes = of_high_scores(lists, last, depth + 1, cut_size)
+        sizes = where(at_cut, cut_sizes, sizes)
         return sizes, position - start + 1.0
 
     sizes, places = shortcut(none, lambda: (ones, ones), sizes_and_places)
@@ -211,7 +228,8 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         group=group,
         sizes=sizes,
         places=places,
-        of_high_scores=of_those_that_matter,
+        lists=lists,
+        lowest=last,
         cut_score=cut_score,
         at_cut=at_cut,
     )

@@ -7,11 +7,15 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arrays.arithmetic import total, where
-from keras_rank.arrays.backends import Tensor, shortcut, total_by_group
+from keras_rank.arrays.backends import Tensor, as_tree, shortcut, total_by_group
 from keras_rank.arrays.shared import Shared
+from keras_rank.arrays.sorting import Order
+from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.judged import Values
+from keras_rank.ordering.high_scores import of_high_scores
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True)
 class Ranking(Shared):
     """The first `depth` ranks of each list.
@@ -20,8 +24,8 @@ class Ranking(Shared):
     broken, by chance or by position, each group has one item.
 
     Attributes:
-        order: int tensor of shape `(batch, depth)`. The positions in the list of the
-            items at each rank. `None` for the items as they are: a single target.
+        order: which item is at each rank. `None` for the items as they are: a single
+            target.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
@@ -34,7 +38,7 @@ class Ranking(Shared):
         is_sorted: whether these are all ranks of lists that were sorted.
     """
 
-    order: Tensor | None
+    order: Order | None
     occupied: Tensor
     ranks: Tensor
     cutoff: Tensor | int
@@ -54,7 +58,7 @@ class Ranking(Shared):
     def _cut(self, k: int) -> dict[str, Any]:
         """What else changes if there are only k ranks."""
         return {
-            "order": None if self.order is None else self.order[:, :k],
+            "order": None if self.order is None else self.order.first(k),
             "occupied": self.occupied[:, :k],
             "ranks": self.ranks[:k],
             "ties": None if self.ties is None else self.ties.cut(k),
@@ -93,7 +97,7 @@ class Ranking(Shared):
         return self.once(_best, values)
 
     def _taken(self, values: Values) -> Tensor:
-        taken = where(self.occupied, values.at(self.order), 0.0)
+        taken = where(self.occupied, values.by(self.order), 0.0)
         return taken if self.ties is None else self.ties.mean(taken, values)
 
     def _first(self, values_by_rank: Tensor) -> Tensor:
@@ -122,6 +126,7 @@ class Ranking(Shared):
         return 1.0 if self.ties is None else self.ties.places
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True)
 class TieGroups:
     """The groups of tied items in the first `depth` ranks of each list.
@@ -133,8 +138,8 @@ class TieGroups:
         sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
             items beyond the last rank included.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
-        of_high_scores: function of a function of scores and positions, as
-            `of_high_scores`, for the items of the group at the cut.
+        lists: the lists.
+        lowest: tensor of shape `(batch, 1)`. The score at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
@@ -144,7 +149,8 @@ class TieGroups:
     group: Tensor
     sizes: Tensor
     places: Tensor
-    of_high_scores: Callable[[Callable[[Tensor, Tensor | None], Tensor]], Tensor]
+    lists: DenseLists
+    lowest: Tensor
     cut_score: Tensor
     at_cut: Tensor
 
@@ -157,13 +163,14 @@ class TieGroups:
     def mean(self, taken: Tensor, values: Values) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
 
-        def cut_total(scores: Tensor, positions: Tensor | None) -> Tensor:
-            in_cut_group = where(scores == self.cut_score, values.at(positions), 0.0)
+        def cut_total(scores: Tensor, order: Order | None) -> Tensor:
+            in_cut_group = where(scores == self.cut_score, values.by(order), 0.0)
             return total(in_cut_group)[:, None]
 
         def averaged() -> Tensor:
             totals = total_by_group(taken, self.group)
-            cut_totals = self.of_high_scores(cut_total)
+            count = ops.shape(self.at_cut)[1] + 1
+            cut_totals = of_high_scores(self.lists, self.lowest, count, cut_total)
             return where(self.at_cut, cut_totals, totals) / self.sizes
 
         return shortcut(self.none, lambda: taken, averaged)

@@ -1,0 +1,79 @@
+"""What compilers say that updates cost on a TPU and a GPU, within budgets.
+
+`make test-compiled` runs it, once with what compiles for each.
+"""
+
+import functools
+import importlib.util
+
+import estimates
+import pytest
+
+MODULES = {"tpu": "libtpu", "gpu": "jax_cuda12_plugin"}
+TARGET = next((t for t, name in MODULES.items() if importlib.util.find_spec(name)), "")
+SIX = estimates.OURS[-3]
+SHUFFLED, AVERAGED = "NDCG(k=10)", 'NDCG(k=10, shuffle_ties="average")'
+
+pytestmark = pytest.mark.slow
+on_tpu = pytest.mark.skipif(TARGET != "tpu", reason="needs libtpu: make test-compiled")
+on_gpu = pytest.mark.skipif(
+    TARGET != "gpu", reason="needs JAX's CUDA plugin: make test-compiled"
+)
+
+
+@functools.cache
+def program(name, shape, library="keras_rank"):
+    (found,) = estimates.programs(TARGET, [name], [shape], [library])
+    return found
+
+
+def launched(found):
+    """Kernels, without the copies that XLA makes of what it sorts."""
+    return sum(n for kind, n in found.kernels.items() if kind != "Copy")
+
+
+@on_tpu
+@pytest.mark.parametrize(
+    ("name", "shape", "ratio"),
+    [
+        ("NDCG(k=10)", "1024x100", 120),
+        ("NDCG(k=10)", "256x1000", 75),
+        ("NDCG()", "1024x100", 350),
+        ("NDCG()", "256x1000", 280),
+    ],
+)
+def test_cycles_beside_those_of_keras_rs(name, shape, ratio):
+    ours, theirs = program(name, shape), program(name, shape, "keras_rs")
+    assert theirs.cost >= ratio * ours.cost
+
+
+@on_tpu
+@pytest.mark.parametrize("shape", estimates.SHAPES)
+def test_averaged_ties_and_a_group_take_little_more_cycles(shape):
+    one = program(SHUFFLED, shape).cost
+    assert program(AVERAGED, shape).cost <= 1.5 * one
+    assert program(SIX, shape).cost <= 2.5 * one
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    ("name", "shape", "kernels", "microseconds"),
+    [
+        ("NDCG(k=10)", "1024x100", 12, 4.0),
+        ("NDCG(k=10)", "256x1000", 12, 6.0),
+        ("NDCG()", "1024x100", 12, 6.0),
+        ("NDCG()", "256x1000", 14, 11.0),
+        (SIX, "1024x100", 20, 5.5),
+        (SIX, "256x1000", 23, 9.5),
+    ],
+)
+def test_kernels_and_microseconds(name, shape, kernels, microseconds):
+    found = program(name, shape)
+    assert launched(found) <= kernels
+    assert found.cost <= microseconds
+
+
+@on_gpu
+def test_long_lists_take_four_times_what_reading_them_takes():
+    floor = program(estimates.FLOOR, "64x100000")
+    assert program(SHUFFLED, "64x100000").cost <= 4.0 * floor.cost
