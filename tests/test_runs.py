@@ -319,6 +319,13 @@ def test_forms_of_files(tmp_path, capsys, form):
         assert float(printed[1]) == pytest.approx(found["ndcg@10"])
 
 
+def test_ids_with_spaces_in_three_columns(tmp_path):
+    """Of which the first two words are no query and no iteration."""
+    (tmp_path / "qrels.tsv").write_text("what is\tx\t1\nwho\tx\t0\n")
+    found = evaluate_run(tmp_path / "qrels.tsv", {"what is": {"x": 0.5}}, ["mrr"])
+    assert values_of(found) == {"what is": {"mrr": 1.0}, "who": {"mrr": 0.0}}
+
+
 def test_forms_of_tables_in_memory():
     expected = values_of(evaluate_run(QRELS, RUN, ["ndcg@10"]))
     assert expected == {

@@ -149,6 +149,23 @@ def test_columns_that_folders_name(tmp_path, suffix):
     assert found.per_list["market"].to_pylist() == ["01", "1", "de"]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_folders_do_not_replace_columns(tmp_path, suffix):
+    for name in ("query_id=9", "market=de"):
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / f"rows.{suffix}"
+        table = pa.table(FRACTIONS).to_pandas()
+        if suffix == "parquet":
+            table.to_parquet(file)
+        elif suffix == "csv":
+            table.to_csv(file, index=False)
+        else:
+            table.to_json(file, orient="records", lines=True)
+        assert mrr_of(file) == {2: 1.0}
+    with raises("query_id=9"):
+        evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
+
+
 # Ids as they are written, and numbers that only come late.
 
 LATE = 30_000
@@ -358,6 +375,9 @@ def test_columns_in_float16(tmp_path):
 def test_one_column_for_two_arguments(tmp_path):
     for source in sources_of(tmp_path, pa.table(FRACTIONS)):
         assert mrr_of(source, score="label", weight="query_id") == {2: 1.0}
+    (tmp_path / "rows.csv").write_text("query_id,label\n1.10,1\n1.1,1\n")
+    found = mrr_of(tmp_path / "rows.csv", score="query_id")
+    assert found == {"1.1": 1.0, "1.10": 1.0}
 
 
 def test_what_comes_of_nesting(tmp_path):

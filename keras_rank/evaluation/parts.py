@@ -2,6 +2,7 @@
 
 import abc
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -187,7 +188,7 @@ class ParquetPart(Part):
             if left == 0:
                 top.append(name)
             left = max(left - 1, 0) + (children or 0)
-        self._table = _table_of(connection, "read_parquet", files)
+        self._table = _table_of(connection, "read_parquet", files, top)
         # The names of folders such as `market=de` come last.
         of_folders = self._table.columns[len(top) :]
         super().__init__(files[0], top + of_folders)
@@ -261,15 +262,20 @@ class CsvPart(TextPart):
         super().__init__(connection, file, names + of_folders, types)
 
     def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
-        return _of_places(self._read(dict(zip(places, types, strict=True))), places)
+        return _of_places(self._read(_by_place(places, types)), places)
 
     def _read(self, types: Mapping[int, str], **others: Any) -> Relation:
         columns = {
             name: types.get(place, "VARCHAR") for place, name in enumerate(self._names)
         }
-        arguments = {**self._dialect, **others, "auto_detect": False}
+        arguments = {**self._dialect, **others, "columns": columns}
         return _table_of(
-            self._connection, "read_csv", [self._file], columns=columns, **arguments
+            self._connection,
+            "read_csv",
+            [self._file],
+            self._names,
+            auto_detect=False,
+            **arguments,
         )
 
 
@@ -277,18 +283,20 @@ class JsonPart(TextPart):
     """A file of JSON lines, or of a list of objects."""
 
     def __init__(self, connection: Connection, file: str) -> None:
-        table = _table_of(connection, "read_json", [file])
+        self._keys = _table_of(connection, "read_json", [file], None).columns
+        table = _table_of(connection, "read_json", [file], self._keys)
         names = table.columns
         if any(_seems_renamed(name, names) for name in names):
             names = _keys(connection, file, names)
         super().__init__(connection, file, names, list(map(str, table.types)))
 
     def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
-        columns = {self.columns[p]: t for p, t in zip(places, types, strict=True)}
-        table = _table_of(self._connection, "read_json", [self.name], columns=columns)
-        return _of_places(
-            table, [list(columns).index(self.columns[place]) for place in places]
+        by_place = _by_place(places, types)
+        columns = {self.columns[place]: type_ for place, type_ in by_place.items()}
+        table = _table_of(
+            self._connection, "read_json", [self.name], self._keys, columns=columns
         )
+        return _of_places(table, [list(by_place).index(place) for place in places])
 
 
 def connect(**config: str) -> Connection:
@@ -311,8 +319,8 @@ def alike(
     for file, *column in rows:
         columns.setdefault(file, []).append((column[-1], *column[:-1]))
 
-    def types(file: str) -> list[tuple[Any, ...]]:
-        return [column[1:] for column in sorted(columns[file])[1:]]
+    def types(file: str) -> tuple[Any, ...]:
+        return _folders(file), [column[1:] for column in sorted(columns[file])[1:]]
 
     for _, alike in itertools.groupby(columns, types):
         yield list(alike)
@@ -336,14 +344,43 @@ def _if_exact(value: str, sought: Sought) -> str:
 
 
 def _table_of(
-    connection: Connection, function: str, files: Sequence[str], **arguments: Any
+    connection: Connection,
+    function: str,
+    files: Sequence[str],
+    columns_inside: Sequence[str] | None,
+    **arguments: Any,
 ) -> Relation:
-    """Returns what a function of DuckDB reads from files."""
+    """Returns what a function of DuckDB reads from files.
+
+    Args:
+        connection: a DuckDB.
+        function: the function.
+        files: the files.
+        columns_inside: the columns of the files, which those that folders name must not
+            replace. `None`: without those of folders.
+        arguments: the other arguments of the function.
+    """
+    folders = _folders(files[0])
+    has_folders = columns_inside is not None and not folders & set(columns_inside)
+    arguments["hive_partitioning"] = bool(folders) and has_folders
     # What the names of folders say is read as it is written too.
     arguments["hive_types_autocast"] = False
     given = "".join(f", {name} := {_sql(value)}" for name, value in arguments.items())
     paths = _sql(list(map(literally, files)))
     return connection.sql(f"SELECT * FROM {function}({paths}{given})")
+
+
+def _folders(file: str) -> set[str]:
+    """The names of columns in the names of folders, such as `market=de`."""
+    return set(re.findall("([^/=]+)=[^/]*/", file))
+
+
+def _by_place(places: Sequence[int], types: Sequence[str]) -> dict[int, str]:
+    """The types to read columns as: text, where one is asked for in two types."""
+    by_place: dict[int, str] = {}
+    for place, type_ in zip(places, types, strict=True):
+        by_place[place] = type_ if by_place.get(place, type_) == type_ else "VARCHAR"
+    return by_place
 
 
 def _sql(value: Any) -> str:

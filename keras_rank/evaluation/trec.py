@@ -168,7 +168,11 @@ def _layout(source: Any) -> str:
     text = first.decode("utf-8-sig", errors="replace")
     if _NESTED.match(text):
         return "nested"
-    fields = next((line.split() for line in text.splitlines() if line.strip()), [])
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    fields = line.split()
+    if line.count("\t") == 2 and len(fields) > 3:
+        # Three columns, in which there are spaces.
+        return "table"
     is_line = len(fields) in _NUMBER and is_number(fields[_NUMBER[len(fields)]])
     return "lines" if is_line or not is_table(source) else "table"
 
