@@ -164,7 +164,9 @@ class Evaluation:
         Returns:
             A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
             `standard_error`, the interval from `low` to `high`, and the number of
-            `lists`.
+            `lists`. The interval is that of Student's t; where all values are 0 or 1,
+            as of hit rates, and all lists weigh the same, it is Wilson's. Its notes
+            are the rules that a run was evaluated by.
 
         Raises:
             ValueError: if a column was not kept.
@@ -315,8 +317,9 @@ def compare(
         by: str or list of strings. Columns kept in the evaluations of the models:
             there is a comparison for each of their values. Defaults to `None`: one
             over all lists.
-        test: `"t"`: the paired t-test, or `"permutation"`: random signs of the
-            differences. Defaults to `"t"`.
+        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 random signs of the
+            differences, of which those beyond the 8,192 largest are drawn as a sum.
+            Defaults to `"t"`.
         correction: the correction for multiple comparisons, over all rows. `"holm"`
             controls the family-wise error rate; `"bh"` and `"by"` control the false
             discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
@@ -332,8 +335,8 @@ def compare(
         to `high`, `p`, `corrected_p` and `lists`.
 
     Raises:
-        ValueError: if nothing can be compared, or an argument is not one of the
-            accepted values.
+        ValueError: if nothing can be compared, metrics of one name are not computed
+            alike, or an argument is not one of the accepted values.
 
     Example:
 
