@@ -319,6 +319,13 @@ def test_forms_of_files(tmp_path, capsys, form):
         assert float(printed[1]) == pytest.approx(found["ndcg@10"])
 
 
+def test_ids_with_spaces_in_three_columns(tmp_path):
+    """Of which the first two words are no query and no iteration."""
+    (tmp_path / "qrels.tsv").write_text("what is\tx\t1\nwho\tx\t0\n")
+    found = evaluate_run(tmp_path / "qrels.tsv", {"what is": {"x": 0.5}}, ["mrr"])
+    assert values_of(found) == {"what is": {"mrr": 1.0}, "who": {"mrr": 0.0}}
+
+
 def test_forms_of_tables_in_memory():
     expected = values_of(evaluate_run(QRELS, RUN, ["ndcg@10"]))
     assert expected == {
@@ -471,6 +478,17 @@ def test_rules_and_definitions_are_written_and_read(tmp_path):
     assert again.summary().notes == ["Rules: trec_eval"]
     with pytest.raises(ValueError, match="gain_fn"):
         again.compare(evaluate_run(*graded(0), ["ndcg@10"], rules="keras"))
+
+
+def test_models_whose_metrics_are_written_with_other_signs():
+    qrels, run = graded(0)
+    one = evaluate_run(qrels, run, [NDCG(k=5, name="ndcg@5"), "mrr"])
+    other = evaluate_run(qrels, run, [NDCG(k=5, name="ndcg_at_5"), "mrr"])
+    comparison = one.compare(other)
+    assert comparison["metric"] == ["ndcg@5", "mrr"]
+    assert comparison["difference"] == [0.0, 0.0]
+    worst = other.worst("ndcg@5", 1, baseline=one)
+    assert worst["ndcg_at_5"] == worst["baseline"]
 
 
 def test_gates_by_either_sign(tmp_path):

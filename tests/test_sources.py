@@ -1,5 +1,6 @@
 """Where inputs meet: files of other types, ids as they are written, and names."""
 
+import decimal
 import io
 import re
 import sys
@@ -12,6 +13,7 @@ import pytest
 from pyarrow import dataset, feather, parquet
 
 from keras_rank.evaluation import evaluate, evaluate_run
+from keras_rank.evaluation.parts import connect
 from keras_rank.metrics import MeanReciprocalRank
 
 
@@ -147,6 +149,23 @@ def test_columns_that_folders_name(tmp_path, suffix):
     assert found.per_list["market"].to_pylist() == ["01", "1", "de"]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_folders_do_not_replace_columns(tmp_path, suffix):
+    for name in ("query_id=9", "market=de"):
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / f"rows.{suffix}"
+        table = pa.table(FRACTIONS).to_pandas()
+        if suffix == "parquet":
+            table.to_parquet(file)
+        elif suffix == "csv":
+            table.to_csv(file, index=False)
+        else:
+            table.to_json(file, orient="records", lines=True)
+        assert mrr_of(file) == {2: 1.0}
+    with raises("query_id=9"):
+        evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
+
+
 # Ids as they are written, and numbers that only come late.
 
 LATE = 30_000
@@ -234,6 +253,9 @@ def test_integers_that_no_float_has(tmp_path):
     for source in (rows, *written(tmp_path, rows)):
         with raises(message):
             evaluate(source, ["mrr"])
+    rows["score"] = [decimal.Decimal(2**53), decimal.Decimal(2**53 + 1)]
+    with raises(message):
+        evaluate(rows, ["mrr"])
     rows["score"] = [2**53 - 2, 2**53 - 1]
     assert mrr_of(rows) == {1: 1.0}
 
@@ -286,6 +308,18 @@ def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
     found = evaluate_run(tmp_path / "qrels", "-", ["mrr"])
     assert found.per_list.equals(of_file.per_list)
     assert found.per_list["mrr"].to_pylist() == [0.5]
+
+
+# What goes to standard output.
+
+
+def test_duckdb_prints_no_progress(capfd):
+    """Which it does after two seconds, among the results of the command."""
+    with connect() as connection:
+        connection.execute("SET progress_bar_time = 1")
+        many = "SELECT count(*) FROM range(30_000_000) t(x) WHERE sqrt(x) > 3"
+        connection.sql(many).to_arrow_reader().read_all()
+    assert capfd.readouterr().out == ""
 
 
 # Names and types of columns.
@@ -341,6 +375,9 @@ def test_columns_in_float16(tmp_path):
 def test_one_column_for_two_arguments(tmp_path):
     for source in sources_of(tmp_path, pa.table(FRACTIONS)):
         assert mrr_of(source, score="label", weight="query_id") == {2: 1.0}
+    (tmp_path / "rows.csv").write_text("query_id,label\n1.10,1\n1.1,1\n")
+    found = mrr_of(tmp_path / "rows.csv", score="query_id")
+    assert found == {"1.1": 1.0, "1.10": 1.0}
 
 
 def test_what_comes_of_nesting(tmp_path):

@@ -24,10 +24,10 @@ from keras_rank import evaluation
 from keras_rank.arguments import GAINS
 from keras_rank.evaluation.comparison import CORRECTIONS, TESTS
 from keras_rank.evaluation.evaluation import Evaluation, compare
+from keras_rank.evaluation.files import is_table
 from keras_rank.evaluation.measures import RULES, members_of, written_alike
 from keras_rank.evaluation.reading import Columns
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
-from keras_rank.evaluation.sources import is_table
 from keras_rank.evaluation.table import Table, plain_rows
 from keras_rank.evaluation.trec import are_judgements
 from keras_rank.metrics.group import RankingMetrics

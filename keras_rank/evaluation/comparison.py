@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice, check_fraction
 from keras_rank.evaluation import statistics
+from keras_rank.evaluation.measures import written_alike
 from keras_rank.evaluation.plots import intervals, pyplot
 from keras_rank.evaluation.statistics import Array
 from keras_rank.evaluation.table import Table, table_of
@@ -140,7 +141,11 @@ class _Paired(NamedTuple):
     def metrics(self) -> list[Measured]:
         """The metrics that both have."""
         names = self.baseline.metric_names
-        common = [metric for metric in self.model.metrics if metric.name in names]
+        common = [
+            metric
+            for metric in self.model.metrics
+            if written_alike(metric.name, names) in names
+        ]
         if not common:
             raise ValueError(
                 "`baseline` should have metrics in common with the models. "
@@ -156,7 +161,8 @@ class _Paired(NamedTuple):
         columns = {self.baseline.query: queries}
         for metric in self.metrics():
             new = self.model.array(metric.name)[self.mine]
-            old = self.baseline.array(metric.name)[self.theirs]
+            of_baseline = self.baseline.measured(metric.name)
+            old = self.baseline.array(of_baseline.name)[self.theirs]
             columns[metric.name] = pa.array(new - old, from_pandas=True)
         return pa.table(columns)
 
@@ -173,9 +179,9 @@ class _Paired(NamedTuple):
         pair[self.mine] = self.theirs
         is_known = ~np.isnan(self.model.array(metric.name)[chosen])
         of_both = chosen[is_known & (pair[chosen] >= 0)]
-        before = self.baseline.array(metric.name)[pair[of_both]]
-        of_both = of_both[~np.isnan(before)]
         of_baseline = self.baseline.measured(metric.name)
+        before = self.baseline.array(of_baseline.name)[pair[of_both]]
+        of_both = of_both[~np.isnan(before)]
         old = self.baseline.mean(of_baseline, pair[of_both])
         new = self.model.mean(metric, of_both)
         found = statistics.estimate(

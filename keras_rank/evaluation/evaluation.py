@@ -136,7 +136,8 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         summary = self.summary()
-        return Table(summary.columns, notes=self.warnings)._repr_html_()
+        notes = [*summary.notes, *self.warnings]
+        return Table(summary.columns, notes=notes)._repr_html_()
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
@@ -163,7 +164,9 @@ class Evaluation:
         Returns:
             A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
             `standard_error`, the interval from `low` to `high`, and the number of
-            `lists`.
+            `lists`. The interval is that of Student's t; where all values are 0 or 1,
+            as of hit rates, and all lists weigh the same, it is Wilson's. Its notes
+            are the rules that a run was evaluated by.
 
         Raises:
             ValueError: if a column was not kept.
@@ -253,11 +256,12 @@ class Evaluation:
         """
         measured = self._values.measured(metric)
         names = [self.query, *self.kept]
+        metric = measured.name
         values, chosen = self._values.array(metric), np.arange(len(self))
         if baseline is not None:
-            baseline._values.measured(metric)
+            of_baseline = baseline._values.measured(metric)
             chosen, theirs = pairs_of(self._values, baseline._values)
-            before = baseline._values.array(metric)[theirs]
+            before = baseline._values.array(of_baseline.name)[theirs]
             keys = values[chosen] - before
         else:
             keys = values[chosen]
@@ -313,8 +317,9 @@ def compare(
         by: str or list of strings. Columns kept in the evaluations of the models:
             there is a comparison for each of their values. Defaults to `None`: one
             over all lists.
-        test: `"t"`: the paired t-test, or `"permutation"`: random signs of the
-            differences. Defaults to `"t"`.
+        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 random signs of the
+            differences, of which those beyond the 8,192 largest are drawn as a sum.
+            Defaults to `"t"`.
         correction: the correction for multiple comparisons, over all rows. `"holm"`
             controls the family-wise error rate; `"bh"` and `"by"` control the false
             discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
@@ -330,8 +335,8 @@ def compare(
         to `high`, `p`, `corrected_p` and `lists`.
 
     Raises:
-        ValueError: if nothing can be compared, or an argument is not one of the
-            accepted values.
+        ValueError: if nothing can be compared, metrics of one name are not computed
+            alike, or an argument is not one of the accepted values.
 
     Example:
 

@@ -16,16 +16,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.evaluation.sources import (
-    Connection,
-    Relation,
-    Sought,
-    errors_of,
-    files_with,
-    no_rows,
-    query,
-    select,
-)
+from keras_rank.evaluation.files import errors_of, no_rows
+from keras_rank.evaluation.parts import Connection, Relation, Sought, connect, query
+from keras_rank.evaluation.sources import files_with, select
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Order: TypeAlias = Literal["row", "item", "trec_eval"]
@@ -99,13 +92,11 @@ class Rows:
 def connected(memory_limit: str | None) -> Iterator[Connection]:
     """Yields a DuckDB, which writes to disk what it has no memory for."""
     with tempfile.TemporaryDirectory(prefix="keras_rank") as folder:
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "temp_directory": folder
-        }
+        config = {"temp_directory": folder}
         if memory_limit is not None:
             config["memory_limit"] = str(memory_limit)
         try:
-            connection = duckdb.connect(config=config)
+            connection = connect(**config)
         except duckdb.Error as error:
             raise ValueError(
                 '`memory_limit` should be a size such as "2GB". '

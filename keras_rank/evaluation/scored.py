@@ -52,7 +52,8 @@ def evaluate(
 
     Args:
         rows: files of Parquet, CSV, JSON lines or Arrow: a path, a pattern such as
-            `"rows/*.parquet"`, or a list of these. Or a table in memory: of pyarrow,
+            `"rows/*.parquet"`, or a list of these. Columns may have other types in
+            other files, if these can be compared. Or a table in memory: of pyarrow,
             pandas, Polars or DuckDB, anything with `__arrow_c_stream__`, or a dict of
             columns. Or a `ray.data.Dataset`, which is evaluated on its workers: see
             `docs/tables.md`.
@@ -72,8 +73,8 @@ def evaluate(
         keep: str or list of strings. Columns with one value for each query, to slice
             and cluster by. Defaults to none.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier row. `"trec_eval"`: the item with the larger id
-            comes first; scores that are equal in float32 are ties. Defaults to
+            is that of the earlier row. `"trec_eval"`: the item with the larger id, as
+            text, comes first; scores that are equal in float32 are ties. Defaults to
             `"metric"`.
         unjudged: `"irrelevant"`: an item whose label is missing or below 0 has the
             label 0. `"drop"`: it is left out, as `BPref` always does. Defaults to

@@ -13,20 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from keras_rank.evaluation.reading import (
-    Columns,
-    Order,
-    Rows,
-    received_twice,
-    sorted_batches,
-)
-from keras_rank.evaluation.sources import (
-    Connection,
-    Relation,
-    Sought,
+from keras_rank.evaluation.files import (
     beginning,
-    columns_of,
-    common_type,
     errors_of,
     files_of,
     is_number,
@@ -34,10 +22,16 @@ from keras_rank.evaluation.sources import (
     literally,
     named,
     no_rows,
-    query,
-    select,
-    tabular,
 )
+from keras_rank.evaluation.parts import Connection, Relation, Sought, query
+from keras_rank.evaluation.reading import (
+    Columns,
+    Order,
+    Rows,
+    received_twice,
+    sorted_batches,
+)
+from keras_rank.evaluation.sources import columns_of, common_type, select, tabular
 
 # The fields of a line, by how many there are.
 _RUN = ("query", "Q0", "item", "rank", "score", "tag")
@@ -174,7 +168,11 @@ def _layout(source: Any) -> str:
     text = first.decode("utf-8-sig", errors="replace")
     if _NESTED.match(text):
         return "nested"
-    fields = next((line.split() for line in text.splitlines() if line.strip()), [])
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    fields = line.split()
+    if line.count("\t") == 2 and len(fields) > 3:
+        # Three columns, in which there are spaces.
+        return "table"
     is_line = len(fields) in _NUMBER and is_number(fields[_NUMBER[len(fields)]])
     return "lines" if is_line or not is_table(source) else "table"
 
