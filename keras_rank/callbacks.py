@@ -25,7 +25,7 @@ __all__ = ["CatalogueEvaluation"]
 class CatalogueEvaluation(keras.callbacks.Callback):
     """Evaluates a retrieval model over all candidates at the end of an epoch.
 
-    The results are added to the logs of the epoch as `val_ndcg@10` and the like: the
+    The results are added to the logs of the epoch as `val_ndcg_at_10` and the like: the
     history and all callbacks that are listed after this one see them. Give these
     `mode="max"`, as Keras infers the direction of compiled metrics only.
 
@@ -72,7 +72,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     ```python
     model.fit(pairs, callbacks=[
         CatalogueEvaluation(users, next_items, item_embedding, ["ndcg@10"]),
-        keras.callbacks.EarlyStopping(monitor="val_ndcg@10", mode="max", patience=3),
+        keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", mode="max", patience=3),
     ])
     ```
     """
@@ -102,7 +102,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             )
         self.x, self.targets, self.candidates = x, targets, candidates
         # Made once, so that ties fall alike in all epochs.
-        self.metrics = check_metrics(metrics)
+        self.metrics = check_metrics(metrics, as_written=False)
         self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
         check_score(score)

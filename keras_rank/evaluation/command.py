@@ -25,7 +25,7 @@ from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.reading import is_table
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
 from keras_rank.evaluation.table import Table, plain_rows
-from keras_rank.metrics.group import RankingMetrics
+from keras_rank.metrics.group import RankingMetrics, as_group
 
 EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
@@ -281,7 +281,7 @@ def _gate(side: str, text: str) -> _Gate:
 
 def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with what was said of all of them."""
-    group = RankingMetrics(parsed.metrics or ["ndcg@10", "map", "mrr"])
+    group = as_group(parsed.metrics or ["ndcg@10", "map", "mrr"])
     members = []
     has_gains = ["gain_fn" in member.get_config() for member in group.members]
     if parsed.gains is not None and not any(has_gains):
