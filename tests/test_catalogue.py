@@ -587,3 +587,27 @@ def test_fit_fails_early_and_warns():
     stopping = keras.callbacks.EarlyStopping("loss")
     with pytest.warns(UserWarning, match="`EarlyStopping` should be listed after"):
         fit(np.arange(6), items, logger, stopping)
+    # What has no results to miss is let be.
+    fit(np.arange(6), items, keras.callbacks.LearningRateScheduler(lambda epoch: 0.1))
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: keras.callbacks.CSVLogger(folder / "log.csv"),
+        lambda folder: keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: None),
+        lambda folder: keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
+        lambda folder: keras.callbacks.TensorBoard(folder),
+    ],
+)
+def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
+    model, query_model, items = retrieval_model()
+    users = np.arange(6)
+    evaluation = CatalogueEvaluation(
+        users, users, items, ["mrr"], query_model=query_model
+    )
+    early = make(tmp_path)
+    message = f"`{type(early).__name__}` should be listed after .* such as 'val_mrr'"
+    with pytest.warns(UserWarning, match=message):
+        model.fit([users, users], np.ones(6), verbose=0, callbacks=[early, evaluation])
