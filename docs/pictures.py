@@ -173,7 +173,8 @@ def uncertainty() -> plt.Figure:
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=[metrics])
     fit = model.fit(x, y, validation_split=1 / 3, epochs=12, verbose=0)
     values, errors = (
-        np.array(fit.history[name]) for name in ("val_ndcg@5", "val_ndcg@5_stderr")
+        np.array(fit.history[name])
+        for name in ("val_ndcg_at_5", "val_ndcg_at_5_stderr")
     )
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
     epochs = np.arange(1, len(values) + 1)
@@ -183,7 +184,7 @@ def uncertainty() -> plt.Figure:
     axes.set(
         title="NDCG@5 of 200 lists, with intervals of 95 %",
         xlabel="epoch",
-        ylabel="val_ndcg@5",
+        ylabel="val_ndcg_at_5",
         xticks=epochs,
     )
     return figure

@@ -148,7 +148,7 @@ def main():
         metrics=metrics(),
     )
     stop = keras.callbacks.EarlyStopping(
-        monitor="val_ndcg@10", patience=2, restore_best_weights=True
+        monitor="val_ndcg_at_10", patience=2, restore_best_weights=True
     )
     model.fit(
         *train,

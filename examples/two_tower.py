@@ -140,7 +140,7 @@ def main():
                 exclude=train[evaluated],
             ),
             keras.callbacks.EarlyStopping(
-                monitor="val_ndcg@10",
+                monitor="val_ndcg_at_10",
                 mode="max",
                 patience=2,
                 restore_best_weights=True,

@@ -126,7 +126,7 @@ def main():
         epochs=arguments.epochs,
         callbacks=[
             keras.callbacks.EarlyStopping(
-                monitor="val_ndcg@10", patience=3, restore_best_weights=True
+                monitor="val_ndcg_at_10", patience=3, restore_best_weights=True
             )
         ],
     )

@@ -32,4 +32,4 @@ __all__ = [
     "utils",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

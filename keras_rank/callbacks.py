@@ -25,8 +25,9 @@ __all__ = ["CatalogueEvaluation"]
 class CatalogueEvaluation(keras.callbacks.Callback):
     """Evaluates a retrieval model over all candidates at the end of an epoch.
 
-    The results are added to the logs of the epoch as `val_ndcg@10` and the like: the
-    history and all callbacks that are listed after this one see them. Give these
+    The results are added to the logs of the epoch as `val_ndcg_at_10` and the like: the
+    history and all callbacks that are listed after this one see them; one that is
+    listed before misses them, with a warning. Give those that monitor a result
     `mode="max"`, as Keras infers the direction of compiled metrics only.
 
     Args:
@@ -52,7 +53,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         prefix: str. Put before the names of the results. Defaults to `"val_"`: give
             another one where compiled metrics have the same names.
         frequency: positive int. The number of epochs from one evaluation to the next.
-            Defaults to 1.
+            The logs of the others have no results: a `ModelCheckpoint` with one in its
+            path then raises a `KeyError`. Defaults to 1.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
             progress bar where it takes long. Defaults to 0.
 
@@ -75,7 +77,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     ```python
     model.fit(pairs, callbacks=[
         CatalogueEvaluation(users, next_items, item_embedding, ["ndcg@10"]),
-        keras.callbacks.EarlyStopping(monitor="val_ndcg@10", mode="max", patience=3),
+        keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", mode="max", patience=3),
     ])
     ```
     """
@@ -105,7 +107,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             )
         self.x, self.targets, self.candidates = x, targets, candidates
         # Made once, so that ties fall alike in all epochs.
-        self.metrics = check_metrics(metrics)
+        self.metrics = check_metrics(metrics, as_written=False)
         self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
         check_score(score)
@@ -118,7 +120,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that queries, targets and candidates fit each other."""
-        _warn_of_monitors_before(self)
+        _warn_of_readers_before(self)
         inputs = keras.tree.flatten(self.x)
         if not all(hasattr(each, "shape") for each in inputs):
             return  # A data set, which is read in order.
@@ -168,8 +170,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         return model.predict(x, batch_size=self.batch_size, verbose=0)
 
 
-def _warn_of_monitors_before(callback: keras.callbacks.Callback) -> None:
-    """Warns of callbacks that monitor something before this one has added to the logs.
+def _warn_of_readers_before(callback: CatalogueEvaluation) -> None:
+    """Warns of callbacks that read the logs before this one has added to them.
 
     Keras tells a callback nothing of the others. Who calls it has the list.
     """
@@ -177,10 +179,29 @@ def _warn_of_monitors_before(callback: keras.callbacks.Callback) -> None:
     callbacks = getattr(frame.f_locals.get("self"), "callbacks", [])
     if callback not in callbacks:
         return
-    for other in callbacks[: callbacks.index(callback)]:
-        if hasattr(other, "monitor"):
-            warnings.warn(
-                f"`{type(other).__name__}` should be listed after "
-                f"`{type(callback).__name__}`, to see its results.",
-                stacklevel=2,
-            )
+    name = callback.prefix + next(iter(callback.metrics.result()))
+    for other in filter(_reads_logs, callbacks[: callbacks.index(callback)]):
+        warnings.warn(
+            f"`{type(other).__name__}` should be listed after "
+            f"`{type(callback).__name__}`: it reads the logs before these have "
+            f"results such as {name!r}, which it misses, or raises "
+            "`KeyError` for.",
+            stacklevel=2,
+        )
+
+
+def _reads_logs(callback: keras.callbacks.Callback) -> bool:
+    """Whether something is done at the end of an epoch, which may read the logs."""
+    if isinstance(callback, _NO_READERS):
+        return False
+    does_nothing = keras.callbacks.Callback.on_epoch_end
+    return getattr(callback.on_epoch_end, "__func__", None) is not does_nothing
+
+
+# What they do at the end of an epoch has nothing to do with results.
+_NO_READERS = (
+    CatalogueEvaluation,
+    keras.callbacks.BackupAndRestore,
+    keras.callbacks.LearningRateScheduler,
+    keras.callbacks.SwapEMAWeights,
+)

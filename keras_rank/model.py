@@ -66,7 +66,7 @@ class RankingModel(keras.Model):
     >>> x = np.ones((4, 3, 2), "float32")
     >>> y = {"labels": np.eye(4, 3), "mask": np.ones((4, 3), bool)}
     >>> sorted(model.evaluate(x, y, return_dict=True, verbose=0))
-    ['loss', 'ndcg@2']
+    ['loss', 'ndcg_at_2']
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "RankingModel":

@@ -40,7 +40,7 @@ def make_metrics():
         RankingMetrics(
             ["map@3", "mrr", "precision@2"], prefix="group_", standard_errors=True
         ),
-        NDCG(k=5, seed=1, name="weighted_ndcg@5"),
+        NDCG(k=5, seed=1, name="weighted_ndcg_at_5"),
     ]
 
 

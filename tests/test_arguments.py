@@ -29,7 +29,7 @@ def test_k_should_be_a_positive_integer(k):
 @pytest.mark.parametrize("k", [1, np.int32(1), np.int64(1), np.uint8(1)])
 def test_integers_of_numpy_are_integers(k):
     metric = metrics.NDCG(k=k)
-    assert metric.name == "ndcg@1"
+    assert metric.name == "ndcg_at_1"
     assert type(metric.get_config()["k"]) is int
 
 
@@ -318,8 +318,8 @@ def test_lists_of_later_batches_are_shuffled_in_other_ways():
 
 
 def test_names():
-    assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg@10"]
-    assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg@3"]
+    assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg_at_10"]
+    assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg_at_3"]
     assert metrics.NDCG(k=10, name="mine").name == "mine"
 
 
@@ -357,7 +357,7 @@ def test_names_and_directions_of_all():
         metrics.RecallAtK: "recall",
     }
     for metric, name in names.items():
-        assert (metric().name, metric(k=7).name) == (name, f"{name}@7")
+        assert (metric().name, metric(k=7).name) == (name, f"{name}_at_7")
         is_worse = metric in (metrics.AverageRelevancePosition, metrics.FallOut)
         assert metric.higher_is_better is not is_worse
         assert metric()._direction == ("down" if is_worse else "up")
@@ -489,7 +489,7 @@ def test_a_function_need_not_have_a_hash():
     values = functional.ndcg(labels, scores, gain_fn=cubed)
     assert float(values[0]) == pytest.approx(expected)
     group = metrics.RankingMetrics([metrics.NDCG(k=k, gain_fn=cubed) for k in (2, 3)])
-    assert float(group(labels, scores)["ndcg@3"]) == pytest.approx(expected)
+    assert float(group(labels, scores)["ndcg_at_3"]) == pytest.approx(expected)
 
 
 def test_numpys_booleans_are_saved_as_pythons():
@@ -526,7 +526,7 @@ def test_a_metric_of_the_users_own():
             return ranking.take(lists.labels)[:, 0]
 
     metric = MeanTopLabel(k=1, empty_value=None, shuffle_ties="average")
-    assert metric.name == "mean_top_label@1"
+    assert metric.name == "mean_top_label_at_1"
     labels, scores = [[3, 0, 1], [2, 1, -1]], [[0.9, 0.5, 0.1], [0.3, 0.3, 0.9]]
     assert float(metric(labels, scores)) == (3 + 1.5) / 2
 

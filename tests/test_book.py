@@ -90,7 +90,7 @@ def test_the_model_of_the_readme_is_one(backend):
         names["loss"] = names["listwise_loss"]
         (block,) = (block for block in blocks_of(README) if ">>>" not in block.code)
         exec(block.code, names)
-    for name in re.findall(r"\w+@\d+", block.output):
+    for name in re.findall(r"\w+_at_\d+", block.output):
         assert f"{name}: 0." in printed.getvalue()
 
 

@@ -358,8 +358,8 @@ def test_any_split_into_batches_gives_the_same(rng):
     for start in (0, 5, 10, 15):
         rows = slice(start, start + 5)
         parts.update_state(catalogue.rank(ids[rows], queries[rows], candidates))
-    found = {name: float(value) for name, value in parts.result().items()}
-    assert found == pytest.approx(whole, rel=1e-6)
+    found = [float(value) for value in parts.result().values()]
+    assert found == pytest.approx(list(whole.values()), rel=1e-6)
 
 
 def test_averaged_ties_are_added_up_in_parts(rng, monkeypatch):
@@ -429,9 +429,9 @@ def test_metrics_keep_their_state(rng):
     first, again = (
         catalogue.evaluate(ids, queries, candidates, group, verbose=0) for _ in range(2)
     )
-    assert list(first) == ["all_ndcg@10"]
+    assert list(first) == ["all_ndcg_at_10"]
     assert first == again
-    assert float(group.result()["all_ndcg@10"]) == 0.0
+    assert float(group.result()["all_ndcg_at_10"]) == 0.0
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
@@ -447,7 +447,7 @@ def test_metrics_take_ranked_lists(shuffle_ties, rng):
     expected = metrics.NDCG(k=3, **arguments)
     expected.update_state(labels, scores)
     assert float(metric.result()) == float(expected.result())
-    assert float(group.result()["ndcg@3"]) == float(expected.result())
+    assert float(group.result()["ndcg_at_3"]) == float(expected.result())
     assert int(metric.lists_seen) == BATCH
 
 
@@ -817,7 +817,7 @@ def test_fit_shows_results_to_the_callbacks_after(tmp_path):
         frequency=2,
     )
     path = tmp_path / "best.weights.h5"
-    stopping = keras.callbacks.EarlyStopping("val_ndcg@10", mode="max", patience=50)
+    stopping = keras.callbacks.EarlyStopping("val_ndcg_at_10", mode="max", patience=50)
     best = keras.callbacks.ModelCheckpoint(
         path, "val_mrr", mode="max", save_best_only=True, save_weights_only=True
     )
@@ -830,13 +830,13 @@ def test_fit_shows_results_to_the_callbacks_after(tmp_path):
         verbose=0,
         callbacks=[evaluation],
     ).history
-    assert len(history["val_ndcg@10"]) == 2
+    assert len(history["val_ndcg_at_10"]) == 2
     evaluation.frequency = 1
     model.fit(
         pairs, labels, epochs=2, verbose=0, callbacks=[evaluation, stopping, best]
     )
     assert path.exists()
-    assert stopping.best == pytest.approx(max(model.history.history["val_ndcg@10"]))
+    assert stopping.best == pytest.approx(max(model.history.history["val_ndcg_at_10"]))
     expected = catalogue.evaluate(
         users * 4, query_model.predict(users, verbose=0), items, ["mrr"]
     )
@@ -862,3 +862,27 @@ def test_fit_fails_early_and_warns():
     stopping = keras.callbacks.EarlyStopping("loss")
     with pytest.warns(UserWarning, match="`EarlyStopping` should be listed after"):
         fit(np.arange(6), items, logger, stopping)
+    # What has no results to miss is let be.
+    fit(np.arange(6), items, keras.callbacks.LearningRateScheduler(lambda epoch: 0.1))
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: keras.callbacks.CSVLogger(folder / "log.csv"),
+        lambda folder: keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: None),
+        lambda folder: keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
+        lambda folder: keras.callbacks.TensorBoard(folder),
+    ],
+)
+def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
+    model, query_model, items = retrieval_model()
+    users = np.arange(6)
+    evaluation = CatalogueEvaluation(
+        users, users, items, ["mrr"], query_model=query_model
+    )
+    early = make(tmp_path)
+    message = f"`{type(early).__name__}` should be listed after .* such as 'val_mrr'"
+    with pytest.warns(UserWarning, match=message):
+        model.fit([users, users], np.ones(6), verbose=0, callbacks=[early, evaluation])

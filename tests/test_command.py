@@ -115,7 +115,7 @@ def test_arguments_are_those_of_python(command):
         "-o json"
     )
     metrics = [
-        NDCG(k=5, gain_fn="linear", relevance_threshold=2.0),
+        NDCG(k=5, gain_fn="linear", relevance_threshold=2.0, name="ndcg@5"),
         MeanReciprocalRank(relevance_threshold=2.0),
     ]
     expected = evaluate(

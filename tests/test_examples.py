@@ -107,7 +107,7 @@ def test_sequential_recommendation(backend, run):
     table = printed[printed.index("held-out items") :].splitlines()[1:]
     rows = {name: (float(a), float(b)) for name, a, b in map(str.split, table)}
     assert list(rows) == [
-        f"{name}@{k}" for name in ("hit_rate", "ndcg", "mrr") for k in (5, 10)
+        f"{name}_at_{k}" for name in ("hit_rate", "ndcg", "mrr") for k in (5, 10)
     ]
     assert all(model > 1.5 * popularity for popularity, model in rows.values())
 
@@ -116,7 +116,7 @@ def test_two_tower(backend, run):
     skip_unless_on(backend, "jax")
     arguments = ["--backend", backend, "--epochs", 3, "--users", 800, "--items", 3000]
     printed = run("two_tower.py", *arguments)
-    assert "val_ndcg@10" in printed
+    assert "val_ndcg_at_10" in printed
     table = printed[printed.index("what users took last") :].splitlines()
     assert table[0].split()[-3:] == ["ndcg@10", "recall@100", "mrr"]
     cells = [row.replace("±", "").split() for row in table[1:]]
@@ -138,7 +138,7 @@ def test_interactions_from_a_file(backend, tmp_path, rng, run):
     rng.shuffle(lines)
     path.write_text("\n".join(["userId,movieId,rating,timestamp", *lines]))
     arguments = ["--backend", backend, "--epochs", 1, "--interactions", path]
-    assert "ndcg@10" in run("sequential_recommendation.py", *arguments)
+    assert "ndcg_at_10" in run("sequential_recommendation.py", *arguments)
 
 
 @pytest.mark.parametrize("by_qid", [False, True])

@@ -215,14 +215,24 @@ def test_members_by_string_and_config():
     config = group.get_config()
     restored = RankingMetrics.from_config(config)
     assert restored.get_config() == config
-    assert RankingMetrics(config["metrics"]).name == "ndcg@10"
+    assert RankingMetrics(config["metrics"]).name == "ndcg_at_10"
 
 
+@pytest.mark.parametrize("sign", ["@", "_at_"])
 @pytest.mark.parametrize("case", FIRST_CASES, ids=str)
-def test_every_metric_has_a_string(case):
-    member = RankingMetrics([f"{case.metric.base_name}@3"]).members[0]
+def test_every_metric_has_a_string(case, sign):
+    member = RankingMetrics([f"{case.metric.base_name}{sign}3"]).members[0]
     assert type(member) is case.metric
     assert member.get_config() == case.metric(k=3, seed=member.seed).get_config()
+
+
+def test_a_string_names_what_people_read():
+    """And never what goes into the logs of Keras, where a name is an identifier."""
+    names = ["ndcg@2", "mrr_at_2", "map"]
+    assert list(RankingMetrics(names).result()) == ["ndcg_at_2", "mrr_at_2", "map"]
+    queries, items = np.eye(2), np.eye(2)
+    found = keras_rank.catalogue.evaluate([0, 1], queries, items, names, verbose=0)
+    assert list(found) == names
 
 
 @pytest.mark.parametrize(
@@ -233,6 +243,7 @@ def test_every_metric_has_a_string(case):
         (NDCG(), "`metrics` should be a list of one or more .* Received: metrics=<"),
         (["ndgc@10"], "a name and an optional cutoff.* Received: 'ndgc@10'"),
         (["ndcg@"], "a name and an optional cutoff.* Received: 'ndcg@'"),
+        (["ndcg_at_"], "a name and an optional cutoff.* Received: 'ndcg_at_'"),
         (["ndcg@1.5"], "a name and an optional cutoff.* Received: 'ndcg@1.5'"),
         (["ndcg@0"], "`k` should be a positive integer. Received: k=0"),
         ([3], "`metrics` should hold ranking metrics.* Received: 3"),
@@ -240,7 +251,7 @@ def test_every_metric_has_a_string(case):
         ([RankingMetrics(["ndcg"])], "`metrics` should hold ranking metrics"),
         (
             ["ndcg@10", "mrr", NDCG(k=10, gain_fn="linear", seed=3)],
-            r"'ndcg@10', of NDCG\(k=10, .* and NDCG\(k=10, .*seed=3",
+            r"'ndcg_at_10', of NDCG\(k=10, .* and NDCG\(k=10, .*seed=3",
         ),
     ],
 )
@@ -251,8 +262,8 @@ def test_bad_members(metrics, message):
 
 def test_prefix_and_name():
     group = RankingMetrics(["ndcg@10", "mrr"], prefix="buy_")
-    assert group.name == "buy_ndcg@10"
-    assert list(group.result()) == ["buy_ndcg@10", "buy_mrr"]
+    assert group.name == "buy_ndcg_at_10"
+    assert list(group.result()) == ["buy_ndcg_at_10", "buy_mrr"]
     assert RankingMetrics(["ndcg@10"], name="mine").name == "mine"
     with pytest.raises(ValueError, match="`prefix` should be a string"):
         RankingMetrics(["ndcg"], prefix=3)
@@ -310,7 +321,7 @@ def test_names_and_values_in_fit(data, way, backend):
     for labels_, scores_ in zip(np.split(y, 3), np.split(scores, 3), strict=True):
         group.update_state(labels_, scores_)
         alone.update_state(labels_, scores_)
-    expected = {**group.result(), "ndcg@3": alone.result()}
+    expected = {**group.result(), "ndcg_at_3": alone.result()}
     assert set(history) == {
         prefix + name for prefix in ("", "val_") for name in ("loss", *expected)
     }
@@ -322,13 +333,13 @@ def test_names_and_values_in_fit(data, way, backend):
 @pytest.mark.trains
 def test_callbacks(data, tmp_path, backend):
     x, y = data
-    monitored = {"monitor": "val_ndcg@1"}
-    best = str(tmp_path / "{epoch}-{val_ndcg@1:.3f}-{mrr@20:.3f}.keras")
+    monitored = {"monitor": "val_ndcg_at_1"}
+    best = str(tmp_path / "{epoch}-{val_ndcg_at_1:.3f}-{mrr_at_20:.3f}.keras")
     callbacks = [
         keras.callbacks.EarlyStopping(patience=5, **monitored),
         keras.callbacks.ReduceLROnPlateau(patience=5, **monitored),
         keras.callbacks.ModelCheckpoint(best, save_best_only=True, **monitored),
-        keras.callbacks.EarlyStopping(patience=5, monitor="val_mrr@20", mode="max"),
+        keras.callbacks.EarlyStopping(patience=5, monitor="val_mrr_at_20", mode="max"),
         keras.callbacks.CSVLogger(str(tmp_path / "log.csv")),
     ]
     if backend == "tensorflow":
@@ -338,14 +349,14 @@ def test_callbacks(data, tmp_path, backend):
         x, y, validation_data=(x, y), epochs=2, callbacks=callbacks, verbose=0
     ).history
     assert all(callback.monitor_op(2.0, 1.0) for callback in callbacks[:4])
-    saved = f"1-{history['val_ndcg@1'][0]:.3f}-{history['mrr@20'][0]:.3f}.keras"
+    saved = f"1-{history['val_ndcg_at_1'][0]:.3f}-{history['mrr_at_20'][0]:.3f}.keras"
     assert (tmp_path / saved).exists()
     with open(tmp_path / "log.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert {"map@10", "val_map@10"} <= set(rows[0])
+    assert {"map_at_10", "val_map_at_10"} <= set(rows[0])
     if backend == "tensorflow":
         events = b"".join(p.read_bytes() for p in tmp_path.rglob("events*"))
-        assert b"hit_rate@10" in events
+        assert b"hit_rate_at_10" in events
 
 
 @pytest.mark.trains
@@ -382,7 +393,7 @@ def test_outputs_are_told_apart_by_their_prefix(data):
     predictions = model.predict(x, verbose=0)
     for name, labels, scores in zip(outputs, (y, y[:, ::-1]), predictions, strict=True):
         expected = NDCG(k=2)(labels, scores)
-        assert logs[f"{name}_ndcg@2"] == pytest.approx(float(expected), abs=2e-6)
+        assert logs[f"{name}_ndcg_at_2"] == pytest.approx(float(expected), abs=2e-6)
 
 
 def test_a_saved_model_loads_in_safe_mode(data, tmp_path):

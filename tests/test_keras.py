@@ -1,5 +1,7 @@
 """Inside Keras: compile, fit, evaluate, callbacks, saving."""
 
+import pathlib
+
 import keras
 import numpy as np
 import oracle
@@ -48,10 +50,10 @@ def test_evaluate_gives_the_number_of_the_standalone_metric(data):
     model = build_model()
     logs = model.evaluate(x, y, batch_size=4, return_dict=True, verbose=0)
     scores = model.predict(x, verbose=0)
-    assert set(logs) == {"loss", "ndcg@2", "ndcg@5", "dcg"}
+    assert set(logs) == {"loss", "ndcg_at_2", "ndcg_at_5", "dcg"}
     for k in (2, 5):
-        assert logs[f"ndcg@{k}"] == expected_ndcg(y, scores, k)
-        assert logs[f"ndcg@{k}"] == pytest.approx(
+        assert logs[f"ndcg_at_{k}"] == expected_ndcg(y, scores, k)
+        assert logs[f"ndcg_at_{k}"] == pytest.approx(
             float(NDCG(k=k, seed=1)(y, scores)), abs=2e-6
         )
 
@@ -61,7 +63,7 @@ def test_train_on_batch(data):
     x, y = data
     model = build_model(optimizer=keras.optimizers.SGD(0.0))
     logs = model.train_on_batch(x, y, return_dict=True)
-    assert logs["ndcg@2"] == expected_ndcg(y, model.predict(x, verbose=0), 2)
+    assert logs["ndcg_at_2"] == expected_ndcg(y, model.predict(x, verbose=0), 2)
 
 
 @pytest.mark.trains
@@ -78,14 +80,14 @@ def test_weighted_metrics(data, rng):
     )
     logs = model.fit(x, y, sample_weight=weights, batch_size=8, verbose=0).history
     scores = model.predict(x, verbose=0)
-    assert logs["ndcg@2"] == [expected_ndcg(y, scores, 2, weights)]
+    assert logs["ndcg_at_2"] == [expected_ndcg(y, scores, 2, weights)]
 
 
 @pytest.mark.trains
 def test_callbacks_know_the_direction(data, tmp_path):
     x, y = data
-    monitored = {"monitor": "val_ndcg@5"}
-    checkpoint = str(tmp_path / "{epoch}-{val_ndcg@5:.3f}.keras")
+    monitored = {"monitor": "val_ndcg_at_5"}
+    checkpoint = str(tmp_path / "{epoch}-{val_ndcg_at_5:.3f}.keras")
     callbacks = [
         keras.callbacks.EarlyStopping(patience=5, **monitored),
         keras.callbacks.ModelCheckpoint(checkpoint, save_best_only=True, **monitored),
@@ -96,10 +98,10 @@ def test_callbacks_know_the_direction(data, tmp_path):
         x, y, validation_data=(x, y), epochs=3, callbacks=callbacks, verbose=0
     )
     assert all(c.monitor_op(2.0, 1.0) for c in callbacks[:3])
-    best = max(history.history["val_ndcg@5"])
+    best = max(history.history["val_ndcg_at_5"])
     assert list(tmp_path.glob(f"*-{best:.3f}.keras"))
     header = (tmp_path / "log.csv").read_text().splitlines()[0]
-    assert "val_ndcg@5" in header.split(",")
+    assert "val_ndcg_at_5" in header.split(",")
 
 
 def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
@@ -140,7 +142,7 @@ def test_mixed_precision_changes_only_the_scores(data, policy):
     finally:
         keras.config.set_dtype_policy(before)
     expected = {
-        "ndcg@2": expected_ndcg(y, scores, 2),
+        "ndcg_at_2": expected_ndcg(y, scores, 2),
         "of_group": expected_ndcg(y, scores, 3),
         "weighted": expected_ndcg(y, scores, 2, weights[:, None]),
     }
@@ -208,4 +210,17 @@ def test_two_outputs_are_told_apart(data):
         metrics={"buy": [NDCG(k=2)], "click": [NDCG(k=2)]},
     )
     logs = model.evaluate(x, {"buy": y, "click": y}, return_dict=True, verbose=0)
-    assert {"buy_ndcg@2", "click_ndcg@2"} <= set(logs)
+    assert {"buy_ndcg_at_2", "click_ndcg_at_2"} <= set(logs)
+
+
+@pytest.mark.trains
+def test_a_model_of_an_older_version_loads_as_it_is(data):
+    """Its metrics keep the names that it was saved with: those of 0.2.0 had a sign."""
+    saved = pathlib.Path(__file__).parent / "saved" / "model-0.2.0.keras"
+    model = keras.saving.load_model(saved)
+    x, y = np.ones((3, 4, 2), "float32"), np.eye(3, 4, dtype="float32")
+    assert set(model.evaluate(x, y, return_dict=True, verbose=0)) == {
+        "loss",
+        "ndcg@2",
+        *("ndcg@3", "ndcg@3_stderr", "map@3", "map@3_stderr", "mrr", "mrr_stderr"),
+    }

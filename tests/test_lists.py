@@ -337,7 +337,7 @@ def test_a_model_that_ends_with_one_score_per_item(deep, rng):
         target = y[:, :, None] if deep and last is outputs else y
         history = model.fit(x, target, batch_size=6, verbose=0).history
         evaluated = model.evaluate(x, target, return_dict=True, verbose=0)
-        logs.append([history["ndcg@2"][0], evaluated["ndcg@2"], evaluated["mrr"]])
+        logs.append([history["ndcg_at_2"][0], evaluated["ndcg_at_2"], evaluated["mrr"]])
     np.testing.assert_allclose(*logs, rtol=1e-6)
 
 

@@ -63,7 +63,7 @@ def expected_logs(model, x, y, weights=None):
     lists = [oracle.items_of(*row) for row in zip(labels, scores, weights, strict=True)]
     logs = {}
     for name, formula, relevance, k in (
-        ("ndcg@3", oracle.ndcg, oracle.exponential, 3),
+        ("ndcg_at_3", oracle.ndcg, oracle.exponential, 3),
         ("mrr", oracle.reciprocal_rank, oracle.at_least_one, None),
     ):
         kept = [items for items in lists if items]
@@ -177,8 +177,8 @@ def test_weighted_metrics(data, per_item, rng):
 
     model = build(loss=loss, metrics=[], weighted_metrics=[NDCG(k=3, seed=1)])
     history = model.fit(x, y, sample_weight=weights, batch_size=4, verbose=0).history
-    expected = expected_logs(model, x, y, weights)["ndcg@3"]
-    assert history["ndcg@3"][0] == pytest.approx(expected, abs=2e-6)
+    expected = expected_logs(model, x, y, weights)["ndcg_at_3"]
+    assert history["ndcg_at_3"][0] == pytest.approx(expected, abs=2e-6)
 
 
 def test_plain_labels_stay_what_they_are(data):
@@ -225,7 +225,7 @@ def test_two_outputs_with_a_mask_each(data):
     scores = model.predict(x, verbose=0)
     for name in ("buy", "click"):
         expected = float(NDCG(k=3, seed=1)(labels, scores[name]))
-        assert logs[f"{name}_ndcg@3"] == pytest.approx(expected, abs=2e-6)
+        assert logs[f"{name}_ndcg_at_3"] == pytest.approx(expected, abs=2e-6)
 
 
 @pytest.mark.trains
@@ -254,7 +254,7 @@ def test_several_outputs_as_a_list(data, source):
     all_labels = [np.where(y["mask"], y["labels"], -1.0), y["labels"]]
     scores = model(x)
     expected = {
-        f"{name}_ndcg@3": float(NDCG(k=3, seed=1)(*lists))
+        f"{name}_ndcg_at_3": float(NDCG(k=3, seed=1)(*lists))
         for name, *lists in zip(("buy", "click"), all_labels, scores, strict=True)
     }
     assert_close(fit(model, given_as(source, x, [y, unmasked])), expected)
@@ -335,7 +335,7 @@ def expected_of_uneven(model, x, y, weights=None):
     values = [oracle.value(oracle.ndcg, items, k=3) for items in lists]
     list_weights = [oracle.list_weight(items, oracle.exponential) for items in lists]
     squares = [np.sum((a - b) ** 2) for a, b in zip(y, scores, strict=True)]
-    return {"ndcg@3": oracle.mean(values, list_weights), "loss": np.mean(squares)}
+    return {"ndcg_at_3": oracle.mean(values, list_weights), "loss": np.mean(squares)}
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])
@@ -384,7 +384,7 @@ def test_ragged_masks_and_weights(uneven, rng):
         return ops.cast(y_true >= 0, "float32") * (y_true - y_pred) ** 2
 
     model = build_uneven(loss=loss, metrics=[], weighted_metrics=[NDCG(k=3, seed=1)])
-    expected = expected_of_uneven(model, *uneven, weights)["ndcg@3"]
+    expected = expected_of_uneven(model, *uneven, weights)["ndcg_at_3"]
     weights, masked = ragged(weights), {"labels": labels, "mask": mask}
     filled = {"labels": labels.to_tensor(), "mask": mask}
     for data in (
@@ -393,7 +393,7 @@ def test_ragged_masks_and_weights(uneven, rng):
         {"x": x, "y": filled, "sample_weight": weights},
     ):
         logs = model.evaluate(**data, return_dict=True, verbose=0)
-        assert logs["ndcg@3"] == pytest.approx(expected, abs=2e-6)
+        assert logs["ndcg_at_3"] == pytest.approx(expected, abs=2e-6)
 
 
 def test_predict_takes_ragged_features(uneven):

@@ -83,7 +83,7 @@ def test_ndcg_of_fixed_scorings(queries):
         scores = [x.astype("float32") for x in scores]
         expected = {}
         for k in CUTOFFS:
-            expected[f"ndcg@{k}"] = shuffled_by_the_oracle(labels, scores, k)
+            expected[f"ndcg_at_{k}"] = shuffled_by_the_oracle(labels, scores, k)
             expected[f"averaged@{k}"] = averaged_by_sklearn(labels, scores, k)
         batch = padded(labels, -1), padded(scores, 0), np.ones((201, 1), "float32")
         for batch_size in batch_sizes:
@@ -108,7 +108,7 @@ def test_two_models_from_a_table(queries):
         "long": np.repeat(sizes > np.median(sizes), sizes),
     }
     order = np.random.default_rng(0).permutation(len(rows["label"]))
-    models, metrics = dict(scorings(features)), ["ndcg@5", "map"]
+    models, metrics = dict(scorings(features)), ["ndcg_at_5", "map"]
     evaluations = {}
     for name in ("one feature", "a sum", "constant"):
         scores = [x.astype("float32") for x in models[name]]
@@ -120,7 +120,7 @@ def test_two_models_from_a_table(queries):
         group = RankingMetrics([NDCG(k=5, shuffle_ties="average")])
         group.update_state(padded(labels, -1), padded(scores, 0))
         (found, _) = evaluations[name].summary()["value"]
-        assert found == pytest.approx(float(group.result()["ndcg@5"]), abs=1e-6)
+        assert found == pytest.approx(float(group.result()["ndcg_at_5"]), abs=1e-6)
     assert any("one score for all" in w for w in evaluations["constant"].warnings)
     comparison = evaluations["a sum"].compare(evaluations["one feature"], by="long")
     assert set(comparison["metric"]) == set(metrics)

@@ -79,7 +79,7 @@ def test_a_saved_model_is_text_and_numbers_and_loads_in_safe_mode(saved):
     assert kinds <= {".json", ".h5"}
     model = keras.saving.load_model(saved)
     logs = model.evaluate(np.ones((2, 4)), np.ones((2, 4)), verbose=0, return_dict=True)
-    assert {"ndcg@2", "mrr", "map@3"} <= set(logs)
+    assert {"ndcg_at_2", "mrr", "map_at_3"} <= set(logs)
 
 
 def test_a_saved_model_that_was_tampered_with_is_refused(saved, tmp_path):

@@ -355,10 +355,10 @@ def test_results_of_a_group(batch):
     copy = RankingMetrics.from_config(group.get_config())
     for each in (plain, group, copy):
         each.update_state(*batch)
-    assert list(plain.result()) == ["my_ndcg@3", "my_mrr"]
+    assert list(plain.result()) == ["my_ndcg_at_3", "my_mrr"]
     assert list(copy.result()) == [
-        "my_ndcg@3",
-        "my_ndcg@3_stderr",
+        "my_ndcg_at_3",
+        "my_ndcg_at_3_stderr",
         "my_mrr",
         "my_mrr_stderr",
     ]
@@ -406,7 +406,7 @@ def test_states_of_older_versions_are_refused():
     """They held sums of four columns, without those that a standard error needs."""
     metric = NDCG(k=1)
     state = export_state(metric)
-    state["ndcg@1/totals"] = np.zeros((2, 4), "float32")
-    state["ndcg@1/remainders"] = np.zeros(4, "float32")
+    state["ndcg_at_1/totals"] = np.zeros((2, 4), "float32")
+    state["ndcg_at_1/remainders"] = np.zeros(4, "float32")
     with pytest.raises(ValueError, match="as an older version exports them, without"):
         merge_state(metric, [state])

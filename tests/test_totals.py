@@ -64,7 +64,7 @@ def test_merging_different_metrics_is_an_error():
         keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.DCG(k=1)])
 
 
-TEST_NAMES = ["test_ndcg@2", "test_mrr"]
+TEST_NAMES = ["test_ndcg_at_2", "test_mrr"]
 
 
 def make_group(names=("ndcg@2", "mrr")):
@@ -93,7 +93,7 @@ def test_names_of_exported_states():
         with keras.name_scope("somewhere"):
             single, group = metrics.NDCG(k=10), make_group()
         variables = {"totals": (2, 4, 4), "remainders": (4, 4), "lists_seen": ()}
-        for metric, names in ((single, ["ndcg@10"]), (group, TEST_NAMES)):
+        for metric, names in ((single, ["ndcg_at_10"]), (group, TEST_NAMES)):
             state = keras_rank.utils.export_state(metric)
             assert {name: value.shape for name, value in state.items()} == {
                 f"{name}/{variable}": shape
@@ -124,7 +124,7 @@ def test_a_metric_is_merged_with_itself():
     [
         keras_rank.utils.export_state(metrics.NDCG(k=2)),
         keras_rank.utils.export_state(make_group(["mrr"])),
-        {"ndcg@1/totals": np.zeros(2), "ndcg@1/lists_seen": 0},
+        {"ndcg_at_1/totals": np.zeros(2), "ndcg_at_1/lists_seen": 0},
         {},
     ],
 )
@@ -134,7 +134,7 @@ def test_merging_the_state_of_another_metric_is_an_error(state):
     good.update_state([[1.0, 0.0]], [[0.2, 0.1]])
     with pytest.raises(ValueError, match=r"states with the names.*Received: \{"):
         keras_rank.utils.merge_state(metric, [good, state])
-    assert keras_rank.utils.export_state(metric)["ndcg@1/lists_seen"] == 0
+    assert keras_rank.utils.export_state(metric)["ndcg_at_1/lists_seen"] == 0
 
 
 @contextlib.contextmanager

@@ -71,7 +71,7 @@ def evaluate(
             progress bar where it takes long. Defaults to `"auto"`.
 
     Returns:
-        A dict from the names of the metrics to floats.
+        A dict from the names of the metrics to floats. A string names its result.
 
     Raises:
         ValueError: if shapes don't fit, an id is not that of a candidate, or a metric
@@ -116,9 +116,9 @@ def evaluate(
     return {name: float(value) for name, value in results.items()}
 
 
-def check_metrics(metrics: Metrics) -> RankingMetrics:
+def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
     """Returns metrics as a group, whose members need the relevant items alone."""
-    group = as_group(metrics)
+    group = as_group(metrics, as_written=as_written)
     for member in group.members:
         check_takes_targets(member)
     return group

@@ -125,7 +125,7 @@ class RankingMetric(keras.metrics.Metric):
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`, all that a metric takes without
             `takes_sparse_labels`.
-        name: str. Defaults to the name of the metric and its cutoff: `ndcg@10`.
+        name: str. Defaults to the name of the metric and its cutoff: `ndcg_at_10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -338,7 +338,7 @@ class RankingMetric(keras.metrics.Metric):
         class_name = type(self).__name__
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
         name = self.base_name or words
-        return name if self.k is None else f"{name}@{self.k}"
+        return name if self.k is None else f"{name}_at_{self.k}"
 
 
 def update_together(

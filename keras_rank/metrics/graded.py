@@ -177,7 +177,7 @@ class NDCG(DCG):
     ```python
     model.compile(loss="mse", metrics=[NDCG(k=5), NDCG(k=10)])
     model.fit(x, y, validation_data=(x_val, y_val), callbacks=[
-        keras.callbacks.EarlyStopping(monitor="val_ndcg@10", patience=3)
+        keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", patience=3)
     ])
     ```
 

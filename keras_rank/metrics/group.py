@@ -1,5 +1,6 @@
 """Many metrics as one, which orders each batch once for all of them."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ from keras_rank.metrics.binary import (
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 
-# What a string such as "ndcg@10" stands for.
+# What a string such as "ndcg@10" or "ndcg_at_10" stands for.
+_STRING = re.compile(r"(?P<name>\w+?)((@|_at_)(?P<k>[0-9]+))?")
 _BY_NAME: dict[str | None, type[RankingMetric]] = {
     metric.base_name: metric
     for metric in (
@@ -59,22 +61,22 @@ class RankingMetrics(keras.metrics.Metric):
     member has the value that it has alone.
 
     The results are a dict, and appear in the logs of `fit` and `evaluate` under the
-    names of the members: `ndcg@10`, `val_ndcg@10`. `EarlyStopping`, `ModelCheckpoint`
-    and `ReduceLROnPlateau` know in their automatic mode which way is better for the
-    first member, whose name and direction the group has; to monitor another one,
-    give them `mode="max"` (`"min"` for `arp` and `fall_out`).
+    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. `EarlyStopping`,
+    `ModelCheckpoint` and `ReduceLROnPlateau` know in their automatic mode which way is
+    better for the first member, whose name and direction the group has; to monitor
+    another one, give them `mode="max"` (`"min"` for `arp` and `fall_out`).
 
     Members whose `seed` was not given share one, so that they share the order too.
 
     Args:
         metrics: list of ranking metrics: instances, configs of such, or strings of
-            the name and the cutoff, such as `"ndcg@10"`, `"map@5"` or `"mrr"`. Their
-            names must differ.
+            the name and the cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`.
+            Their names must differ.
         prefix: str. Put before the names of the results. Keras merges the dicts of
             all outputs of a model, so that of two outputs with the same metrics only
             the last would be seen: give each group a prefix then. Defaults to `""`.
         standard_errors: bool. Whether the results hold the standard error of each
-            member too, right after its value: `ndcg@10_stderr`. Defaults to `False`.
+            member too, right after its value: `ndcg_at_10_stderr`. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -86,7 +88,7 @@ class RankingMetrics(keras.metrics.Metric):
     >>> metrics = keras_rank.metrics.RankingMetrics(["ndcg@2", "mrr"])
     >>> metrics.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
     >>> {name: f"{float(value):.4f}" for name, value in metrics.result().items()}
-    {'ndcg@2': '0.8262', 'mrr': '1.0000'}
+    {'ndcg_at_2': '0.8262', 'mrr': '1.0000'}
     """
 
     @names_arguments
@@ -175,14 +177,21 @@ class RankingMetrics(keras.metrics.Metric):
 
 def as_group(
     metrics: RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]],
+    *,
+    as_written: bool = True,
 ) -> RankingMetrics:
     """Returns metrics as a group, or the group that they are.
 
     The metrics keep their seeds: the members, which share one, have their variables.
+
+    Args:
+        metrics: the metrics.
+        as_written: whether a string names its result, for people to read, and not as
+            what goes into the logs of Keras.
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
-    members = [_member(metric) for metric in _members(metrics)]
+    members = [_member(metric, as_written) for metric in _members(metrics)]
     return RankingMetrics([member._with_seed(member.seed) for member in members])
 
 
@@ -195,11 +204,11 @@ def _members(metrics: Any) -> list[Any]:
     )
 
 
-def _member(metric: Any) -> RankingMetric:
+def _member(metric: Any, as_written: bool = False) -> RankingMetric:
     """Returns the metric that an instance, a config or a string stands for."""
     member = metric
     if isinstance(metric, str):
-        member = _from_string(metric)
+        member = _from_string(metric, name=metric if as_written else None)
     if isinstance(metric, dict):
         member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, RankingMetric):
@@ -211,10 +220,11 @@ def _member(metric: Any) -> RankingMetric:
     )
 
 
-def _from_string(string: str) -> RankingMetric:
-    name, separator, k = string.partition("@")
-    if name in _BY_NAME and (k.isdecimal() if separator else True):
-        return _BY_NAME[name](k=int(k) if separator else None)
+def _from_string(string: str, name: str | None) -> RankingMetric:
+    parts = _STRING.fullmatch(string)
+    if parts and parts["name"] in _BY_NAME:
+        k = None if parts["k"] is None else int(parts["k"])
+        return _BY_NAME[parts["name"]](k=k, name=name)
     raise ValueError(
         "`metrics` given as strings should be a name and an optional cutoff, such as "
         f'"ndcg@10". The names are {sorted(map(str, _BY_NAME))}. '

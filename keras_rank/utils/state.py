@@ -15,8 +15,8 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     """Returns the state of a metric as NumPy arrays: a few numbers to send or save.
 
     `merge_state` adds it to another metric, in another process, on another machine or
-    another backend. The names are those of the results: `"ndcg@10/totals"` and
-    `"ndcg@10/remainders"` hold the sums, and `"ndcg@10/lists_seen"` the number of
+    another backend. The names are those of the results: `"ndcg_at_10/totals"` and
+    `"ndcg_at_10/remainders"` hold the sums, and `"ndcg_at_10/lists_seen"` the number of
     lists. A group exports those of all its members.
 
     Args:
@@ -31,7 +31,7 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     >>> metric.update_state([[1, 0]], [[0.9, 0.1]])
     >>> state = keras_rank.utils.export_state(metric)
     >>> list(state)
-    ['ndcg@10/totals', 'ndcg@10/remainders', 'ndcg@10/lists_seen']
+    ['ndcg_at_10/totals', 'ndcg_at_10/remainders', 'ndcg_at_10/lists_seen']
     """
     return {
         name: np.array(ops.convert_to_numpy(variable))
