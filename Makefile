@@ -57,7 +57,7 @@ test-jax-optimised: $(DEVELOPMENT)/installed
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
 	$(DEVELOPMENT)/bin/$(INSTALL) --constraint constraints.txt \
-		--editable ".[jax,tensorflow,torch,dev,docs]"
+		--editable ".[dev,docs]"
 	touch $@
 
 # The oldest versions that pyproject.toml allows.
@@ -69,13 +69,13 @@ test-oldest: $(OLDEST)/installed
 $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/$(INSTALL) --constraint constraints-oldest.txt \
-		--editable ".[jax,tensorflow,torch,dev]"
+		--editable ".[dev]"
 	touch $@
 
 # What is to come, made anew each time: no check of a change, as it may fail.
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
-	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[jax,tensorflow,torch,dev]"
+	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[dev]"
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
 	done

@@ -253,6 +253,49 @@ def catalogues(items=2**18, queries=512, block_size=4096):
     row(f"{queries} x {items}", [f"{bare:.1f}", *ratios])
 
 
+def many_targets():
+    """Judgements of known shapes, beside one target for each of the same queries."""
+    rng = np.random.default_rng(0)
+
+    def targets_of(items, numbers):
+        ids = np.full((len(numbers), max(numbers)), -1, "int32")
+        for row, number in zip(ids, numbers, strict=True):
+            row[:number] = rng.choice(items, number, replace=False)
+        return ids
+
+    cases = {
+        "as MS MARCO": (2**16, [1] * 7000),
+        "as TREC": (2**18, [500] * 50),
+        "as ratings": (2**13, rng.integers(30, 901, 6000).tolist()),
+        "1,000 users, 1,000 each": (100_000, [1000] * 1000),
+        "one of 1,000 has 1,000": (5000, [1000] + [1] * 999),
+    }
+    head(
+        "Many targets: seconds, and times of one target for each query",
+        ["first call", "s", "of one"],
+    )
+    for name, (items, numbers) in cases.items():
+        queries, table = tensors(
+            *(
+                rng.normal(size=(number, 64)).astype("float32")
+                for number in (len(numbers), items)
+            )
+        )
+        targets = targets_of(items, numbers)
+
+        def evaluation(targets, queries=queries, table=table):
+            return lambda: keras_rank.catalogue.evaluate(
+                targets, queries, table, ["ndcg@10", "recall@100", "mrr"], verbose=0
+            )
+
+        first = seconds_of(evaluation(targets))
+        times = [
+            min(seconds_of(evaluation(each)) for _ in range(3))
+            for each in (targets, targets[:, :1])
+        ]
+        row(name, [f"{first:.1f}", f"{times[0]:.2f}", f"{times[0] / times[1]:.1f}x"])
+
+
 def launches():
     """What an update asks of an accelerator, which need not be here."""
     if BACKEND == "numpy":
@@ -458,6 +501,7 @@ def main():
         groups,
         sparse,
         catalogues,
+        many_targets,
         growth,
         launches,
         busy_core,

@@ -44,11 +44,13 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
             such as those that were seen. A target of the same list is never excluded.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`, each of its own pair alone.
+            Defaults to `"dot"`.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
-        prefix: str. Put before the names of the results. Defaults to `"val_"`.
+        prefix: str. Put before the names of the results. Defaults to `"val_"`: give
+            another one where compiled metrics have the same names.
         frequency: positive int. The number of epochs from one evaluation to the next.
             Defaults to 1.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
@@ -57,7 +59,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     Raises:
         ValueError: if an argument does not have the type stated above. Before the first
             epoch: if the embeddings of queries and candidates don't fit each other, or
-            an id is not that of a candidate.
+            an id is not that of a candidate. At the end of an epoch: if the logs have
+            a key of the results already.
 
     Example:
 
@@ -134,6 +137,14 @@ class CatalogueEvaluation(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the results to the logs."""
+        logs = {} if logs is None else logs
+        taken = [x for x in map(self._key, self.metrics.result()) if x in logs]
+        if taken:
+            raise ValueError(
+                "`prefix` should make keys that the logs don't have, as compiled "
+                'metrics of the same names on validation data have with "val_". '
+                f"Received: prefix={self.prefix!r}, which makes {taken}"
+            )
         if (epoch + 1) % self.frequency:
             return
         results = evaluate(
@@ -147,8 +158,10 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             block_size=self.block_size,
             verbose=self.verbose,
         )
-        if logs is not None:
-            logs.update({self.prefix + name: x for name, x in results.items()})
+        logs.update({self._key(name): x for name, x in results.items()})
+
+    def _key(self, name: str) -> str:
+        return self.prefix + name
 
     def _embedded(self, x: Any) -> Any:
         model = self.query_model or self.model

@@ -134,8 +134,9 @@ class RankingModel(keras.Model):
 
 
 # What Keras makes of inputs and outputs. It does not export the class, but tells it.
-_identity = keras.Input((1,), name="identity")
-_Functional = type(keras.Model(_identity, _identity, name="identity"))
+_input = keras.Input((1,), name="input")
+_identity = keras.layers.Identity(name="identity")
+_Functional = type(keras.Model(_input, _identity(_input), name="functional"))
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

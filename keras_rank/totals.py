@@ -15,10 +15,11 @@ from keras_rank.arrays.arithmetic import at_least, ratio, where
 from keras_rank.arrays.backends import (
     Tensor,
     in_float64,
-    one_operation,
+    library_of,
     parts_of_float64,
     without_warnings,
 )
+from keras_rank.arrays.programs import program
 
 # The columns of a batch, an entry for each list: its weighted value and its weight, 0
 # where no item is relevant; 1 where one is; 1 where there is an item. The totals are
@@ -33,28 +34,30 @@ SMALLEST_SQUARE = 1e-37
 def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the sums over lists of the products of all columns, two at a time.
 
+    By products and sums: a library for products of matrices would wake threads for it,
+    and wait for them, even for a few lists.
+
     In float64, as the error is a difference of such sums: of values which differ by
     less than a thousandth of their mean, it is smaller than the rounding of squares to
     float32. The columns may be rounded, as all products are of the same ones. Squares
     that are beyond float32 become infinite, and NaN in the totals: the mean uses none.
 
     Args:
-        columns: tensor of shape `(..., 4, batch)`.
+        columns: tensor of shape `(4, ..., batch)`.
 
     Returns:
-        High and low parts, float32 of shape `(..., 4, 4)`.
+        High and low parts, float32 of shape `(4, 4, ...)`.
     """
     with without_warnings():
         high, low = in_float64(_products, columns)
     return high, low
 
 
-@one_operation
 def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
-    return parts_of_float64(columns @ ops.swapaxes(columns, -1, -2))
+    pairs = columns[:, None] * columns
+    return parts_of_float64(library_of(pairs).sum(pairs, axis=-1))
 
 
-@one_operation
 def add(
     totals: Tensor, remainders: Tensor, high: Tensor, low: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -66,20 +69,20 @@ def add(
     with alike lists would add up to a hundred-millionth of the sum.
 
     Args:
-        totals: float32 tensor of shape `(..., 2, 4, 4)`. High and low parts.
-        remainders: float32 tensor of shape `(..., 4, 4)`. What these can't hold.
-        high: float32 tensor of shape `(..., 4, 4)`. What to add.
+        totals: float32 tensor of shape `(2, 4, 4, ...)`. High and low parts.
+        remainders: float32 tensor of shape `(4, 4, ...)`. What these can't hold.
+        high: float32 tensor of shape `(4, 4, ...)`. What to add.
         low: the same. What `high` has lost by rounding.
 
     Returns:
         The totals and the remainders, of the same shapes.
     """
     with without_warnings():
-        total_high, total_low = ops.unstack(totals, 2, axis=-3)
+        total_high, total_low = ops.unstack(totals, 2)
         total_low, error = _sum_and_error(total_low, high)
         total_high, total_low = _sum_and_error(total_high, total_low)
         total_low, remainders = _renormalized(total_low, remainders + error + low)
-        return ops.stack([total_high, total_low], axis=-3), remainders
+        return ops.stack([total_high, total_low]), remainders
 
 
 def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,8 +102,9 @@ def merge(totals: Tensor, others: Tensor) -> Tensor:
     return add(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
 
 
+@program
 def mean(
-    totals: Tensor, remainders: Tensor, empty_value: float | None, dtype: str
+    empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
     """Returns the weighted mean over all lists.
 
@@ -108,14 +112,14 @@ def mean(
     or 1 if none has, and scores `empty_value`; if that is `None`, it is left out.
 
     Args:
+        empty_value_and_dtype: float or `None`, and the dtype of the result.
         totals: float32 tensor of shape `(2, 4, 4)`. High and low parts.
         remainders: float32 tensor of shape `(4, 4)`.
-        empty_value: float or `None`.
-        dtype: the dtype of the result.
 
     Returns:
         A scalar tensor, 0 if there are no lists.
     """
+    empty_value, dtype = empty_value_and_dtype
     low = ops.cast(totals[1, LISTS], dtype) + ops.cast(remainders[LISTS], dtype)
     sums = ops.cast(totals[0, LISTS], dtype) + low
     value, weight, relevant, lists = _numbers(sums)
@@ -136,8 +140,9 @@ def _numbers(row: Tensor) -> list[Tensor]:
     return [row[i : i + 1] for i in range(4)]
 
 
+@program
 def standard_error(
-    totals: Tensor, remainders: Tensor, empty_value: float | None, dtype: str
+    empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
     """Returns the standard error of `mean`, of which it takes the arguments.
 
@@ -145,6 +150,7 @@ def standard_error(
         A scalar tensor: NaN for fewer than two lists that count, and where the
         squares of the weights, or of weights times values, are beyond float32.
     """
+    empty_value, dtype = empty_value_and_dtype
     with without_warnings():
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None

@@ -49,7 +49,7 @@ WAYS = {
 
 # One graph on torch, which takes what Keras does to be traced as well.
 in_one_graph = pytest.mark.skipif(
-    keras.__version__ < "3.15", reason="torch can't trace the trees of Keras 3.14"
+    keras.__version__ < "3.15", reason="torch can't trace the trees of older ones"
 )
 
 _BACKENDS = {"jax": "jax", "tf": "tensorflow", "torch": "torch"}

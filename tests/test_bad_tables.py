@@ -9,8 +9,8 @@ import pytest
 from pyarrow import csv, feather, parquet
 from tables import rows_of
 
-from keras_rank.evaluation import compare, evaluate, evaluate_run
-from keras_rank.metrics import NDCG
+from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.metrics import NDCG, RankingMetrics
 
 ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
 
@@ -123,13 +123,39 @@ WRONG_ROWS = {
     "names that clash": (
         changed(weight=[1, 1, 1]),
         {"keep": ["weight"]},
-        'should have distinct names other than "weight", as all become columns of the '
-        "result. Received: 'weight' twice",
+        "should have distinct names, as all become columns of the result. Others there "
+        'are "weight", "mrr_weight" and those that start with "health/". Received: '
+        "'weight'",
+    ),
+    "a name twice": (
+        changed(market=[1, 1, 2]),
+        {"query": "market", "keep": ["market"]},
+        "should have distinct names, as all become columns of the result.",
+    ),
+    "a kept column like the weight of a metric": (
+        changed(mrr_weight=[1, 1, 100]),
+        {"keep": ["mrr_weight"]},
+        "Received: 'mrr_weight'",
+    ),
+    "a query like the weight of a metric": (
+        changed(mrr_weight=[1, 1, 100]),
+        {"query": "mrr_weight"},
+        "Received: 'mrr_weight'",
+    ),
+    "a kept column like those of health": (
+        changed(**{"health/x": [1, 1, 2]}),
+        {"keep": ["health/x"]},
+        "Received: 'health/x'",
     ),
     "a size that is none": (
         ROWS,
         {"memory_limit": "a lot"},
         '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
+    ),
+    "a size that is too small to sort in": (
+        ROWS,
+        {"memory_limit": "40MB"},
+        'such as "2GB", of at least "100MB". Received: memory_limit=\'40MB\'',
     ),
     "no table": (3, {}, "`rows` should be files (Parquet, CSV, JSON lines or Arrow)"),
     "columns of other lengths": (
@@ -153,6 +179,17 @@ def test_wrong_metrics():
     sparse = NDCG(k=10, sparse_labels=True)
     with raises("`metrics` should have `sparse_labels=False`"):
         evaluate(ROWS, [sparse])
+
+
+@pytest.mark.parametrize("name", ["weight", "mrr_weight", "health/mrr", "query_id"])
+def test_metrics_of_names_that_are_taken(name):
+    with raises("distinct names, as all become columns of the result."):
+        evaluate(ROWS, ["mrr", NDCG(name=name)])
+    table = evaluate(ROWS, ["mrr", NDCG(name="x")]).per_list
+    names = [{"x": name}.get(each, each) for each in table.column_names]
+    metrics = RankingMetrics(["mrr", NDCG(name=name)]).members
+    with raises("should have distinct names"):
+        Evaluation(table.rename_columns(names), metrics=metrics, query="query_id")
 
 
 def half_written(path):
@@ -181,7 +218,7 @@ WRONG_FILES = {
         "`rows` should have rows. Received: none, from ",
     ),
     "rows.txt": (
-        lambda path: path.write_text("query_id,label,score\n1,1,1\n"),
+        lambda path: path.write_text("1 1 1\n"),
         "`rows` should be files of one format, with names that end in one of ",
     ),
     "folder.parquet": (lambda path: path.mkdir(), "which is a folder: "),

@@ -1,6 +1,7 @@
 """Ranks among candidates: those of the full matrix of scores, to the last item."""
 
 import re
+import tracemalloc
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from strategies import BATCH, LIST_SIZE, ties
 
 import keras_rank
 from keras_rank import catalogue, functional, metrics
+from keras_rank.arrays import counting
 from keras_rank.callbacks import CatalogueEvaluation
 
 BACKEND = keras.backend.backend()
@@ -94,6 +96,55 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size):
             atol=2e-6,
             err_msg=str(case),
         )
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize("levels", [2, 50, None])
+def test_many_targets(shuffle_ties, levels, rng, monkeypatch):
+    """By sorting, to the last bit what comparing with each of them gives."""
+    items, number = 150, 80
+    candidates = rng.normal(size=(items, FEATURES)).astype("float32")
+    queries = rng.normal(size=(QUERIES, FEATURES)).astype("float32")
+    if levels is not None:
+        candidates, queries = np.round(candidates * levels), np.round(queries)
+    candidates[rng.integers(0, items, 5)] = np.nan
+    targets = np.stack([rng.permutation(items)[:number] for _ in range(QUERIES)])
+    targets[1, 1:] = -1
+    targets[2, :40] = targets[2, 40:]
+    excluded = rng.integers(-1, items, size=(QUERIES, 90))
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+    found = {}
+    for sorts in (True, False):
+        monkeypatch.setattr(counting, "sorts_sooner_than", lambda n, sorts=sorts: sorts)
+        for name, each in {
+            "whole": candidates,
+            "parts": catalogue.Shards([candidates[:70], candidates[70:]]),
+        }.items():
+            order = catalogue.rank(
+                targets,
+                queries,
+                each,
+                exclude=excluded,
+                block_size=64,
+                **arguments,
+            )
+            found[sorts, name] = [
+                ops.convert_to_numpy(function(order))
+                for function in (functional.ndcg, functional.average_precision)
+            ]
+    for values in found.values():
+        np.testing.assert_array_equal(values, found[True, "whole"])
+    if levels is None:
+        return
+    labels = np.zeros((QUERIES, items), "float32")
+    for row, ids in zip(labels, targets, strict=True):
+        row[ids[ids >= 0]] = 1.0
+    scores = full_matrix(targets, queries, candidates, excluded)
+    expected = [
+        ops.convert_to_numpy(function(labels, scores, **arguments))
+        for function in (functional.ndcg, functional.average_precision)
+    ]
+    np.testing.assert_allclose(found[True, "whole"], expected, atol=2e-6)
 
 
 def random_task(rng, targets=1, items=300):
@@ -184,6 +235,24 @@ def test_embeddings_of_half_precision_are_multiplied_in_full(rng):
     scores = queries @ half.astype("float32").T
     found = reciprocal_ranks(ids, queries, ops.convert_to_tensor(half))
     np.testing.assert_allclose(found, expected_reciprocal_ranks(ids, scores), rtol=1e-6)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("narrow", [None, "queries"])
+def test_embeddings_of_double_precision_are_not_rounded(score, narrow, rng):
+    ids, queries, candidates = random_task(rng, targets=2)
+    queries, candidates = (x.astype("float64") for x in (queries, candidates))
+    candidates = 1.0 + 1e-9 * candidates
+    if narrow == "queries":
+        queries = queries.astype("float32")
+    scores = queries.astype("float64") @ candidates.T
+    if score == "cosine":
+        scores = scores / np.linalg.norm(candidates, axis=1)
+    expected = expected_reciprocal_ranks(ids, scores)
+    for each in (candidates, catalogue.Shards([candidates[:99], candidates[99:]])):
+        found = reciprocal_ranks(ids, queries, each, score=score)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_scores_by_cosine_and_by_a_function(rng):
@@ -457,6 +526,47 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
             "0 results for 2 parts",
         ),
         (
+            lambda: catalogue.rank(
+                [0, 1], Q, catalogue.Shards([C, C], map_fn=mapped_ever_less())
+            ),
+            "1 results for 2 parts",
+        ),
+        (
+            lambda: catalogue.rank(
+                [0, 1], Q, catalogue.Shards([C, C], map_fn=lambda f, parts: None)
+            ),
+            "`map_fn` should return or yield what the function returns for each part. "
+            "Received: NoneType",
+        ),
+        (
+            lambda: catalogue.rank(
+                [0, 1],
+                Q,
+                catalogue.Shards([C, C], map_fn=lambda f, parts: [None] * len(parts)),
+            ),
+            "Received: None for part 0",
+        ),
+        (
+            lambda: catalogue.rank(
+                [0, 1],
+                Q,
+                catalogue.Shards(
+                    [C, C], map_fn=lambda f, parts: [f(x) for x in [*parts, parts[0]]]
+                ),
+            ),
+            "3 results for 2 parts",
+        ),
+        (
+            lambda: catalogue.rank([0, 1], Q, [C, C[:, :2]]),
+            "as many features in each block. Received: blocks with 3 and 2 features",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"]).on_epoch_end(
+                0, {"loss": 0.1, "val_mrr": 0.5}
+            ),
+            "`prefix` should make keys that the logs don't have",
+        ),
+        (
             lambda: catalogue.rank([0, 10], Q, catalogue.Shards([C, C])),
             "below the number of items, 10",
         ),
@@ -504,6 +614,164 @@ def test_candidates_are_not_ranked_in_compiled_functions():
 def test_no_queries():
     order = catalogue.rank(np.zeros((0, 1), int), np.zeros((0, 3)), C)
     assert tuple(functional.ndcg(order).shape) == (0,)
+
+
+@pytest.mark.skipif(BACKEND != "numpy", reason="its memory alone is traced")
+def test_one_list_of_many_targets_takes_little_memory(rng):
+    """It makes each list as long as it is itself, but no longer than that."""
+    ids = np.full((1000, 1000), -1)
+    ids[:, 0], ids[0] = rng.integers(0, 5000, 1000), rng.permutation(5000)[:1000]
+    queries, candidates = (
+        rng.normal(size=(number, 4)).astype("float32") for number in (1000, 5000)
+    )
+    tracemalloc.start()
+    catalogue.evaluate(ids, queries, candidates, ["ndcg@10", "mrr"], verbose=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 * ids.nbytes
+
+
+def test_a_large_id_is_that_of_its_item():
+    """In lists of uneven length and as floats, where float32 knows no odd number."""
+    target = 2**24 + 1
+    items = -np.arange(target + 7, dtype="float32")[:, None]
+    items[target] = 10.0
+    queries = np.ones((2, 1), "float32")
+    arguments = {"block_size": 2**22, "verbose": 0}
+    for ids in ([[target], [5, target]], np.array([[target, -1.0], [5.0, target]])):
+        found = catalogue.evaluate(ids, queries, items, ["mrr"], **arguments)
+        assert found["mrr"] == 1.0
+        found = catalogue.evaluate(
+            [0, 0], queries, items, ["mrr"], exclude=ids, **arguments
+        )
+        assert found["mrr"] == 1.0
+
+
+def shuffled(candidates):
+    rng = np.random.default_rng(0)
+    return lambda: iter([rng.permutation(candidates)])
+
+
+def shrinking(candidates):
+    lengths = iter(range(300, 0, -7))
+    return lambda: iter([candidates[: next(lengths)]])
+
+
+def growing(candidates):
+    lengths = iter(range(200, 300, 7))
+    return lambda: iter([candidates[: next(lengths)]])
+
+
+def used_up(candidates):
+    blocks = iter([candidates[:100], candidates[100:]])
+    return lambda: blocks
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (used_up, "300 items at first, 0 when they were read again"),
+        (shuffled, "whose scores changed from one pass to the next"),
+        (shrinking, "293 items at first, 286 when they were read again"),
+        (growing, "207 items at first, 214 when they were read again"),
+        (
+            lambda c: catalogue.Shards([c[:9], shrinking(c)]),
+            "items at first, ",
+        ),
+        (
+            lambda c: catalogue.Shards([c[:9], shuffled(c)]),
+            "whose scores changed from one pass to the next",
+        ),
+    ],
+)
+def test_candidates_that_change_between_passes(source, message, rng):
+    ids, queries, candidates = random_task(rng, items=300)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        catalogue.rank(ids % 200, queries, source(candidates))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+def test_blocks_of_a_stream_in_different_dtypes(rng):
+    ids, queries, candidates = random_task(rng)
+    candidates = 1.0 + 1e-9 * candidates.astype("float64")
+    blocks = [candidates[:100].astype("float32"), candidates[100:]]
+    joined = np.concatenate(blocks)
+    np.testing.assert_array_equal(
+        *(reciprocal_ranks(ids, queries, each, seed=1) for each in (blocks, joined))
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_score_that_depends_on_others(axis, rng):
+    ids, queries, candidates = random_task(rng)
+
+    def softmax(queries, block):
+        return ops.softmax(ops.matmul(queries, ops.transpose(block)), axis=axis)
+
+    with pytest.raises(ValueError, match="`score` should give each pair"):
+        catalogue.rank(ids, queries, candidates, score=softmax, block_size=100)
+
+
+def test_cosines_of_very_long_and_very_short_vectors(rng):
+    ids, queries, candidates = random_task(rng)
+    arguments = {"score": "cosine", "seed": 1}
+    expected = reciprocal_ranks(ids, queries, candidates, **arguments)
+    for scale in (1e25, 1e-25):
+        scaled = (candidates * scale).astype("float32")
+        found = reciprocal_ranks(
+            ids, (queries * scale).astype("float32"), scaled, **arguments
+        )
+        np.testing.assert_allclose(found, expected)
+
+
+def test_a_function_that_returns_a_layer(rng):
+    ids, queries, candidates = random_task(rng)
+    layer = embedding_of(candidates)
+    np.testing.assert_array_equal(
+        *(
+            reciprocal_ranks(ids, queries, each, seed=1)
+            for each in (layer, lambda: layer)
+        )
+    )
+
+
+def test_a_stream_is_not_padded_to_a_huge_block(rng):
+    ids, queries, candidates = random_task(rng)
+    sizes = []
+
+    def by_product(queries, block):
+        sizes.append(block.shape[0])
+        return ops.matmul(queries, ops.transpose(block))
+
+    catalogue.rank(
+        ids, queries, in_blocks(candidates), score=by_product, block_size=10**7
+    )
+    assert set(sizes) == {300}
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="they are its own")
+@pytest.mark.parametrize(
+    "options", [{"dtype": "bfloat16"}, {"requires_grad": True}], ids=str
+)
+def test_tensors_of_torch_on_other_backends(options, rng):
+    torch = pytest.importorskip("torch")
+    options = {**options, "dtype": getattr(torch, options.get("dtype", "float32"))}
+    queries, candidates = (
+        torch.tensor(rng.integers(-3, 4, shape).tolist(), **options)
+        for shape in ((4, 3), (50, 3))
+    )
+    ids = np.arange(4)
+    arrays = [x.detach().float().numpy() for x in (queries, candidates)]
+    expected = reciprocal_ranks(ids, *arrays, seed=1)
+    for each in (candidates, lambda: [candidates[:7], candidates[7:]]):
+        found = reciprocal_ranks(ids, queries, each, seed=1)
+        np.testing.assert_array_equal(found, expected)
+
+
+def mapped_ever_less():
+    """All the parts when it is called first, and then one less."""
+    number = iter([2, 1])
+    return lambda function, parts: [function(x) for x in parts[: next(number)]]
 
 
 def test_all_are_excluded_but_targets():

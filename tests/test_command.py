@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tables import TREC, rows_of
@@ -28,6 +29,11 @@ def in_a_folder(backend, tmp_path, monkeypatch):
     (tmp_path / "run").write_text(RUN)
     for name, noise in (("base", 3.0), ("new", 0.5)):
         parquet.write_table(rows_of(noise=noise), f"{name}.parquet")
+    other = rows_of().replace_schema_metadata({"keras_rank": "[]"})
+    parquet.write_table(other, "other.parquet")
+    for name, ids in (("dates", pa.array([0], pa.date32())), ("numbers", [0])):
+        rows = {"query_id": ids, "item_id": [1], "label": [1], "score": [0.5]}
+        parquet.write_table(pa.table(rows), f"{name}.parquet")
 
 
 @pytest.fixture
@@ -59,6 +65,7 @@ def test_a_run(command):
             "metric   value  standard_error      low    high  lists",
             "mrr     0.7500          0.2500  -2.4266  3.9266      2",
             "map     0.7500          0.2500  -2.4266  3.9266      2",
+            "Rules: trec_eval",
         ]
     # As trec_eval has it, where the files come last.
     assert command("evaluate -m mrr map qrels run").out == printed.out
@@ -80,7 +87,8 @@ def test_several_runs_and_json(command, tmp_path):
     (tmp_path / "other").write_text(RUN.replace("2 Q0", "3 Q0"))
     printed = command("evaluate qrels run other -m mrr -q -o json --health")
     found = json.loads(printed.out)
-    assert list(found) == ["per_list", "health", "summary", "warnings"]
+    assert list(found) == ["per_list", "health", "summary", "notes", "warnings"]
+    assert found["notes"] == ["Rules: trec_eval"]
     assert [(row["run"], row["value"]) for row in found["summary"]] == [
         ("run", 0.75),
         ("other", 0.25),
@@ -182,7 +190,7 @@ def test_gates(command):
     line = "evaluate qrels run -m mrr --fail-below"
     assert command(f"{line} mrr=0.75").err == ""
     printed = command(f"{line} mrr=0.76", expected=1)
-    assert printed.err == "keras-rank: mrr is 0.7500, below 0.76\n"
+    assert printed.err == "keras-rank: mrr is 0.75, below 0.76\n"
     assert "mrr     0.7500" in printed.out
     command("compare base.parquet new.parquet -m ndcg@5 --fail-if-worse")
     line = "compare new.parquet base.parquet -m ndcg@5 arp --fail-if-worse"
@@ -192,14 +200,45 @@ def test_gates(command):
     command("compare base.parquet base.parquet -m ndcg@5 --fail-if-worse")
 
 
+def test_gates_compare_what_is_printed(command):
+    """7 of 10 are 0.69999999 in float32."""
+    rows = {"query_id": [1] * 10, "label": [1] * 7 + [0] * 3, "score": list(range(10))}
+    parquet.write_table(pa.table(rows), "ten.parquet")
+    line = "evaluate ten.parquet -m precision@10 fall_out --fail-below precision@10="
+    assert command(f"{line}0.7").err == ""
+    printed = command(f"{line}0.70001", expected=1)
+    assert printed.err == "keras-rank: precision@10 is 0.7, below 0.70001\n"
+    value = json.loads(command(f"{line}0.7 -o json").out)["summary"][0]["value"]
+    command(f"{line}{value!r}")
+
+
+def test_an_output_is_not_an_input(command):
+    command("evaluate base.parquet -m mrr map --per-list lists.parquet")
+    os.link("new.parquet", "same.parquet")
+    for line in (
+        "base.parquet --per-list base.parquet",
+        "base.parquet --per-list ./base.parquet",
+        "*.parquet --per-list new.parquet",
+        "new.parquet --per-list same.parquet",
+        "lists.parquet -m mrr --per-list lists.parquet",
+        "--qrels qrels.parquet run --per-list qrels.parquet",
+    ):
+        parquet.write_table(rows_of(), "qrels.parquet")
+        before = parquet.read_table(line.split()[-1])
+        assert "as it would be replaced" in command(f"evaluate {line}", expected=2).err
+        assert parquet.read_table(line.split()[-1]).equals(before)
+    # One that is there already, and read by nobody, may be.
+    command("evaluate base.parquet -m mrr --per-list lists.parquet")
+
+
 def test_gates_of_metrics_of_which_less_is_better(command):
     # The relevant items are at the ranks 2 and 1.
     line = "evaluate qrels run -m arp mrr --fail-above"
     assert command(f"{line} arp=1.5 --fail-below mrr=0.75").err == ""
     printed = command(f"{line} arp=1.4 --fail-below mrr=0.76", expected=1)
     assert printed.err.splitlines() == [
-        "keras-rank: arp is 1.5000, above 1.4",
-        "keras-rank: mrr is 0.7500, below 0.76",
+        "keras-rank: arp is 1.5, above 1.4",
+        "keras-rank: mrr is 0.75, below 0.76",
     ]
 
 
@@ -211,7 +250,7 @@ def test_gates_hold_for_each_slice(command):
     printed = command(f"{line} --fail-below ndcg@5={bound}", expected=1)
     (shut,) = [line for line in printed.err.splitlines() if "Warning" not in line]
     assert shut == (
-        f"keras-rank: ndcg@5 of {lowest['market']} is {lowest['value']:.4f}, "
+        f"keras-rank: ndcg@5 of {lowest['market']} is {lowest['value']:.6g}, "
         f"below {bound:g}"
     )
 
@@ -279,6 +318,8 @@ WRONG = {
     "compare base.parquet new.parquet --keep market": "unrecognized arguments: --keep",
     "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
     "evaluate base.parquet -o xml": "invalid choice: 'xml'",
+    "compare base.parquet other.parquet": "that this version of keras_rank wrote",
+    "evaluate -j dates.parquet numbers.parquet -m mrr": "types that can be compared",
     "compare base.parquet": "at least one file to compare with it",
     "compare base.parquet run": "their judgements: --qrels FILE",
 }
@@ -305,6 +346,19 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, command):
     shown = sys.stderr.getvalue()
     assert "\r3 rows read, 2 queries done" in shown
     assert shown.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "stdin"])
+def test_streams_that_are_closed(command, monkeypatch, closed):
+    monkeypatch.setattr(sys, closed, None)
+    lines = {"stdout": "evaluate qrels run", "stdin": "evaluate qrels -"}
+    code = run(lines.get(closed, "evaluate qrels none").split())
+    assert code == 2
+
+
+def test_an_error_of_ours_is_no_gate(command, monkeypatch):
+    monkeypatch.setattr("keras_rank.evaluation.command._results", lambda *_: 1 / 0)
+    assert "ZeroDivisionError" in command("evaluate qrels run", expected=2).err
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What is scored already: read, computed by the package's formulas, and summed up."""
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -74,6 +76,21 @@ def test_means_are_those_of_the_metrics(weight):
     assert dict(zip(found["metric"], found["value"], strict=True)) == pytest.approx(
         expected, abs=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "weights", [[1e30, 1e20, 1.0], [np.inf, 1.0, 1.0], [1.0, 0.0, -1.0]]
+)
+def test_weights_are_cut_as_those_of_the_metrics(weights):
+    rows = {"query_id": np.repeat(np.arange(3), 2), "label": [1, 0, 1, 0, 1, 0]}
+    rows |= {"score": [2, 1, 1, 2, 1, 2], "weight": np.repeat(weights, 2)}
+    labels, scores, weights = (
+        np.reshape(rows[name], (3, 2)) for name in ("label", "score", "weight")
+    )
+    metric = MeanReciprocalRank()
+    metric.update_state(labels, scores, weights)
+    found = evaluate(rows, ["mrr"], weight="weight").summary()
+    assert found["value"] == pytest.approx([float(metric.result())])
 
 
 def test_it_evaluates_on_all_backends():
@@ -383,6 +400,18 @@ def test_ids_of_other_types_are_compared_as_text(tmp_path):
     assert column(found, "mrr") == pytest.approx([1 / 3, 0.0])
 
 
+@pytest.mark.slow
+def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
+    """Of which 72 MB would not fit into the 50 MB that are for sorting."""
+    lists = rng.permutation(3_000_000) // 5
+    rows = {"query_id": lists, "label": lists % 2, "score": rng.normal(size=len(lists))}
+    parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    arguments = {"memory_limit": "100MB"}
+    found = evaluate(tmp_path / "rows.parquet", ["hit_rate@1"], **arguments)
+    assert len(found) == 600_000
+    assert found.summary()["value"] == pytest.approx([0.5])
+
+
 # Summaries.
 
 
@@ -442,6 +471,31 @@ def test_lists_of_a_cluster_stay_together():
     assert naive["standard_error"] < 0.6 * found["standard_error"]
 
 
+@pytest.mark.parametrize(("found", "lists"), [(3, 300), (0, 20), (20, 20), (5, 8)])
+def test_shares_have_the_interval_of_wilson(found, lists):
+    """By his formula: that of Student's t has no width where all values are 0."""
+    rows = {"query_id": np.arange(lists), "label": np.ones(lists)}
+    rows["score"] = np.where(np.arange(lists) < found, 1.0, NAN)
+    (row,) = evaluate(rows, ["hit_rate@5"]).summary(confidence=0.9)
+    z, share = stats.norm.ppf(0.95), found / lists
+    middle = (share + z**2 / (2 * lists)) / (1 + z**2 / lists)
+    half = share * (1 - share) / lists + z**2 / (4 * lists**2)
+    half = z * np.sqrt(half) / (1 + z**2 / lists)
+    assert row["value"] == pytest.approx(share)
+    assert (row["low"], row["high"]) == pytest.approx((middle - half, middle + half))
+
+
+def test_weighted_and_clustered_shares_have_that_of_the_delta_method(rng):
+    rows = {"query_id": np.arange(30), "label": np.ones(30), "user": np.arange(30) // 3}
+    rows["score"] = np.where(np.arange(30) < 7, 1.0, NAN)
+    rows["weight"] = rng.uniform(1, 2, 30)
+    arguments = {"keep": "user", "weight": "weight"}
+    for cluster, weight in ((None, "weight"), ("user", None)):
+        found = evaluate(rows, ["hit_rate"], **{**arguments, "weight": weight})
+        (row,) = found.summary(cluster=cluster)
+        assert row["high"] - row["value"] == pytest.approx(row["value"] - row["low"])
+
+
 # Comparisons.
 
 
@@ -484,6 +538,32 @@ def test_equal_differences_are_not_certain_to_a_permutation_test():
     new = evaluate({**rows, "score": [2, 1] * 5}, ["mrr"])
     assert new.compare(base, test="permutation")["p"] == [pytest.approx(2 / 2**5)]
     assert new.compare(base)["p"] == [0.0]
+
+
+def test_permutations_of_many_lists(rng):
+    """In time, and with p as by signs for each: that of a normal distribution here."""
+    lists = 200_000
+    zeros = np.zeros(lists)
+    columns = {"query_id": np.arange(lists), "weight": zeros + 1.0}
+    values = rng.choice([0.0, 0.1, 0.5, 1.0], lists, p=[0.7, 0.1, 0.1, 0.1])
+    metrics = [MeanReciprocalRank()]
+    base, new = (
+        Evaluation(pa.table({**columns, "mrr": x}), metrics=metrics, query="query_id")
+        for x in (zeros, rng.choice([-1.0, 1.0], lists) * values)
+    )
+    start = time.perf_counter()
+    (found,) = new.compare(base, test="permutation")["p"]
+    assert time.perf_counter() - start < 60.0
+    drawn = column(new, "mrr")
+    z = abs(drawn.sum()) / np.sqrt(np.square(drawn).sum())
+    assert found == pytest.approx(2.0 * stats.norm.sf(z), abs=0.02)
+
+
+def test_a_few_large_differences_are_no_normal_distribution():
+    """Among 20,000 small ones: half of the draws with one sign for all three."""
+    differences = np.concatenate([np.full(3, 1e6), np.tile([1e-3, -1e-3], 10_000)])
+    expected = 2 / 2**3 / 2
+    assert statistics._permuted(differences) == pytest.approx(expected, abs=0.02)
 
 
 def test_clusters_are_compared_as_wholes():
@@ -680,6 +760,48 @@ def test_health_of_columns_that_seem_swapped():
 
 
 # What is kept of it.
+
+
+def test_queries_that_were_left_out_add_up(tmp_path):
+    parts = []
+    for shard in "ab":
+        qrels = {"query_id": [shard], "item_id": [1], "label": [1]}
+        run = {"query_id": [shard, "x", "y"], "item_id": [1] * 3, "score": [0.5] * 3}
+        parts.append(evaluate_run(qrels, run, ["mrr"]))
+    both = Evaluation(pa.concat_tables([part.table for part in parts]))
+    other = Evaluation(both.table, left_out=7)
+    for evaluation, number in ((parts[0], 2), (both, 4), (other, 7)):
+        (warning,) = [w for w in evaluation.warnings if "left out" in w]
+        assert warning.startswith(f"Warning: {number} queries of the run are left out")
+
+
+OTHER_METADATA = [
+    b"[]",
+    b"null",
+    b"not json",
+    b"{}",
+    b'{"query": "query_id", "metrics": [["mrr", null, 0.0]]}',
+    b'{"query": "query_id", "metrics": [["mrr", null, 0.0, "up", 1]]}',
+    b'{"query": "query_id", "metrics": [["map", null, 0.0, "up"]]}',
+    b'{"query": "qid", "metrics": [["mrr", null, 0.0, "up"]]}',
+    b'{"query": "query_id", "metrics": []}',
+]
+
+
+@pytest.mark.parametrize("written", OTHER_METADATA, ids=str)
+def test_metadata_of_another_version(written):
+    table = evaluate(rows_of(), ["mrr"]).table
+    table = table.replace_schema_metadata({b"keras_rank": written})
+    with pytest.raises(ValueError, match="`table` should"):
+        Evaluation(table)
+
+
+def test_columns_that_an_evaluation_needs():
+    table = evaluate(rows_of(), ["mrr", "ndcg@5"]).table
+    with pytest.raises(ValueError, match='`table` should have a column "weight"'):
+        Evaluation(table.drop_columns("weight"))
+    for name in ("health/tied@5", "health/mrr/best", "health/ties"):
+        assert Evaluation(table.drop_columns(name)).warnings == []
 
 
 def test_an_evaluation_is_written_and_read(tmp_path):

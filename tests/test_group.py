@@ -117,12 +117,12 @@ def test_lists_are_read_and_ordered_once_for_members_alike(monkeypatch):
         return call
 
     monkeypatch.setattr(base, "rank_by_scores", counted(base.rank_by_scores))
-    monkeypatch.setattr(base, "standardize", counted(base.standardize))
+    monkeypatch.setattr(base, "read", counted(base.read))
     group = RankingMetrics(
         [*NINE, NDCG(shuffle_ties="average", k=3, name="averaged"), "mrr@5"]
     )
     group.update_state([[1, 0, 2]], [[0.1, 0.2, 0.3]])
-    assert [name for name, _ in calls] == ["standardize", *["rank_by_scores"] * 2]
+    assert [name for name, _ in calls] == ["read", *["rank_by_scores"] * 2]
     assert [k for name, k in calls if name == "rank_by_scores"] == [20, 3]
 
 

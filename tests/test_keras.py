@@ -209,15 +209,3 @@ def test_two_outputs_are_told_apart(data):
     )
     logs = model.evaluate(x, {"buy": y, "click": y}, return_dict=True, verbose=0)
     assert {"buy_ndcg@2", "click_ndcg@2"} <= set(logs)
-
-
-@pytest.mark.parametrize("sparse_labels", [False, True])
-def test_no_gradients_are_recorded(sparse_labels, backend):
-    if backend != "torch":
-        pytest.skip("elsewhere gradients are recorded only where they are asked for")
-    import torch
-
-    scores = torch.tensor([[0.1, 0.2, 0.3]], requires_grad=True)
-    labels = [2] if sparse_labels else [[2, 0, 1]]
-    values = keras_rank.functional.ndcg(labels, scores, sparse_labels=sparse_labels)
-    assert not values.requires_grad

@@ -3,6 +3,7 @@
 import functools
 
 import compiled
+import keras
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from registry import CASES_HERE
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
 
 from keras_rank import functional, metrics
+from keras_rank.lists import inputs
 
 SPARSE = [
     case
@@ -19,6 +21,7 @@ SPARSE = [
     if case.metric.takes_sparse_labels
     and case.arguments.get("relevance_threshold", 1.0) <= 1.0
 ]
+BACKEND = keras.backend.backend()
 sparse_metrics = pytest.mark.parametrize("case", SPARSE, ids=str)
 
 # The shape of the dense lists elsewhere, so that compiled code is compiled once.
@@ -64,6 +67,44 @@ def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
         dense.update_state(one_hot(ids)[part], scores[part], weights[part])
         sparse.update_state(ids[part], scores[part], weights[part])
     assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize("k", [5, None])
+def test_many_targets(shuffle_ties, k, rng):
+    """Which are ranked by sorting, and by comparing where there are few."""
+    scores = np.round(rng.normal(size=(6, 300)), 1).astype("float32")
+    scores[rng.random(scores.shape) < 0.1] = np.nan
+    ids = np.stack([rng.permutation(300)[:100] for _ in scores])
+    ids[0, 2:], ids[1, :50] = -1, ids[1, 50:]
+    labels = np.zeros_like(scores)
+    for row, targets in zip(labels, ids, strict=True):
+        row[targets[targets >= 0]] = 1.0
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+    sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
+    dense = functional.rank(labels, scores, **arguments)
+    for case in SPARSE:
+        found, expected = (
+            ops.convert_to_numpy(case.function(order, k=k, **case.arguments))
+            for order in (sparse, dense)
+        )
+        np.testing.assert_allclose(found, expected, atol=4e-6, err_msg=case.name)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="what is compiled is counted")
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_what_is_compiled_does_not_grow_with_the_targets(shuffle_ties):
+    import jax
+
+    metric = metrics.NDCG(sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
+    variables = [variable.value for variable in metric.variables]
+
+    def size(targets):
+        batch = np.zeros((4, targets), "int32"), np.zeros((4, 2000), "float32")
+        program = jax.make_jaxpr(metric.stateless_update_state)(variables, *batch)
+        return len(str(program).splitlines())
+
+    assert size(800) < 1.1 * size(100)
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
@@ -120,6 +161,17 @@ def test_compiled(way, k, shuffle_ties, rng):
     update(ids, scores, weights)
     eager.update_state(ids, scores, weights)
     assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    "ids", [[[2**24 + 1], [5, 2**24 + 1]], [[5.0, 2.0**24 + 1]], [[2**24 + 1, np.nan]]]
+)
+def test_ids_are_not_rounded(ids):
+    tensor, _ = inputs.read_ids("y_true", ids)
+    read = ops.convert_to_numpy(tensor)
+    expected = [[x for x in row if not np.isnan(x)] for row in ids]
+    assert [row[row >= 0].tolist() for row in read] == expected
+    assert np.all(ops.convert_to_numpy(inputs.are_items(tensor, 2**24 + 2)))
 
 
 def test_shapes_of_ids():

@@ -8,12 +8,15 @@ from keras import ops
 
 from keras_rank.arrays.backends import (
     Tensor,
+    added_in_halves,
     adds_up_anew,
     constant,
     library_of,
     made_once,
 )
 
+# Up to this size, filling up rows takes fewer operations than folding them.
+_SHORT_ROW = 32
 # The bits of an int32, and all bits up to each of them.
 _BITS = np.left_shift(np.int32(1), np.arange(32, dtype="int32"))
 _UP_TO_BIT = np.cumsum(_BITS, dtype="int32")
@@ -77,6 +80,19 @@ def _bits_set(words: Tensor) -> Tensor:
     words = (words & 0x33333333) + (ops.right_shift(words, 2) & 0x33333333)
     words = (words + ops.right_shift(words, 4)) & 0x0F0F0F0F
     return ops.right_shift(words * 0x01010101, 24)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two matrices, in the wider of their dtypes."""
+    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
+    if len(dtypes) > 1:
+        x, y = (ops.cast(part, "float64") for part in (x, y))
+    return library_of(x).matmul(x, y)
+
+
+def square_root(x: Tensor) -> Tensor:
+    """The square root, in the dtype of `x`."""
+    return library_of(x).sqrt(x)
 
 
 def log(x: Tensor) -> Tensor:
@@ -146,16 +162,28 @@ def total(values: Tensor) -> Tensor:
     Returns:
         A tensor of shape `(...)`.
     """
-    *rows, size = ops.shape(values)
+    size = ops.shape(values)[-1]
     if values.shape[-1] is None:
         return ops.sum(values, axis=-1)
+    if size > _SHORT_ROW:
+        values = _folded(values, size)
+        size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
         values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], -1)
-    values = ops.reshape(values, (*rows, *[2] * levels))
-    for _ in range(levels):
-        values = ops.sum(values, axis=len(rows))
-    return values
+    return added_in_halves(values, levels)
+
+
+def _folded(values: Tensor, size: int) -> Tensor:
+    """Adds what exceeds a power of two to the start of each row.
+
+    It is the first addition of the tree, without a copy that is filled up.
+    """
+    half = 2 ** ((size - 1).bit_length() - 1)
+    start = values[..., : size - half] + values[..., half:]
+    if size == 2 * half:
+        return start
+    return ops.concatenate([start, values[..., size - half : half]], axis=-1)
 
 
 def totals(*rows: Tensor) -> list[Tensor]:

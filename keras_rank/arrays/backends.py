@@ -4,11 +4,12 @@ The only file that names a backend or a device.
 """
 
 import contextlib
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ from keras import ops
 Tensor: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
 
 INT32_MIN = -(2**31)
 
@@ -25,6 +27,12 @@ _is_in_branch = ContextVar("is_in_branch", default=False)
 
 # Fewer entries than these are sorted as fast in any way.
 _MANY_ENTRIES = 4096
+# Of more entries than these, the computing takes as long as to compile it less well.
+_MANY_TO_ROUND = 2**17
+_UNOPTIMISED = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+}
 
 
 def shortcut(
@@ -198,7 +206,8 @@ def constant(value: float, like: Tensor) -> Tensor:
 def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
     import torch
 
-    return torch.tensor(value, dtype=dtype, device=device)
+    with for_any_use():
+        return torch.tensor(value, dtype=dtype, device=device)
 
 
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
@@ -212,7 +221,28 @@ def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> T
 def _made_once_on_torch(
     function: Callable[..., Tensor], *numbers: Any, device: Any
 ) -> Tensor:
-    return function(*numbers).to(device)
+    with for_any_use():
+        return function(*numbers).to(device)
+
+
+def for_any_use() -> contextlib.AbstractContextManager[Any]:
+    """In which tensors are made that are kept.
+
+    Those that torch makes in inference mode serve there alone: they can't be assigned
+    to, nor be part of what has a gradient.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.inference_mode(False)
+    return contextlib.nullcontext()
+
+
+def without_gradient(x: Tensor) -> Tensor:
+    """The same tensor, through which no gradient is recorded."""
+    if _is_eager_on_torch() and not isinstance(x, keras.KerasTensor):
+        return x.detach() if x.requires_grad else x
+    return ops.stop_gradient(x)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
@@ -284,27 +314,6 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     return ops.any(ops.isnan(extremes))
 
 
-def one_operation(function: Function) -> Function:
-    """Makes one operation of a function of tensors, where each operation is compiled.
-
-    That is in eager code of JAX, for each shape anew: so it compiles one of many. What
-    has to be added in a certain order can't be one, as XLA joins sums of sums.
-    """
-    if keras.backend.backend() != "jax":
-        return function
-    import jax
-
-    # In a larger function it leaves no trace.
-    jitted = jax.jit(function, inline=True)
-
-    @functools.wraps(function)
-    def call(*tensors: Tensor) -> Any:
-        is_symbolic = any(isinstance(x, keras.KerasTensor) for x in tensors)
-        return (function if is_symbolic else jitted)(*tensors)
-
-    return cast(Function, call)
-
-
 def without_autograph(function: Function) -> Function:
     """Makes `tf.function` take a function, and all that it calls, as it is.
 
@@ -319,6 +328,139 @@ def without_autograph(function: Function) -> Function:
     return as_it_is
 
 
+def as_tree(kind: Class) -> Class:
+    """Makes a dataclass of tensors one that programs take and return, on JAX.
+
+    What is no tensor of its fields is part of what a program depends on.
+    """
+    if keras.backend.backend() != "jax":
+        return kind
+    import jax
+
+    names = [field.name for field in dataclasses.fields(cast(Any, kind))]
+
+    def is_fixed(value: Any) -> bool:
+        leaves = jax.tree_util.tree_leaves(value)
+        return bool(leaves) and all(isinstance(x, (int, str)) for x in leaves)
+
+    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        values = [getattr(tree, name) for name in names]
+        tensors = [None if is_fixed(x) else x for x in values]
+        return tensors, tuple(x if is_fixed(x) else None for x in values)
+
+    def unflatten(fixed: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
+        parts = zip(names, fixed, tensors, strict=True)
+        return kind(**{name: x if y is None else y for name, y, x in parts})
+
+    jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+    return kind
+
+
+def compiled_by_eager_code(
+    function: Callable[..., Any],
+) -> Callable[..., Any] | None:
+    """Compiles a function whose first argument is hashable, on JAX; `None` elsewhere.
+
+    Small inputs are worth no optimiser: without it, XLA compiles in half the time.
+    """
+    if keras.backend.backend() != "jax":
+        return None
+    import jax
+
+    def keyed(key: Any, depends: Any, *tensors: Any) -> Any:
+        return function(depends, *tensors)
+
+    well = jax.jit(keyed, static_argnums=(0, 1))
+    quickly = jax.jit(keyed, static_argnums=(0, 1), compiler_options=_UNOPTIMISED)
+
+    def call(depends: Any, *tensors: Any) -> Any:
+        # What the function may ask for too.
+        key = on_accelerator(), keras.config.floatx()
+        is_small = not key[0] and is_of_few_shapes(*jax.tree_util.tree_leaves(tensors))
+        # In a function that is being compiled, these inputs are known already.
+        with jax.core.eval_context():
+            return (quickly if is_small else well)(key, depends, *tensors)
+
+    return call
+
+
+def runs_within_another(tensors: Any) -> bool:
+    """Whether tensors are part of what is being compiled on JAX, or symbols."""
+    import jax
+
+    unknown = jax.core.Tracer, keras.KerasTensor
+    return any(isinstance(x, unknown) for x in jax.tree_util.tree_leaves(tensors))
+
+
+def on_host(x: Tensor) -> Tensor:
+    """On JAX on CPU, the same memory as an array, whose shape changes uncompiled."""
+    if not _is_jax_on_cpu() or not _is_on_one_device(x) or x.committed:
+        return x
+    return np.asarray(x)
+
+
+def to_device(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor of an array: Keras's conversion compiles for each shape on JAX."""
+    if keras.backend.backend() != "jax":
+        return ops.convert_to_tensor(array)
+    import jax
+
+    return jax.device_put(array)
+
+
+def from_host(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor of an array; on JAX the array, which programs take as it is."""
+    return array if keras.backend.backend() == "jax" else ops.convert_to_tensor(array)
+
+
+def is_of_few_shapes(*tensors: Tensor) -> bool:
+    """Whether sizes are best rounded up: not those of large tensors, or of shards."""
+    if keras.backend.backend() != "jax":
+        return False
+    return all(
+        (isinstance(x, (int, np.ndarray, np.generic)) or _is_on_one_device(x))
+        and np.size(x) <= _MANY_TO_ROUND
+        for x in tensors
+    )
+
+
+def _is_on_one_device(x: Tensor) -> bool:
+    """Whether it is an array of JAX that is not spread over devices."""
+    import jax
+
+    is_known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    return is_known and len(x.devices()) == 1
+
+
+def rounded(products: Tensor) -> Tensor:
+    """Products that are rounded before anything is added to them.
+
+    XLA makes one operation of both, which does not round between, in some shapes only.
+    So what it can't know to be of no effect stands there.
+    """
+    if keras.backend.backend() != "jax":
+        return products
+    largest = float(np.finfo(products.dtype).max)
+    return ops.minimum(products, constant(largest, products))
+
+
+def added_in_halves(values: Tensor, levels: int) -> Tensor:
+    """Adds the second half of each row to the first, as often as there are levels.
+
+    XLA would make one sum, in another order, of sums along one axis after the other.
+    """
+    if keras.backend.backend() != "jax":
+        *rows, _ = ops.shape(values)
+        values = ops.reshape(values, (*rows, *[2] * levels))
+        for _ in range(levels):
+            values = ops.sum(values, axis=len(rows))
+        return values
+    values = rounded(values)
+    for level in reversed(range(levels)):
+        values = values[..., : 2**level] + values[..., 2**level :]
+    return values[..., 0]
+
+
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 
@@ -330,9 +472,46 @@ def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return ops.sum(function(x), axis=1)
 
 
-def compiles_each_shape() -> bool:
-    """Whether each operation is compiled for each shape, in eager code too."""
-    return bool(keras.backend.backend() == "jax")
+def search_rows(
+    in_order: Tensor,
+    thresholds: Tensor,
+    side: Literal["left", "right"],
+    bisect: Callable[[], Tensor],
+) -> Tensor:
+    """Counts the entries of sorted rows below thresholds, those equal too on the right.
+
+    Keras's searches a single row only.
+
+    Args:
+        in_order: tensor of shape `(batch, size)`, the smallest entries first.
+        thresholds: tensor of shape `(batch, number)`.
+        side: `"left"` to count the entries below, `"right"` for those equal too.
+        bisect: function without arguments that returns the same.
+
+    Returns:
+        An int32 tensor of the shape of the thresholds.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.searchsorted(
+            in_order, thresholds.contiguous(), side=side, out_int32=True
+        )
+    if keras.backend.backend() != "numpy":
+        return bisect()
+    number = np.empty(thresholds.shape, "int32")
+    for row, of_row, found in zip(in_order, thresholds, number, strict=True):
+        found[:] = row.searchsorted(of_row, side)
+    return number
+
+
+def sorts_sooner_than(comparisons: Tensor | int) -> Tensor | bool:
+    """Whether rows are sorted in less time than compared so often, compiling included.
+
+    Measured with rows of 4,096 entries. XLA compares with many thresholds in one pass.
+    """
+    most = {"numpy": 8, "torch": 16, "tensorflow": 16, "jax": 64}
+    return comparisons > most[keras.backend.backend()]
 
 
 def adds_up_anew() -> bool:
@@ -400,7 +579,6 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     return _not_sliced(values, positions)
 
 
-@one_operation
 def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """What XLA takes for other values, and are the same.
 
@@ -498,12 +676,48 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     return take(x, order), order
 
 
-def falling(x: Tensor) -> Tensor:
-    """Returns the entries of each row, the largest first."""
+def sorted_rows(x: Tensor) -> Tensor:
+    """Returns the entries of each row, the smallest first.
+
+    On a CPU, NumPy takes a fifth to a tenth of the time of any other.
+    """
+    if isinstance(x, np.ndarray):
+        return np.sort(x, axis=1)
+    if _is_seen(x) and not on_accelerator():
+        in_order = np.sort(ops.convert_to_numpy(x), axis=1)
+        return ops.convert_to_tensor(in_order, x.dtype)
     if keras.backend.backend() != "jax" or x.dtype not in ("float32", "int32"):
-        return ops.flip(ops.sort(x, axis=1), axis=1)
-    bits = ~_sorted_on_jax(~_sortable_bits(x))
-    return bits if x.dtype == "int32" else _flipped(bits).view("float32")
+        return ops.sort(x, axis=1)
+    in_order = _sorted_on_jax(_sortable_bits(x))
+    return in_order if x.dtype == "int32" else _flipped(in_order).view("float32")
+
+
+def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the entries of each row and their int32 keys, in the order of both.
+
+    The smallest entries first, and of equal ones the smallest keys. On a CPU by NumPy,
+    as by `sorted_rows`.
+    """
+    is_on_host = _is_seen(x) and not on_accelerator()
+    if is_on_host and ops.convert_to_numpy(x).dtype == "float32":
+        # As -0.0 is no other number than 0.0.
+        x = ops.convert_to_numpy(x) + np.float32(0.0)
+        pairs = _flipped(x.view("int32")).astype("int64")
+        pairs <<= 32
+        pairs += ops.convert_to_numpy(keys)
+        pairs.sort(axis=1)
+        of_pairs = pairs.astype("int32")
+        pairs -= of_pairs
+        pairs >>= 32
+        in_order = _flipped(pairs.astype("int32")).view("float32")
+        return ops.convert_to_tensor(in_order), ops.convert_to_tensor(of_pairs)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        in_order, of_entries = jax.lax.sort((x, keys), num_keys=2)
+        return in_order, of_entries
+    order = sort_by(x, keys)
+    return take(x, order), take(keys, order)
 
 
 def _argsort_by_keys(x: Tensor) -> Tensor:

@@ -1,12 +1,23 @@
-"""Counts entries that match a threshold, instead of sorting them."""
+"""Counts entries that match a threshold: by comparing, or of many by sorting."""
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, count_true
+from keras_rank.arrays.arithmetic import at_most
+from keras_rank.arrays.backends import (
+    Tensor,
+    count_true,
+    search_rows,
+    shortcut,
+    sorted_pairs,
+    sorted_rows,
+    sorts_sooner_than,
+    take,
+)
 
 # Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -54,3 +65,138 @@ def _matching(pairs: Sequence[Pair], matches: Matches, i: int) -> Tensor:
 def _count_at_once(pairs: Sequence[Pair], matches: Matches, dtype: str) -> Tensor:
     parts = (x for entries, of in pairs for x in (entries[:, None], of[..., None]))
     return ops.sum(ops.cast(matches(*parts), dtype), axis=2)
+
+
+def count_above_and_tied(
+    entries: Tensor, thresholds: Tensor, dtype: str
+) -> tuple[Tensor, Tensor]:
+    """Counts the entries of each row above each threshold, and those equal to it.
+
+    Args:
+        entries: tensor of shape `(batch, size)`, without NaN.
+        thresholds: tensor of shape `(batch, number)`.
+        dtype: the dtype of the counts.
+    """
+
+    def by_comparing() -> tuple[Tensor, Tensor]:
+        pairs = [(entries, thresholds)]
+        above, tied = count(pairs, operator.gt, operator.eq, dtype=dtype)
+        return above, tied
+
+    def by_sorting() -> tuple[Tensor, Tensor]:
+        above, not_below = counts_in_order(sorted_rows(entries), thresholds)
+        return ops.cast(above, dtype), ops.cast(not_below - above, dtype)
+
+    above, tied = shortcut(are_few(thresholds), by_comparing, by_sorting)
+    return above, tied
+
+
+def count_before(
+    entries: Tensor, thresholds: Tensor, keys: Tensor, own_keys: Tensor, dtype: str
+) -> Tensor:
+    """Counts the entries of each row that equal a threshold and have a larger key.
+
+    Args:
+        entries: tensor of shape `(batch, size)`, without NaN.
+        thresholds: tensor of shape `(batch, number)`.
+        keys: int32 tensor of the shape of the entries.
+        own_keys: int32 tensor of the shape of the thresholds.
+        dtype: the dtype of the counts.
+    """
+
+    def by_comparing() -> Tensor:
+        pairs = (entries, thresholds), (keys, own_keys)
+        return count(pairs, _goes_before, dtype=dtype)[0]
+
+    def by_sorting() -> Tensor:
+        pairs = sorted_pairs(entries, keys)
+        return ops.cast(count_before_in_order(*pairs, thresholds, own_keys), dtype)
+
+    return shortcut(are_few(thresholds), by_comparing, by_sorting)
+
+
+def count_before_in_order(
+    in_order: Tensor, keys: Tensor, thresholds: Tensor, own_keys: Tensor
+) -> Tensor:
+    """Counts the same in rows that are sorted, by their entries and then by keys."""
+
+    def is_not_before(places: Tensor) -> Tensor:
+        entry, key = take(in_order, places), take(keys, places)
+        is_tied = ops.logical_and(entry == thresholds, key <= own_keys)
+        return ops.logical_or(entry < thresholds, is_tied)
+
+    not_above = number_at_most(in_order, thresholds)
+    return not_above - _bisected(in_order, thresholds, is_not_before)
+
+
+def are_few(thresholds: Tensor) -> Tensor | bool:
+    """Whether it takes less time to compare with each threshold than to sort."""
+    number = thresholds.shape[1]
+    if number is not None:
+        return not sorts_sooner_than(number)
+    # Where a graph does not know it.
+    return ops.logical_not(sorts_sooner_than(ops.shape(thresholds)[1]))
+
+
+def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+    """Counts the entries of sorted rows above each threshold, and those not below it.
+
+    Args:
+        in_order: tensor of shape `(batch, size)`, the smallest entries first.
+        thresholds: tensor of shape `(batch, number)`.
+    """
+    size = ops.shape(in_order)[1]
+    below = search_rows(
+        in_order,
+        thresholds,
+        "left",
+        lambda: _bisected(
+            in_order, thresholds, lambda places: take(in_order, places) < thresholds
+        ),
+    )
+    return size - number_at_most(in_order, thresholds), size - below
+
+
+def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
+    """Counts the entries of sorted rows that are at most each threshold."""
+    return search_rows(
+        in_order,
+        thresholds,
+        "right",
+        lambda: _bisected(
+            in_order, thresholds, lambda places: take(in_order, places) <= thresholds
+        ),
+    )
+
+
+def _bisected(
+    in_order: Tensor, thresholds: Tensor, holds: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The number of first entries for which something holds, and for no others.
+
+    Args:
+        in_order: tensor of shape `(batch, size)`.
+        thresholds: tensor of shape `(batch, number)`.
+        holds: function from places in the rows, an int32 tensor of this shape, to
+            booleans.
+    """
+    size = ops.shape(in_order)[1]
+    known = in_order.shape[1]
+    digits = 30 if known is None else known.bit_length()
+    steps = ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
+
+    def with_next_digit(i: Tensor, number: Tensor) -> Tensor:
+        # Beyond the end, it is asked of the last entry, and not counted.
+        further = number + steps[i]
+        goes_on = ops.logical_and(further <= size, holds(at_most(further, size) - 1))
+        return ops.where(goes_on, further, number)
+
+    start = ops.cast(ops.zeros_like(thresholds), "int32")
+    # Unrolled, it would be compiled for each digit.
+    return ops.fori_loop(0, digits, with_next_digit, start)
+
+
+def _goes_before(
+    entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
+) -> Tensor:
+    return ops.logical_and(entry == threshold, key > own_key)

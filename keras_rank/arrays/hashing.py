@@ -4,10 +4,9 @@ import hashlib
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, one_operation
+from keras_rank.arrays.backends import Tensor
 
 
-@one_operation
 def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
     """Random int32 numbers, a function of a number and a key.
 
@@ -28,14 +27,10 @@ def _mix(x: Tensor) -> Tensor:
     On int32, as unsigned numbers become int64 on torch. By operators where there are
     such on all backends, as Keras copies what it is given on NumPy.
     """
-    x = (x ^ _logical_right_shift(x, 16)) * 0x7FEB352D
-    x = (x ^ _logical_right_shift(x, 15)) * (0x846CA68B - 2**32)
-    return x ^ _logical_right_shift(x, 16)
-
-
-def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
-    """Shifts in zeros, where the shift of a signed number copies its sign."""
-    return ops.right_shift(x, bits) & ((1 << (32 - bits)) - 1)
+    # Masked, as the shift of a signed number copies its sign.
+    x = (x ^ (ops.right_shift(x, 16) & 0xFFFF)) * 0x7FEB352D
+    x = (x ^ (ops.right_shift(x, 15) & 0x1FFFF)) * (0x846CA68B - 2**32)
+    return x ^ (ops.right_shift(x, 16) & 0xFFFF)
 
 
 def key_of_seed(seed: int) -> int:

@@ -7,7 +7,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import at_least, through_batch, total
 from keras_rank.arrays.backends import (
     Tensor,
-    one_operation,
+    as_tree,
     sort_by,
     sorted_along,
     sorts_all_along,
@@ -16,6 +16,7 @@ from keras_rank.arrays.backends import (
 )
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class Order:
     """Which entry of each row is at each place.
@@ -46,7 +47,6 @@ class Order:
         return in_order[:, : ops.shape(self.positions)[1]]
 
 
-@one_operation
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
     """Returns the values of each row in the order of the keys.
 

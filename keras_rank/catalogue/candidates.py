@@ -66,7 +66,8 @@ class Table:
 class Stream:
     """Candidates that come in blocks of any size, each time from the first one.
 
-    They are read once to begin with, to keep those that will be asked for.
+    They are read once to begin with, to count them and to keep those that will be asked
+    for.
     """
 
     def __init__(
@@ -76,37 +77,43 @@ class Stream:
         ids: np.ndarray[Any, Any],
         first_id: int,
     ) -> None:
-        self._read, self.block_size, self.first_id = read, block_size, first_id
-        kept, end = list[Any](), first_id
-        for block in self.blocks():
-            end = block.first_id + block.end
-            here = ids[(ids >= block.first_id) & (ids < end)]
-            rows = ops.convert_to_tensor((here - block.first_id).astype("int32"))
-            kept.append(ops.take(block.embeddings, rows, axis=0))
-        if not kept:
+        self._read, self.first_id = read, first_id
+        kept, end, self._dtype = list[Any](), first_id, "float32"
+        for part in _parts(read()):
+            if keras.backend.standardize_dtype(part.dtype) == "float64":
+                self._dtype = "float64"
+            start, end = end, end + int(part.shape[0])
+            here = ids[(ids >= start) & (ids < end)]
+            rows = ops.convert_to_tensor((here - start).astype("int32"))
+            kept.append(ops.take(part, rows, axis=0))
+        if end == first_id:
             raise ValueError(
                 "`candidates` should have one or more items. Received: no blocks"
             )
-        self.items, self._kept = end - first_id, ops.concatenate(kept, axis=0)
+        self.items, self._kept = end - first_id, self._joined(kept)
+        self.block_size = min(block_size, self.items)
         self._ids = ids[(ids >= first_id) & (ids < end)]
         self.features = int(self._kept.shape[1])
 
     def blocks(self) -> Iterator[Block]:
         """Reads all candidates once, cut anew to blocks of one size."""
         first, parts, waiting = self.first_id, list[Any](), 0
-        for part in _parts(self._read()):
-            rest = as_scored(part)
+        for rest in _parts(self._read()):
             while rest.shape[0]:
                 parts.append(rest[: self.block_size - waiting])
                 rest = rest[self.block_size - waiting :]
                 waiting += int(parts[-1].shape[0])
                 if waiting == self.block_size:
-                    yield Block(first, ops.concatenate(parts, axis=0), 0, waiting)
+                    yield Block(first, self._joined(parts), 0, waiting)
                     first, parts, waiting = first + waiting, [], 0
+        check_as_many(self.items, first + waiting - self.first_id)
         if waiting:
             filling = [(0, self.block_size - waiting), (0, 0)]
-            rows = ops.pad(ops.concatenate(parts, axis=0), filling)
+            rows = ops.pad(self._joined(parts), filling)
             yield Block(first, rows, 0, waiting)
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        return ops.concatenate([ops.cast(x, self._dtype) for x in parts], axis=0)
 
     def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
         """Returns some of the candidates that were asked for."""
@@ -132,13 +139,13 @@ def open_candidates(
         ids: int array of one dimension. The candidates that will be asked for.
         first_id: the id of the first one.
     """
-    given = candidates
-    if isinstance(given, keras.layers.Embedding):
-        given = _embeddings(given)
-    elif callable(given) and not hasattr(given, "shape"):
+    given, is_layer = candidates, isinstance(candidates, keras.layers.Embedding)
+    if callable(given) and not hasattr(given, "shape") and not is_layer:
         given = candidates()
         if _is_stream(given):
             return Stream(candidates, block_size, ids, first_id)
+    if isinstance(given, keras.layers.Embedding):
+        given = _embeddings(given)
     if _is_stream(given):
         if isinstance(given, Iterator):
             raise ValueError(
@@ -181,11 +188,22 @@ def _is_stream(candidates: Any) -> bool:
     return isinstance(candidates, Iterable | keras.utils.PyDataset)
 
 
-def _parts(blocks: Any) -> Iterator[Any]:
+def check_as_many(items: int, found: int) -> None:
+    """Raises if candidates were not as many as before when they were read again."""
+    if found != items:
+        raise ValueError(
+            "`candidates` should hold the same items each time they are read. "
+            f"Received: {items} items at first, {found} when they were read again"
+        )
+
+
+def _parts(blocks: Any) -> Iterator[Tensor]:
+    """The blocks as they come, in the precision of their scores."""
     if isinstance(blocks, keras.utils.PyDataset):
         each = (blocks[i] for i in range(len(blocks)))
     else:
         each = iter(blocks)
+    features = None
     for block in each:
         # A data loader gives what a data set holds, which may be several things.
         part = block[0] if isinstance(block, list | tuple) else block
@@ -199,4 +217,10 @@ def _parts(blocks: Any) -> Iterator[Any]:
                 "`candidates` should have blocks of the shape (items, features). "
                 f"Received: a block of shape {shape_of(part)}"
             )
-        yield part
+        features = int(part.shape[1]) if features is None else features
+        if part.shape[1] != features:
+            raise ValueError(
+                "`candidates` should have as many features in each block. Received: "
+                f"blocks with {features} and {part.shape[1]} features"
+            )
+        yield as_scored(part)

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -16,9 +16,18 @@ from keras_rank.arrays.backends import (
     full_precision,
     none_of,
     shortcut,
+    sorted_pairs,
+    sorted_rows,
+    stable_argsort,
     take,
 )
-from keras_rank.arrays.counting import count
+from keras_rank.arrays.counting import (
+    are_few,
+    count,
+    count_before,
+    count_before_in_order,
+    counts_in_order,
+)
 from keras_rank.catalogue.candidates import Candidates
 from keras_rank.catalogue.scoring import Score, check_score
 from keras_rank.lists.base import as_ranked, smallest_normal
@@ -90,12 +99,43 @@ class Columns(NamedTuple):
         return ops.logical_and(column >= self.start, column < self.end)
 
 
+class Scored(NamedTuple):
+    """What a block scores.
+
+    Attributes:
+        candidates: tensor of shape `(queries, block)`. `-inf` for those that don't
+            count.
+        excluded: tensor of shape `(queries, n)`, or `None`. NaN for those that are not
+            in the block.
+    """
+
+    candidates: Tensor
+    excluded: Tensor | None
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "Scored":
+        """Returns what a function makes of each of the tensors."""
+        return Scored(*(None if x is None else function(x) for x in self))
+
+    def at(self, rows: Tensor) -> "Scored":
+        """The scores of some of the queries."""
+        return self.each(lambda x: ops.take(x, rows, axis=0))
+
+
 class Steps(NamedTuple):
-    """The compiled functions of a pass: of a whole block, and of a part of one."""
+    """The functions of a pass, most of them compiled.
+
+    Attributes:
+        score_targets: function of embeddings of queries and of candidates, and of the
+            columns of the targets among these.
+        count_block: function of queries, the scores of their targets, counts, a block,
+            its columns, and whether all of them count, to new counts.
+        check_block: function of queries and a block, which raises if a score depends on
+            others. `None` if it is known that none does.
+    """
 
     score_targets: Callable[..., Tensor]
     count_block: Callable[..., Counts]
-    count_part: Callable[..., Counts]
+    check_block: Callable[..., None] | None
 
 
 def steps_of(score: str | Score, averages: bool) -> Steps:
@@ -115,24 +155,162 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
         return _compared(take(score(queries, targets), columns))
 
-    def count_in(is_whole: bool) -> Callable[..., Counts]:
-        def count_block(
-            queries: Queries,
-            targets: Tensor,
-            counts: Counts,
-            block: Tensor,
-            columns: Columns,
-        ) -> Counts:
-            scores = score(queries.embeddings, block)
-            if not is_whole:
-                column = ops.arange(scores.shape[1], dtype="int32")[None, :]
-                scores = where(columns.hold(column), scores, -math.inf)
-            return _counted(queries, targets, counts, scores, columns, averages)
+    def score_block(
+        queries: Queries, block: Tensor, columns: Columns, is_whole: bool
+    ) -> Scored:
+        scores = score(queries.embeddings, block)
+        if not is_whole:
+            column = ops.arange(scores.shape[1], dtype="int32")[None, :]
+            scores = where(columns.hold(column), scores, -math.inf)
+        if queries.excluded is None:
+            return Scored(scores, None)
+        is_out, out = _in_block(queries.excluded, scores, columns)
+        return Scored(scores, where(is_out, out, math.nan))
 
-        return compiled(count_block, is_ours=is_ours)
+    def compare_block(
+        queries: Queries,
+        targets: Tensor,
+        counts: Counts,
+        block: Tensor,
+        columns: Columns,
+        is_whole: bool,
+    ) -> Counts:
+        scored = score_block(queries, block, columns, is_whole)
+        low, high = _equal_to(targets)
 
-    score_steps = compiled(score_targets, is_ours=is_ours)
-    return Steps(score_steps, count_in(True), count_in(False))
+        def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
+            pairs = (scores, high), (scores, low)
+            return count(pairs, _is_above, _is_not_below)
+
+        added, are_tied = _counted(
+            queries, targets, counts, scored, scored, columns, above_and_not_below
+        )
+        if averages:
+            return added
+
+        def going_first() -> Tensor:
+            own_keys = item_keys(queries.keys, queries.ids + 1)
+            pairs = _with_keys(queries, scored.each(_compared), columns)
+            return counts.before + _difference(
+                [count_before(x, targets, key, own_keys, "int32") for x, key in pairs]
+            )
+
+        before = shortcut(none_of(are_tied), lambda: counts.before, going_first)
+        return added._replace(before=before)
+
+    def compared_block(
+        queries: Queries, block: Tensor, columns: Columns, is_whole: bool
+    ) -> Scored:
+        return score_block(queries, block, columns, is_whole).each(_compared)
+
+    def count_sorted(
+        queries: Queries,
+        targets: Tensor,
+        counts: Counts,
+        scored: Scored,
+        in_order: Scored,
+        columns: Columns,
+    ) -> tuple[Counts, Tensor]:
+        def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
+            return counts_in_order(scores, targets)
+
+        added, are_tied = _counted(
+            queries, targets, counts, scored, in_order, columns, above_and_not_below
+        )
+        return added, ops.any(are_tied, axis=1)
+
+    def count_tied(
+        queries: Queries, targets: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]
+    ) -> Tensor:
+        own_keys = item_keys(queries.keys, queries.ids + 1)
+        return _difference(
+            [count_before_in_order(*pair, targets, own_keys) for pair in pairs]
+        )
+
+    compile_step = functools.partial(compiled, is_ours=is_ours)
+    compare_steps, score_steps = (
+        _of_whole_and_part(function, compile_step)
+        for function in (compare_block, compared_block)
+    )
+    count_step, keys_step, tied_step = map(
+        compile_step, (count_sorted, _with_keys, count_tied)
+    )
+
+    def sort_block(
+        queries: Queries,
+        targets: Tensor,
+        counts: Counts,
+        block: Tensor,
+        columns: Columns,
+        is_whole: bool,
+    ) -> Counts:
+        # Sorted between what is compiled, as NumPy may do so.
+        scored = score_steps[is_whole](queries, block, columns)
+        in_order = scored.each(sorted_rows)
+        added: Counts
+        added, are_tied = count_step(
+            queries, targets, counts, scored, in_order, columns
+        )
+        rows = np.flatnonzero(ops.convert_to_numpy(are_tied))
+        if averages or not len(rows):
+            return added
+        # Those few queries with ties, in so many rows that few sizes are compiled.
+        some = np.resize(rows, 2 ** (len(rows) - 1).bit_length()).astype("int32")
+        of_some = ops.convert_to_tensor(some)
+        tied = queries.at(of_some)
+        pairs = keys_step(tied, scored.at(of_some), columns)
+        pairs = [sorted_pairs(*pair) for pair in pairs]
+        first = tied_step(tied, ops.take(targets, of_some, axis=0), pairs)
+        before = np.array(ops.convert_to_numpy(counts.before))
+        before[rows] += ops.convert_to_numpy(first)[: len(rows)]
+        return added._replace(before=ops.convert_to_tensor(before))
+
+    def count_block(queries: Queries, targets: Tensor, *block: Any) -> Counts:
+        if not are_few(targets):
+            return sort_block(queries, targets, *block)
+        *arguments, is_whole = block
+        counts: Counts = compare_steps[is_whole](queries, targets, *arguments)
+        return counts
+
+    def check_block(queries: Queries, block: Tensor) -> None:
+        given = queries.embeddings, block
+        # The first half of each, and others in the place of the second.
+        scores, beside_others = (
+            ops.convert_to_numpy(score_all(*pair))
+            for pair in (given, map(_beside_others, given))
+        )
+        rows, columns = (-(-x.shape[0] // 2) for x in given)
+        scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
+        size = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
+        # What differs by more than roundings may.
+        if not np.allclose(scores, beside_others, 1e-3, 1e-4 * size, equal_nan=True):
+            raise ValueError(
+                "`score` should give each pair of a query and a candidate a score of "
+                "its own, whatever the others are. Received: a function of which the "
+                "scores change with the others"
+            )
+
+    score_all = compile_step(score)
+    return Steps(
+        compile_step(score_targets), count_block, None if is_ours else check_block
+    )
+
+
+def _beside_others(x: Tensor) -> Tensor:
+    """Rows of which those of the second half are replaced by the first one."""
+    half = -(-x.shape[0] // 2)
+    others = ops.repeat(x[:1], x.shape[0] - half, axis=0)
+    return ops.concatenate([x[:half], others], axis=0)
+
+
+def _of_whole_and_part(
+    function: Callable[..., Any], compile_step: Callable[..., Any]
+) -> dict[bool, Callable[..., Any]]:
+    """Compiles a function once for blocks that count as a whole, and for others."""
+    return {
+        is_whole: compile_step(functools.partial(function, is_whole=is_whole))
+        for is_whole in (True, False)
+    }
 
 
 _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
@@ -177,9 +355,19 @@ def count_by_passes(
         count_above: function that makes a pass over all candidates, given these.
     """
     counts = count_above(target_scores)
-    if bool(ops.any(counts.scores != target_scores)):
-        counts = count_above(counts.scores)
+    if _differ(counts.scores, target_scores):
+        first, counts = counts, count_above(counts.scores)
+        if _differ(counts.scores, first.scores):
+            raise ValueError(
+                "`candidates` should hold the same items in the same order each time "
+                "they are read, and `score` return the same numbers for them. "
+                "Received: targets whose scores changed from one pass to the next"
+            )
     return counts
+
+
+def _differ(scores: Tensor, others: Tensor) -> bool:
+    return bool(ops.any(scores != others))
 
 
 def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Tensor:
@@ -230,25 +418,42 @@ def count_above(
         steps: what is done to each block.
         after_block: called after each block, with the number of candidates so far.
     """
+    order = None
+    if not are_few(target_scores):
+        # Those that follow each other are found near each other.
+        order = stable_argsort(target_scores)
+        target_scores = take(target_scores, order)
+        queries = queries._replace(ids=take(queries.ids, order))
     rows = list(_chunks(queries, candidates.block_size))
     chunks = [queries.at(each) for each in rows]
+    check_block = steps.check_block
     targets = [ops.take(target_scores, each, axis=0) for each in rows]
     counts = list[Counts]()
     for chunk, scores in zip(chunks, targets, strict=True):
         zero = ops.zeros_like(chunk.ids)
         counts.append(Counts(zero, zero, zero, ops.full_like(scores, -math.inf)))
     for block in candidates.blocks():
-        step = steps.count_block if block.is_whole else steps.count_part
         bounds = (block.first_id, block.start, block.end)
         columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
         with full_precision():
+            if check_block is not None:
+                check_block(chunks[0], block.embeddings)
+                check_block = None
             for i, (chunk, scores) in enumerate(zip(chunks, targets, strict=True)):
-                counts[i] = step(chunk, scores, counts[i], block.embeddings, columns)
+                counts[i] = steps.count_block(
+                    chunk,
+                    scores,
+                    counts[i],
+                    block.embeddings,
+                    columns,
+                    block.is_whole,
+                )
         after_block(block.first_id + block.end)
     number = int(queries.ids.shape[0])
-    return Counts(
-        *(ops.concatenate(x, axis=0)[:number] for x in zip(*counts, strict=True))
-    )
+    joined = [ops.concatenate(x, axis=0)[:number] for x in zip(*counts, strict=True)]
+    if order is not None:
+        joined = [take(x, stable_argsort(order)) for x in joined]
+    return Counts(*joined)
 
 
 def _chunks(queries: Queries, block_size: int) -> Iterator[Tensor]:
@@ -260,70 +465,70 @@ def _chunks(queries: Queries, block_size: int) -> Iterator[Tensor]:
         yield ops.convert_to_tensor(rows.astype("int32"))
 
 
+def _in_block(ids: Tensor, scores: Tensor, columns: Columns) -> tuple[Tensor, Tensor]:
+    """Whether candidates are in a block, and their scores if they are."""
+    column = ids - columns.first_id
+    found = take(scores, within(column, 0, scores.shape[1] - 1))
+    return ops.logical_and(columns.hold(column), ids >= 0), found
+
+
+def _with_keys(
+    queries: Queries, scored: Scored, columns: Columns
+) -> list[tuple[Tensor, Tensor]]:
+    """Scores as they are compared and the keys of their candidates, and of excluded."""
+    column = ops.arange(1, scored.candidates.shape[1] + 1, dtype="int32")[None, :]
+    numbers = [columns.first_id + column]
+    if queries.excluded is not None:
+        numbers.append(queries.excluded + 1)
+    keys = [item_keys(queries.keys, x) for x in numbers]
+    return [
+        (x, ops.broadcast_to(key, ops.shape(x)))
+        for x, key in zip(scored, keys, strict=False)
+    ]
+
+
+def _difference(counts: Sequence[Tensor]) -> Tensor:
+    """What is counted among candidates, without what is among the excluded."""
+    all_of, *excluded = counts
+    return all_of - sum(excluded)
+
+
 def _counted(
     queries: Queries,
     targets: Tensor,
     counts: Counts,
-    scores: Tensor,
+    scored: Scored,
+    entries: Scored,
     columns: Columns,
-    averages: bool,
-) -> Counts:
-    """Adds what a block has to the counts.
+    above_and_not_below: Callable[[Tensor], Sequence[Tensor]],
+) -> tuple[Counts, Tensor]:
+    """Adds what a block has to the counts, but for which of tied candidates go first.
 
     Args:
         queries: the queries.
         targets: tensor of shape `(queries, targets)`. The scores of the targets.
         counts: what is counted so far.
-        scores: tensor of shape `(queries, block)`.
+        scored: the scores of the block.
+        entries: the same, in any order.
         columns: what the columns of the scores stand for.
-        averages: whether ties are averaged.
+        above_and_not_below: function of entries, to the numbers of those with a
+            higher score than each target, and of those with no lower one.
+
+    Returns:
+        The counts, and which targets tie with another candidate.
     """
-    low, high = _equal_to(targets)
-
-    def at(ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether candidates are in the block, and their scores."""
-        column = ids - columns.first_id
-        found = take(scores, within(column, 0, scores.shape[1] - 1))
-        return ops.logical_and(columns.hold(column), ids >= 0), found
-
-    is_own, own = at(queries.ids)
-    above, not_below = count(((scores, high), (scores, low)), _is_above, _is_not_below)
-    if queries.excluded is not None:
-        is_out, out = at(queries.excluded)
-        out = where(is_out, out, math.nan)
-        out_above, out_not_below = count(
-            ((out, high), (out, low)), _is_above, _is_not_below
-        )
-        above, not_below = above - out_above, not_below - out_not_below
+    is_own, own = _in_block(queries.ids, scored.candidates, columns)
+    parts = [above_and_not_below(x) for x in entries if x is not None]
+    above, not_below = (_difference(x) for x in zip(*parts, strict=True))
     tied = not_below - above
-    before = counts.before
-    if not averages:
-
-        def going_first() -> Tensor:
-            numbers = columns.first_id + ops.arange(
-                1, scores.shape[1] + 1, dtype="int32"
-            )
-            keys = item_keys(queries.keys, numbers[None, :])
-            keys = ops.broadcast_to(keys, ops.shape(scores))
-            own_keys = item_keys(queries.keys, queries.ids + 1)
-            pairs = (_compared(scores), targets), (keys, own_keys)
-            (first,) = count(pairs, _goes_first)
-            if queries.excluded is None:
-                return counts.before + first
-            keys = item_keys(queries.keys, queries.excluded + 1)
-            pairs = (_compared(out), targets), (keys, own_keys)
-            return counts.before + first - count(pairs, _goes_first)[0]
-
-        are_tied = ops.logical_and(
-            tied > ops.cast(is_own, "int32"), targets > -math.inf
-        )
-        before = shortcut(none_of(are_tied), lambda: counts.before, going_first)
-    return Counts(
+    are_tied = ops.logical_and(tied > ops.cast(is_own, "int32"), targets > -math.inf)
+    added = Counts(
         above=counts.above + above,
         tied=counts.tied + tied,
-        before=before,
+        before=counts.before,
         scores=where(is_own, _compared(own), counts.scores),
     )
+    return added, are_tied
 
 
 def _is_above(score: Tensor, high: Tensor, same_score: Tensor, low: Tensor) -> Tensor:
@@ -332,10 +537,6 @@ def _is_above(score: Tensor, high: Tensor, same_score: Tensor, low: Tensor) -> T
 
 def _is_not_below(score: Tensor, high: Tensor, same: Tensor, low: Tensor) -> Tensor:
     return same >= low
-
-
-def _goes_first(score: Tensor, target: Tensor, key: Tensor, own_key: Tensor) -> Tensor:
-    return ops.logical_and(score == target, key > own_key)
 
 
 def _compared(scores: Tensor) -> Tensor:

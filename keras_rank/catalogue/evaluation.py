@@ -59,7 +59,8 @@ def evaluate(
             changed.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`, each of its own pair alone.
+            Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
             such as those that were seen. A target of the same list is never excluded.
         block_size: positive int. The number of candidates that are scored at a time.

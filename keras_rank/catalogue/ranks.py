@@ -50,6 +50,9 @@ from keras_rank.ordering.targets import rank_counted
 # The number of candidates in a block, where it is not given.
 BLOCK_SIZE = 4096
 
+# Ids are counted in int32.
+LARGEST_ID = 2**31
+
 
 @names_arguments
 def rank(
@@ -84,7 +87,8 @@ def rank(
             `keras_rank.catalogue.Shards`, whose parts are counted by workers.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`, each of its own pair alone.
+            Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
             such as those that were seen. A target of the same list is never excluded.
         k: positive int. The largest cutoff of the functions. Defaults to `None`:
@@ -233,7 +237,7 @@ def retrieval(
 def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
     """The ids of all targets, each once."""
     ids = ops.convert_to_numpy(read_ids("targets", targets)[0])
-    return np.unique(ids[ids >= 0]).astype("int64")
+    return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 
 def check_block_size(block_size: Any) -> int:
@@ -256,7 +260,8 @@ def _excluded(exclude: Any, lists: TargetLists, items: int) -> Tensor:
     # In NumPy, as it is done once: what is given twice comes side by side.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
-    targets = np.where(lists.can_be_found, lists.ids, -1)
-    for target in ops.convert_to_numpy(targets).T:
-        excluded[excluded == target[:, None]] = -1
+    targets = ops.convert_to_numpy(where(lists.can_be_found, lists.ids, -1))
+    # Those of one list are told from those of another.
+    first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
+    excluded[np.isin(first_of_list + excluded, first_of_list + targets)] = -1
     return ops.convert_to_tensor(np.maximum(excluded, -1))

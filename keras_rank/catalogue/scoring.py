@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import ratio
+from keras_rank.arrays.arithmetic import product, ratio, square_root, where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.lists.tensors import ranked_as, shape_of
 
@@ -14,7 +14,7 @@ Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 def dot(queries: Tensor, candidates: Tensor) -> Tensor:
     """The products of embeddings, of shape `(queries, candidates)`."""
-    return ops.matmul(queries, ops.transpose(candidates))
+    return product(queries, ops.transpose(candidates))
 
 
 def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
@@ -23,8 +23,11 @@ def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
 
 
 def _of_length_one(embeddings: Tensor) -> Tensor:
+    # Of which the squares neither overflow nor vanish.
+    largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
+    embeddings = embeddings / where(largest > 0.0, largest, 1.0)
     squares = ops.sum(embeddings * embeddings, axis=1, keepdims=True)
-    return embeddings * ratio(ops.ones_like(squares), ops.sqrt(squares))
+    return embeddings * ratio(ops.ones_like(squares), square_root(squares))
 
 
 def check_score(score: Any) -> Score:

@@ -2,14 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from keras import ops
 
 from keras_rank.arrays.backends import Tensor
-from keras_rank.catalogue.candidates import Candidates, open_candidates
+from keras_rank.catalogue.candidates import (
+    Candidates,
+    check_as_many,
+    open_candidates,
+)
 from keras_rank.catalogue.counting import (
     Counts,
     Queries,
@@ -20,6 +24,7 @@ from keras_rank.catalogue.counting import (
     steps_of,
 )
 from keras_rank.catalogue.scoring import Score
+from keras_rank.lists.tensors import to_tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
@@ -77,10 +82,11 @@ class Shards:
 
 
 class Part(NamedTuple):
-    """Some of the candidates, as users pass them, and the id of the first one."""
+    """Some of the candidates, as users pass them, the first id, and their number."""
 
     candidates: Any
     first_id: int
+    items: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,14 +102,8 @@ class OpenShards:
 
 def open_shards(shards: Shards, block_size: int) -> OpenShards:
     """Asks each part for its number of items and of features."""
-    shapes = list(
-        shards.map_fn(functools.partial(_shape, block_size=block_size), shards.parts)
-    )
-    if len(shapes) != len(shards.parts):
-        raise ValueError(
-            "`map_fn` should return one result for each part. Received: "
-            f"{len(shapes)} results for {len(shards.parts)} parts"
-        )
+    shape = functools.partial(_shape, block_size=block_size)
+    shapes = list(_mapped(shards.map_fn, shape, shards.parts))
     items, features = np.array(shapes, "int64").T
     if len(set(features)) > 1:
         raise ValueError(
@@ -111,7 +111,8 @@ def open_shards(shards: Shards, block_size: int) -> OpenShards:
             f"parts with {features.tolist()} features"
         )
     starts = np.cumsum(items) - items
-    parts = [Part(*x) for x in zip(shards.parts, starts.tolist(), strict=True)]
+    each = zip(shards.parts, starts.tolist(), items.tolist(), strict=True)
+    parts = [Part(*x) for x in each]
     return OpenShards(
         parts, shards.map_fn, int(sum(items)), int(features[0]), block_size
     )
@@ -141,20 +142,19 @@ def count_in_shards(
         shards.block_size,
     )
 
-    ends = [*(part.first_id for part in shards.parts[1:]), shards.items]
-
     def count_parts(target_scores: Tensor) -> Counts:
         counts = list[Counts]()
-        counted = shards.map_fn(work(_array(target_scores)).count, shards.parts)
-        for end, of_part in zip(ends, counted, strict=True):
+        count_part = work(_array(target_scores)).count
+        counted = _mapped(shards.map_fn, count_part, shards.parts)
+        for part, of_part in zip(shards.parts, counted, strict=True):
             counts.append(of_part)
-            after_part(end)
+            after_part(part.first_id + part.items)
         above, tied, before, scores = zip(*counts, strict=True)
         added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
-        return Counts(*(ops.convert_to_tensor(x) for x in added))
+        return Counts(*(to_tensor("targets", x) for x in added))
 
-    target_scores = _maximum(shards.map_fn(work().score, shards.parts))
-    return count_by_passes(ops.convert_to_tensor(target_scores), count_parts)
+    target_scores = _maximum(_mapped(shards.map_fn, work().score, shards.parts))
+    return count_by_passes(to_tensor("targets", target_scores), count_parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Work:
     def count(self, part: Part) -> Counts:
         """Counts what the part has above the targets."""
         queries, candidates, steps = self._opened(part)
-        scores = ops.convert_to_tensor(self.target_scores)
+        scores = to_tensor("targets", self.target_scores)
         counts = count_above(queries, scores, candidates, steps)
         return Counts(*(_array(x) for x in counts))
 
@@ -191,8 +191,35 @@ class Work:
         candidates = open_candidates(
             part.candidates, self.block_size, wanted, part.first_id
         )
-        queries = self.queries.each(ops.convert_to_tensor)
+        check_as_many(part.items, candidates.items)
+        queries = self.queries.each(functools.partial(to_tensor, "queries"))
         return queries, candidates, steps_of(self.scoring, self.averages)
+
+
+def _mapped(
+    map_fn: Map, function: Callable[[Any], Any], parts: list[Any]
+) -> Iterator[Any]:
+    """What a function returns for each part, one after the other."""
+    results = map_fn(function, parts)
+    if not isinstance(results, Iterable):
+        raise ValueError(
+            "`map_fn` should return or yield what the function returns for each part. "
+            f"Received: {type(results).__name__}"
+        )
+    number = 0
+    for number, result in enumerate(results, 1):
+        if result is None:
+            raise ValueError(
+                "`map_fn` should return what the function returns for each part. "
+                f"Received: None for part {number - 1}"
+            )
+        if number <= len(parts):
+            yield result
+    if number != len(parts):
+        raise ValueError(
+            "`map_fn` should return one result for each part. Received: "
+            f"{number} results for {len(parts)} parts"
+        )
 
 
 def _shape(part: Any, block_size: int) -> tuple[int, int]:

@@ -10,15 +10,9 @@ import numpy as np
 from keras import ops
 
 from keras_rank import functional
-from keras_rank.arrays.backends import compiles_each_shape
 from keras_rank.evaluation.values import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
-from keras_rank.lists.inputs import standardize
-from keras_rank.metrics.base import (
-    RankingMetric,
-    alike,
-    rank_together,
-    values_together,
-)
+from keras_rank.lists.inputs import of_few_shapes, read
+from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
 from keras_rank.metrics.binary import BPref
 from keras_rank.ordering.preference import Ties
 
@@ -58,18 +52,17 @@ class PaddedBatches:
         """
         found: dict[str, Array] = {}
         for chosen, size in _batches_of(sizes):
-            shown = _of_few_shapes(chosen)
-            positions = starts[shown, None] + np.arange(size)
-            is_item = np.arange(size) < sizes[shown, None]
-            positions = np.where(is_item, positions, starts[shown, None])
+            positions = starts[chosen, None] + np.arange(size)
+            is_item = np.arange(size) < sizes[chosen, None]
+            positions = np.where(is_item, positions, starts[chosen, None])
             batch = {name: values[positions] for name, values in items.items()}
             for name in ("label", "judgement"):
                 batch[name] = np.where(is_item, batch[name], -1.0)
             batch["judged"] = batch["judged"] | ~is_item
-            for name, values in self._of_batch(batch, numbers[shown]).items():
+            for name, values in self._of_batch(batch, numbers[chosen]).items():
                 if name not in found:
                     found[name] = np.empty(len(starts), values.dtype)
-                found[name][chosen] = values[: len(chosen)]
+                found[name][chosen] = values
         return found
 
     def _of_batch(self, batch: dict[str, Array], numbers: Array) -> dict[str, Array]:
@@ -102,9 +95,8 @@ class PaddedBatches:
         chosen = np.flatnonzero(found[HEALTH + "ties"])
         if not len(chosen):
             return spread
-        shown = _of_few_shapes(chosen)
-        tied = {name: values[shown] for name, values in batch.items()}
-        numbers = np.zeros(len(shown), np.int32)
+        tied = {name: values[chosen] for name, values in batch.items()}
+        numbers = np.zeros(len(chosen), np.int32)
         for order, ties in ORDERS.items():
             ordered = tied
             if ties == "stable":
@@ -116,7 +108,7 @@ class PaddedBatches:
                     for name, values in tied.items()
                 }
             for metric, _, values, _ in self._computed(ordered, numbers, ties):
-                spread[names[metric.name, order]][chosen] = values[: len(chosen)]
+                spread[names[metric.name, order]][chosen] = values
         return spread
 
     def _computed(
@@ -128,29 +120,31 @@ class PaddedBatches:
             "judgement": [m for m in self.metrics if isinstance(m, BPref)],
             "label": [m for m in self.metrics if not isinstance(m, BPref)],
         }
-        for label, dtype, members in (
-            (label, dtype, members)
+        for label, members in (
+            (label, members)
             for label, metrics in by_label.items()
-            for (_, dtype), members in alike(metrics).items()
+            for members in alike(metrics).values()
         ):
-            lists = standardize(
-                batch[label], batch["score"], batch.get("weight"), dtype
+            plan = Plan.of(members, ties)
+            lists = of_few_shapes(
+                read(batch[label], batch["score"], batch.get("weight"))
             )
-            # So that a list is shuffled alike wherever it stands.
-            places = np.cumsum(ops.convert_to_numpy(lists.has_items), dtype=np.int32)
-            first_list = ops.convert_to_tensor(numbers - (places - 1))
-            rankings = rank_together(members, lists, first_list, ties)
-            computed = values_together(members, lists, rankings)
-            for metric, (judged, values, weights) in zip(
+            # A list is shuffled by its number, wherever it stands.
+            padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
+            computed = values_with(
+                plan, lists, plan.keys, ops.convert_to_tensor(padded)
+            )
+            for metric, (has_relevant, values, weights) in zip(
                 members, computed, strict=True
             ):
-                values = judged.fill_empty(values, metric.empty_value)
-                has_relevant = ops.convert_to_numpy(judged.has_relevant)
+                has_relevant, values, weights = (
+                    ops.convert_to_numpy(x)[: len(numbers)]
+                    for x in (has_relevant, values, weights)
+                )
                 # Missing, where a list weighs the average of the others.
                 has_weight = has_relevant | metric._weighs_empty_lists
-                weights = np.where(has_weight, ops.convert_to_numpy(weights), np.nan)
-                values = ops.convert_to_numpy(values).astype("float64")
-                yield metric, has_relevant, values, weights.astype("float64")
+                weights = np.where(has_weight, weights, np.nan).astype("float64")
+                yield metric, has_relevant, values.astype("float64"), weights
 
 
 def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Array]:
@@ -187,14 +181,6 @@ def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
         lists = max(1, _POSITIONS // size)
         for first in range(0, len(chosen), lists):
             yield chosen[first : first + lists], size
-
-
-def _of_few_shapes(chosen: Array) -> Array:
-    """The numbers of lists, the first repeated where each shape would be compiled."""
-    if not compiles_each_shape():
-        return chosen
-    missing = 2 ** int(len(chosen) - 1).bit_length() - len(chosen)
-    return np.concatenate([chosen, np.repeat(chosen[:1], missing)])
 
 
 def _judged_share(batch: dict[str, Array], k: int) -> Array:

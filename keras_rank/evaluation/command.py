@@ -5,12 +5,14 @@
 """
 
 import argparse
+import contextlib
 import functools
 import glob
 import itertools
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,9 +24,12 @@ from keras_rank import evaluation
 from keras_rank.arguments import GAINS
 from keras_rank.evaluation.comparison import CORRECTIONS, TESTS
 from keras_rank.evaluation.evaluation import Evaluation, compare
-from keras_rank.evaluation.reading import is_table
+from keras_rank.evaluation.measures import RULES, members_of, written_alike
+from keras_rank.evaluation.reading import Columns
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
+from keras_rank.evaluation.sources import is_table
 from keras_rank.evaluation.table import Table, plain_rows
+from keras_rank.evaluation.trec import are_judgements
 from keras_rank.metrics.group import RankingMetrics
 
 EXAMPLES = """examples:
@@ -42,7 +47,7 @@ _OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
 # Those that have none on values that are computed already.
 _OF_READING = (
     *("qrels", "query", "label", "score", "item", "weight", "keep", "memory_limit"),
-    *("ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
+    *("rules", "ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
 )
 # On which side of a bound a gate is shut: the direction of its metrics, in words too.
 _SIDES = {"below": ("up", "higher"), "above": ("down", "lower")}
@@ -50,7 +55,18 @@ _SIDES = {"below": ("up", "higher"), "above": ("down", "lower")}
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command, and returns its exit code."""
+    with contextlib.ExitStack() as stack:
+        if sys.stderr is None:
+            # Closed: nobody reads, and what is opened next is not to be written to.
+            nothing = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(nothing))
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
+        if sys.stdout is None:
+            raise ValueError("Standard output should be open, as results go there.")
         parsed = _parser().parse_args(arguments)
         exit_code: int = parsed.function(parsed)
         sys.stdout.flush()
@@ -62,7 +78,11 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
-        print(f"keras-rank: error: {' '.join(str(error).split())}", file=sys.stderr)
+        _say(f"error: {' '.join(str(error).split())}")
+        return 2
+    except Exception:
+        # An error of ours: not 1, which is that of a gate.
+        traceback.print_exc()
         return 2
 
 
@@ -120,7 +140,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         *("-m", "--metrics"),
         nargs="+",
         action="extend",
-        help="such as recall@20 (default: ndcg@10 map mrr)",
+        help="such as recall@20, recall_20 or R@20 (default: ndcg@10 map mrr)",
     )
     add(
         "-j", "--qrels", metavar="FILE", help="relevance judgements (qrels) of the runs"
@@ -129,7 +149,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add(
         "--gains",
         choices=sorted(GAINS),
-        help="the gains of labels in ndcg and dcg (default: exponential)",
+        help="the gains of labels in ndcg and dcg (default: as --rules says, and "
+        "exponential in tables)",
     )
     add(
         "--relevance-threshold",
@@ -176,9 +197,14 @@ def _add_of_rows(parser: argparse.ArgumentParser) -> None:
         help="a column, such as the user, whose lists are not independent",
     )
     choices = {
+        "rules": (
+            RULES,
+            "whose numbers to print, for qrels and runs (default: trec_eval)",
+        ),
         "ties": (
             TIES,
-            "the order of tied items: as each metric says, or as in trec_eval",
+            "the order of tied items: as each metric says, or as in trec_eval, which "
+            "is the default for qrels and runs",
         ),
         "unjudged": (UNJUDGED, "what to do with items without a label"),
         "duplicates": (
@@ -262,9 +288,16 @@ class _Gate(NamedTuple):
     bound: float
 
     def is_shut(self, value: float) -> bool:
+        # As they are printed: a mean of float32 may be 0.69999999 where it is 0.7.
+        value, bound = float(_digits(value)), float(_digits(self.bound))
         # A value that is not known, NaN, does not pass either.
-        is_held = value >= self.bound if self.side == "below" else value <= self.bound
+        is_held = value >= bound if self.side == "below" else value <= bound
         return not is_held
+
+
+def _digits(value: float) -> str:
+    """The digits that are sure in a number of float32."""
+    return f"{value:.6g}"
 
 
 def _gate(side: str, text: str) -> _Gate:
@@ -281,28 +314,29 @@ def _gate(side: str, text: str) -> _Gate:
 
 def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with what was said of all of them."""
-    group = RankingMetrics(parsed.metrics or ["ndcg@10", "map", "mrr"])
+    rules = getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
+    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
     members = []
-    has_gains = ["gain_fn" in member.get_config() for member in group.members]
+    has_gains = ["gain_fn" in member.get_config() for member in named]
     if parsed.gains is not None and not any(has_gains):
         raise ValueError(
             "--gains should be left out without a metric of gains, such as ndcg. "
             f"Received: --gains {parsed.gains}"
         )
-    for member in group.members:
+    for member in named:
         config = member.get_config()
         changed: dict[str, Any] = {}
         if parsed.gains is not None and "gain_fn" in config:
             changed["gain_fn"] = parsed.gains
         if parsed.relevance_threshold is not None:
             changed["relevance_threshold"] = parsed.relevance_threshold
-        members.append(type(member).from_config({**config, "seed": 0, **changed}))
+        members.append(type(member).from_config({**config, **changed}))
     return RankingMetrics(members)
 
 
 def _evaluate(parsed: argparse.Namespace) -> int:
     files = _files(parsed)
-    if parsed.qrels is None and not is_table(files[0]):
+    if parsed.qrels is None and _starts_with_judgements(files, parsed):
         parsed.qrels, *files = files
         if not files:
             raise ValueError(
@@ -316,12 +350,13 @@ def _evaluate(parsed: argparse.Namespace) -> int:
     sources = files if parsed.qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
+        _require_no_input(parsed.per_list, [*files, *filter(None, [parsed.qrels])])
     if len(rows) < len(files):
         found = {files[0]: _read_alone(files, parsed.metrics and metrics)}
-        _require_metrics_of(parsed.gates, _directions(found[files[0]]))
+        gates = _gates_of(parsed.gates, _directions(found[files[0]]))
     else:
         directions = {member.name: member._direction for member in metrics.members}
-        _require_metrics_of(parsed.gates, directions)
+        gates = _gates_of(parsed.gates, directions)
         found = {
             str(source): _evaluation(parsed, source, metrics) for source in sources
         }
@@ -329,10 +364,24 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
     _print(results, _warnings_of(list(found.items())), parsed.output)
-    shut = list(_shut(parsed.gates, results["summary"]))
+    shut = list(_shut(gates, results["summary"]))
     for line in shut:
         _say(line)
     return int(bool(shut))
+
+
+def _starts_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> bool:
+    if len(files) == 1 or _is_evaluation(files[0]):
+        return not is_table(files[0])
+    return are_judgements(
+        files[0],
+        Columns(
+            getattr(parsed, "query", "query_id"),
+            getattr(parsed, "label", "label"),
+            getattr(parsed, "score", "score"),
+            getattr(parsed, "item", "item_id"),
+        ),
+    )
 
 
 def _results(
@@ -344,7 +393,9 @@ def _results(
         lists = {name: Table(ev.per_list.to_pydict()) for name, ev in found.items()}
         results["per_list"] = _joined(lists)
     if parsed.health:
-        results["health"] = _joined({name: ev.health() for name, ev in found.items()})
+        results["health"] = _joined(
+            {name: Table(ev.health().columns) for name, ev in found.items()}
+        )
     results["summary"] = _joined(
         {
             name: ev.summary(
@@ -360,9 +411,11 @@ def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
     """Says of each gate where it is shut."""
     for gate in gates:
         for row in summary:
-            if row["metric"] == gate.metric and gate.is_shut(row["value"]):
-                value = f"{row['value']:.4f}, {gate.side} {gate.bound:g}"
-                yield f"{_metric_of(row)} is {value}"
+            if row["metric"] == written_alike(
+                gate.metric, summary["metric"]
+            ) and gate.is_shut(row["value"]):
+                value, bound = _digits(row["value"]), _digits(gate.bound)
+                yield f"{_metric_of(row)} is {value}, {gate.side} {bound}"
 
 
 def _compare(parsed: argparse.Namespace) -> int:
@@ -463,16 +516,20 @@ def _files(parsed: argparse.Namespace) -> list[str]:
     return files
 
 
-def _require_metrics_of(gates: Sequence[_Gate], directions: Mapping[str, str]) -> None:
-    """Raises for a gate of a metric that is not there, or is better the other way."""
+def _gates_of(gates: Sequence[_Gate], directions: Mapping[str, str]) -> list[_Gate]:
+    """The gates by the names of metrics, which have to be there and better this way."""
+    found = []
     for gate in gates:
         direction, better = _SIDES[gate.side]
         names = [name for name, side in directions.items() if side == direction]
-        if gate.metric not in names:
+        metric = written_alike(gate.metric, names)
+        if metric not in names:
             raise ValueError(
                 f"--fail-{gate.side} should name one of the metrics where {better} is "
                 f"better, {names}. Received: {gate.metric!r}"
             )
+        found.append(gate._replace(metric=metric))
+    return found
 
 
 def _require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
@@ -483,14 +540,21 @@ def _require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
             _OF_READING,
             "files that --per-list wrote, whose values are computed already",
         )
-    elif parsed.qrels is not None:
+    elif parsed.qrels is None:
+        _require_left_out(parsed, ["rules"], "tables, where the metrics say what to do")
+    else:
         _require_left_out(parsed, _OF_ROWS, "qrels and runs, where it has no effect")
         both = [parsed.qrels, *rows]
         of_tables = {"label": [parsed.qrels], "score": rows}
         of_tables |= {"query": both, "item": both}
         unused = [name for name, of in of_tables.items() if not any(map(is_table, of))]
         _require_left_out(parsed, unused, "TREC files, whose columns have no names")
-    elif "duplicates" in parsed and "item" not in parsed:
+    if (
+        rows
+        and parsed.qrels is None
+        and "duplicates" in parsed
+        and "item" not in parsed
+    ):
         raise ValueError(
             "--duplicates should come with --item, the column of the items. Received: "
             f"--duplicates {parsed.duplicates}"
@@ -535,6 +599,20 @@ def _require_one_parquet(file: str, sources: Sequence[str | list[str]]) -> None:
         )
 
 
+def _require_no_input(file: str, inputs: Sequence[str]) -> None:
+    """Raises for an output that is an input too, which it would replace."""
+    if not os.path.exists(file):
+        return
+    for each in itertools.chain.from_iterable(
+        glob.glob(name, recursive=True) or [name] for name in inputs
+    ):
+        if os.path.exists(each) and os.path.samefile(file, each):
+            raise ValueError(
+                "--per-list should name a file that is not read, as it would be "
+                f"replaced. Received: {file!r}, which is the input {each!r}"
+            )
+
+
 def _is_evaluation(file: str) -> bool:
     """Whether a file is one that `--per-list` wrote."""
     if not (file.endswith(".parquet") and os.path.isfile(file)):
@@ -561,7 +639,9 @@ def _read(file: str, metrics: RankingMetrics | None) -> Evaluation:
     found = Evaluation.read(file)
     if not metrics:
         return found
-    names = [member.name for member in metrics.members]
+    names = [
+        written_alike(member.name, found.metric_names) for member in metrics.members
+    ]
     for name in names:
         if name not in found.metric_names:
             raise ValueError(
@@ -584,8 +664,7 @@ def _evaluation(
     metrics: RankingMetrics,
 ) -> Evaluation:
     names = ["query", "label", "score", "item", "ties", "unjudged", "memory_limit"]
-    if parsed.qrels is None:
-        names += ["weight", "duplicates"]
+    names += ["weight", "duplicates"] if parsed.qrels is None else ["rules"]
     arguments = {name: getattr(parsed, name) for name in names if name in parsed}
     arguments["progress"] = _progress if sys.stderr.isatty() else None
     kept = _kept(parsed)
@@ -615,15 +694,18 @@ def _joined(tables: dict[str, Table]) -> Table:
         name: [value for table in tables.values() for value in table[name]]
         for name in first.columns
     }
-    return Table({"run": runs, **columns})
+    return Table({"run": runs, **columns}, notes=first.notes)
 
 
 def _print(results: dict[str, Table], warnings: Sequence[str], output: str) -> None:
     if output == "json":
         data = {name: plain_rows(table) for name, table in results.items()}
-        print(json.dumps({**data, "warnings": list(warnings)}, indent=1))
+        notes = [note for table in results.values() for note in table.notes]
+        print(
+            json.dumps({**data, "notes": notes, "warnings": list(warnings)}, indent=1)
+        )
     else:
-        tables = [_TEXTS[output](Table(table.columns)) for table in results.values()]
+        tables = [_TEXTS[output](table) for table in results.values()]
         print("\n\n".join(tables))
     for warning in warnings:
         _say(warning)

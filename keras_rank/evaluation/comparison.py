@@ -146,6 +146,8 @@ class _Paired(NamedTuple):
                 "`baseline` should have metrics in common with the models. "
                 f"Received: {names} and {self.model.metric_names}"
             )
+        for metric in common:
+            _require_one_definition(metric, self.baseline.measured(metric.name))
         return common
 
     def differences(self) -> pa.Table:
@@ -218,6 +220,20 @@ def pairs_of(model: ListValues, baseline: ListValues) -> tuple[Array, Array]:
         )
     places = found.drop_null().to_numpy()
     return np.flatnonzero(has_pair), places
+
+
+def _require_one_definition(mine: Measured, theirs: Measured) -> None:
+    """Raises for metrics of one name that do not compute the same."""
+    if mine.definition is None or theirs.definition is None:
+        return
+    both = theirs.definition, mine.definition
+    differ = [key for key in both[1] if both[0].get(key) != both[1][key]]
+    if differ:
+        one, other = ({key: each.get(key) for key in differ} for each in both)
+        raise ValueError(
+            "`baseline` should have metrics that are computed as those of the models. "
+            f"Received: {mine.name!r} with {one} and {other}"
+        )
 
 
 def _unpaired(

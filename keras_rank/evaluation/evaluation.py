@@ -2,7 +2,7 @@
 
 import os
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from keras_rank.evaluation.health import checks_of, table_of_checks, warnings_of
 from keras_rank.evaluation.plots import intervals
 from keras_rank.evaluation.summary import summarized
 from keras_rank.evaluation.table import Table
-from keras_rank.evaluation.values import ListValues, Measured
+from keras_rank.evaluation.values import ListValues, measured_of
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -31,7 +31,9 @@ class Evaluation:
             its schema says.
         query: str. The column of the queries. Defaults to `None`: as its schema says.
         left_out: int. The number of queries that were left out because they have no
-            judgements. Defaults to `None`: as its schema says.
+            judgements. Defaults to `None`: as its column `health/left out` says.
+        rules: str. The rules that runs were evaluated by, as `summary` says. Defaults
+            to `None`: as its schema says.
 
     Raises:
         ValueError: if the schema of the table does not describe its columns, or a
@@ -50,6 +52,8 @@ class Evaluation:
     {'query_id': ['a', 'b'], 'mrr': [1.0, 0.5], 'weight': [1.0, 1.0]}
     >>> ev.summary()["value"]
     [0.75]
+    >>> ev["mrr"], ev.to_dict()
+    (0.75, {'mrr': 0.75})
     """
 
     def __init__(
@@ -59,13 +63,10 @@ class Evaluation:
         metrics: Sequence[RankingMetric] | None = None,
         query: str | None = None,
         left_out: int | None = None,
+        rules: str | None = None,
     ) -> None:
-        measured = None
-        if metrics is not None:
-            measured = [
-                Measured(m.name, m.k, m.empty_value, m._direction) for m in metrics
-            ]
-        self._values = ListValues(table, measured, query, left_out)
+        measured = None if metrics is None else [measured_of(each) for each in metrics]
+        self._values = ListValues(table, measured, query, left_out, rules)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
@@ -90,6 +91,26 @@ class Evaluation:
     def metric_names(self) -> list[str]:
         """The names of the metrics."""
         return self._values.metric_names
+
+    @property
+    def rules(self) -> str | None:
+        """The rules that a run was evaluated by, `None` for a table."""
+        return self._values.rules
+
+    def keys(self) -> list[str]:
+        """Returns the names of the metrics, so that `dict(ev)` has their values."""
+        return self.metric_names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metric_names)
+
+    def __getitem__(self, name: str) -> float:
+        measured = self._values.measured(name)
+        return self._values.mean(measured, self._values.counted(measured)).value
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns the value of each metric by its name, as trackers take it."""
+        return {name: self[name] for name in self}
 
     @property
     def per_list(self) -> pa.Table:
@@ -209,7 +230,7 @@ class Evaluation:
     @property
     def warnings(self) -> list[str]:
         """The warnings of `health`."""
-        has_health = bool(self._values.health)
+        has_health = self._values.has_health
         return warnings_of(self._values, checks_of(self._values)) if has_health else []
 
     def worst(

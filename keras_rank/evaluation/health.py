@@ -47,6 +47,12 @@ def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
 
 
+# With fewer judgements than this in most lists, most items have none, however good.
+_FEW_JUDGEMENTS = 10
+# Where it is so, only this share of lists without any tells of ids that differ.
+_NEARLY_ALL = 0.98
+
+
 class Sought(NamedTuple):
     """What is looked for in a column that has a number for each list.
 
@@ -159,7 +165,7 @@ def checks_of(values: ListValues) -> list[Check]:
         values: the values of lists, with the columns of health.
     """
     columns = values.health
-    if not columns:
+    if not values.has_health:
         raise ValueError(
             "`table` should have the columns of health, which `per_list` leaves out: "
             "save evaluations by `write`. Received: the columns "
@@ -169,7 +175,7 @@ def checks_of(values: ListValues) -> list[Check]:
     for k in sorted({metric.k for metric in values.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
     for metric in values.metrics:
-        counted = np.flatnonzero(~np.isnan(values.array(metric.name)))
+        counted = values.counted(metric)
         means = [
             values.mean(metric, counted, SPREAD.format(metric.name, order)).value
             for order in ORDERS
@@ -220,11 +226,14 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
     """
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
+    thresholds = {each.name: each.threshold for each in _SOUGHT}
+    if _has_few_judgements(columns, _FEW_JUDGEMENTS):
+        thresholds["nothing judged"] = _NEARLY_ALL
     return [
         _share_of(
             sought.has(columns[sought.column]),
             sought.name,
-            sought.threshold,
+            thresholds[sought.name],
             sought.warning.format(first_metric=first_metric),
         )
         for sought in _SOUGHT
@@ -232,10 +241,18 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
     ]
 
 
+def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
+    """Whether most lists have few judgements, and more items than these."""
+    judged = columns["judged"]
+    return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
+
+
 def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     """The checks of what is asked of the first k items."""
     judged = columns[f"judged@{k}"]
     share = float(np.mean(judged))
+    # Where few items have a judgement, it is nothing to warn of that others have none.
+    threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
     return [
         _share_of(
             columns["items"] < k,
@@ -254,7 +271,7 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
             f"judged@{k}",
             int(np.sum(judged < 1.0)),
             share,
-            0.9,
+            threshold,
             f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
             "average: these count as irrelevant, which they need not be",
             at_least=True,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from keras_rank.evaluation.batches import PaddedBatches
 from keras_rank.evaluation.reading import Columns, Rows, judge, received_twice
 from keras_rank.evaluation.values import HEALTH, OWN_WEIGHT, WEIGHT
+from keras_rank.lists.base import LARGEST_WEIGHT
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
 
@@ -92,6 +93,7 @@ class PerList:
                 name = OWN_WEIGHT.format(metric.name)
                 found[name] = _exact(found[name], weights, starts)
         found[HEALTH + "items"] = _count(label >= 0.0, starts)
+        found[HEALTH + "judged"] = _count(items["judged"], starts)
         is_nan = np.isnan(score) & np.asarray(rows["score"].is_valid())
         found[HEALTH + "nan"] = _count(is_nan, starts)
         for name, numbers in (("labels", given), ("scores", score)):
@@ -121,7 +123,8 @@ class PerList:
                 f"weight={self.columns.weight!r}, with one missing in the query "
                 f"{query!r}"
             )
-        return weights
+        # As those of a metric are.
+        return np.minimum(weights, LARGEST_WEIGHT)
 
     def _duplicates(
         self,

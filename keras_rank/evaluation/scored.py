@@ -9,16 +9,12 @@ import pyarrow as pa
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists import PerList, Progress
-from keras_rank.evaluation.reading import (
-    Columns,
-    Order,
-    Rows,
-    connected,
-    read_rows,
-    read_run,
-)
+from keras_rank.evaluation.measures import members_of
+from keras_rank.evaluation.reading import Columns, Order, Rows, connected, read_rows
+from keras_rank.evaluation.trec import read_run
+from keras_rank.evaluation.values import require_free_names
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.metrics.group import RankingMetrics, as_group
+from keras_rank.metrics.group import RankingMetrics
 from keras_rank.ordering.preference import Ties
 
 # Which of tied items comes first: as the metric says, or as in trec_eval.
@@ -61,8 +57,9 @@ def evaluate(
             columns. Or a `ray.data.Dataset`, which is evaluated on its workers: see
             `docs/tables.md`.
         metrics: list of ranking metrics, or of strings with a name and a cutoff, such
-            as `"ndcg@10"`; or `RankingMetrics`. Metrics without a `seed` get the seed
-            0, so that a table always gives the same numbers.
+            as `"ndcg@10"`; or `RankingMetrics`. The result of a string is named as it
+            is written. Metrics without a `seed` get the seed 0, so that a table always
+            gives the same numbers.
         query: str. The column that says which list a row belongs to: the query, user
             or session. Defaults to `"query_id"`.
         label: str. The column of the labels: how relevant an item is, 0 if it is not.
@@ -83,10 +80,12 @@ def evaluate(
             `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: an item that a query has twice counts
             twice, and `health` reports it. Defaults to `"error"`.
-        memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
-            sorting: what does not fit is written to the folder of temporary files.
-            The rest is for the results of the lists, about 150 bytes each. Defaults to
-            `None`: most of the available memory.
+        memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
+            for reading and sorting: what does not fit is written to the folder of
+            temporary files. The rest is for what is computed: about 150 bytes for
+            each list, and for each row of the longest one if it has over 500,000.
+            Python, Keras and a table in memory come on top. Defaults to `None`: most
+            of the available memory.
         progress: function that is called with the numbers of rows and of lists that
             are done. Defaults to `None`.
 
@@ -124,7 +123,8 @@ def evaluate(
             '`item` should name a column with `ties="trec_eval"`, which orders tied '
             "items by their ids. Received: item=None"
         )
-    _require_free_names(columns, members)
+    names = [member.name for member in members]
+    require_free_names([columns.query, *columns.keep, *names], names)
     if type(rows).__module__.startswith("ray.data"):
         from keras_rank.evaluation.ray_data import evaluate_dataset
 
@@ -153,12 +153,13 @@ def evaluate_run(
     item: str = "item_id",
     label: str = "label",
     score: str = "score",
-    ties: str = "metric",
+    rules: str = "trec_eval",
+    ties: str | None = None,
     unjudged: str = "irrelevant",
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluates a run against judgements, as trec_eval does with `-c`.
+    """Evaluates a run against judgements: to the numbers of trec_eval with `-c`.
 
     Both are joined by query and item. A relevant item that was not retrieved has no
     rank, but counts as relevant. An item that was retrieved but not judged is
@@ -167,31 +168,39 @@ def evaluate_run(
     is left out, and `health` reports it. It is an error if a query has an item twice.
 
     Args:
-        qrels: the relevance judgements: a TREC file with lines of `query iteration
-            item label`; or a table, as for `evaluate`, with the columns `query`,
-            `item` and `label`. A file whose name ends in `.parquet`, `.csv`, ... is a
-            table.
-        run: a TREC file with lines of `query Q0 item rank score tag`, whose rank is
-            ignored; `"-"` for standard input; or a table with the columns `query`,
-            `item` and `score`.
+        qrels: the relevance judgements: a file with lines of `query iteration item
+            label`, as of TREC, or of `query item label`; a dict `{query: {item:
+            label}}`, also as a file of JSON; or a table, as for `evaluate`, with the
+            columns `query`, `item` and `label`. If there are none of the default
+            names, those of BEIR, ir_measures, ranx, PyTerrier and Hugging Face are
+            known, such as `query-id`, `corpus-id` and `score`.
+        run: a file with lines of `query Q0 item rank score tag`, whose rank is
+            ignored, or of `query item score`; `"-"` for standard input; a dict
+            `{query: {item: score}}`; or a table with the columns `query`, `item` and
+            `score`.
         metrics: list of ranking metrics, or of strings with a name and a cutoff, such
-            as `"ndcg@10"`; or `RankingMetrics`. Metrics without a `seed` get the seed
-            0.
+            as `"ndcg@10"`, as trec_eval writes them (`"ndcg_cut_10"`), or as
+            ir_measures does (`"nDCG@10"`); or `RankingMetrics`. The result of a string
+            is named as it is written. Metrics without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
         score: str. The column of the scores in a table. Defaults to `"score"`.
+        rules: what strings mean, and how ties are ordered. `"trec_eval"`: gains are
+            linear, precision divides by k, and `ties="trec_eval"`. `"keras"`: metrics
+            have their own defaults, and `ties="metric"`. The spellings of trec_eval
+            and ir_measures mean what they do there in any case, and metrics that are
+            not strings what their arguments say. Defaults to `"trec_eval"`.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier line. `"trec_eval"`: the item with the larger id
-            comes first; scores that are equal in float32 are ties. Defaults to
-            `"metric"`.
+            is that of the earlier line. `"trec_eval"`: the item with the larger id, as
+            text, comes first; scores that are equal in float32 are ties. Defaults to
+            `None`: as `rules` says.
         unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
             has the label 0. `"drop"`: it is left out, as with `-J` of trec_eval, and
             as `BPref` always does. Defaults to `"irrelevant"`.
-        memory_limit: str. A size such as `"2GB"`. Half of it is for reading and
-            sorting: what does not fit is written to disk. Defaults to `None`: most of
-            the available memory.
+        memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
+            `None`: most of the available memory.
         progress: function that is called with the numbers of rows and of lists that
             are done. Defaults to `None`.
 
@@ -215,34 +224,21 @@ def evaluate_run(
     [0.5, 0.0]
     """
     columns = Columns(query, label, score, item)
-    members = members_of(metrics)
+    members = members_of(metrics, rules)
+    followed = rules if ties is None else f"{rules}, ties={ties}"
+    if ties is None:
+        ties = "trec_eval" if rules == "trec_eval" else "metric"
     check_choice("ties", ties, TIES)
     check_choice("unjudged", unjudged, UNJUDGED)
-    _require_free_names(columns, members)
+    names = [member.name for member in members]
+    require_free_names([columns.query, *columns.keep, *names], names)
     per_list = PerList(
         members, columns, _order_of_ties(ties), drops_unjudged=unjudged == "drop"
     )
     order = _order_of_rows(ties, item, members)
     with connected(memory_limit) as connection:
         read = read_run(connection, qrels, run, columns, order)
-        return _evaluation(per_list, read, progress)
-
-
-def members_of(
-    metrics: RankingMetrics | Sequence[RankingMetric | str],
-) -> list[RankingMetric]:
-    """The metrics of a group, which order the lists of a table alike each time."""
-    group = as_group(metrics)
-    for member in group.members:
-        if member.sparse_labels:
-            raise ValueError(
-                "`metrics` should have `sparse_labels=False`, as a table has a label "
-                f"for each item. Received: {member.name!r} with sparse_labels=True"
-            )
-    return [
-        member._with_seed(0) if member._seed_is_drawn else member
-        for member in group.members
-    ]
+        return _evaluation(per_list, read, progress, followed)
 
 
 def _order_of_rows(
@@ -273,23 +269,17 @@ def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _require_free_names(columns: Columns, members: Sequence[RankingMetric]) -> None:
-    """Raises where two columns of the result would have one name."""
-    taken = [columns.query, *columns.keep, "weight", *(m.name for m in members)]
-    for name in taken:
-        if taken.count(name) > 1:
-            raise ValueError(
-                "`query`, `keep` and `metrics` should have distinct names other than "
-                f'"weight", as all become columns of the result. Received: {name!r} '
-                "twice"
-            )
-
-
-def _evaluation(per_list: PerList, rows: Rows, progress: Progress | None) -> Evaluation:
+def _evaluation(
+    per_list: PerList,
+    rows: Rows,
+    progress: Progress | None,
+    rules: str | None = None,
+) -> Evaluation:
     table = pa.concat_tables(per_list.tables(rows, progress))
     return Evaluation(
         table,
         metrics=per_list.metrics,
         query=per_list.columns.query,
         left_out=rows.left_out,
+        rules=rules,
     )

@@ -33,15 +33,20 @@ def summarized(
                 None if clusters is None else clusters[of_metric],
                 confidence,
             )
+            low, high = found.low, found.high
+            if clusters is None and values.are_shares(metric, of_metric):
+                of_lists = values.array(metric.name)[of_metric]
+                low, high = statistics.share_interval(of_lists, confidence)
             rows.append(
                 {
                     **slice_,
                     "metric": metric.name,
                     "value": found.value,
                     "standard_error": found.standard_error,
-                    "low": found.low,
-                    "high": found.high,
+                    "low": low,
+                    "high": high,
                     "lists": found.lists,
                 }
             )
-    return table_of(rows)
+    notes = [] if values.rules is None else [f"Rules: {values.rules}"]
+    return Table(table_of(rows).columns, notes=notes)

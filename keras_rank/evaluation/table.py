@@ -36,6 +36,16 @@ class Table:
         self.notes = list(notes)
 
     def __getitem__(self, name: str) -> list[Any]:
+        if name not in self.columns:
+            is_metric = name in self.columns.get("metric", ())
+            hint = (
+                f". It is a metric: its row is `[row for row in table if "
+                f'row["metric"] == {name!r}]`, and its value `evaluation[{name!r}]`'
+            )
+            raise ValueError(
+                f"The table should have the column. Received: {name!r}, and columns "
+                f"{list(self.columns)}" + hint * is_metric
+            )
         return self.columns[name]
 
     def __len__(self) -> int:

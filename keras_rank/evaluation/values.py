@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation import statistics
+from keras_rank.evaluation.measures import written_alike
 from keras_rank.evaluation.statistics import Array
+from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
 
 # What the columns of health have before their names.
@@ -20,8 +22,12 @@ WEIGHT = "weight"
 OWN_WEIGHT = "{}_weight"
 # The orders of tied items that the spread of a metric is over.
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
+# How many queries were left out: a column, so that it adds up in a concatenation.
+LEFT_OUT = HEALTH + "left out"
 # The column of a metric with one of these orders.
 SPREAD = HEALTH + "{}/{}"
+# What a metric may have of its own without being another one.
+_NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 # What the schema of a table knows of its columns.
 _KEY = b"keras_rank"
 
@@ -33,6 +39,41 @@ class Measured(NamedTuple):
     k: int | None
     empty_value: float | None
     direction: str
+    definition: dict[str, Any] | None = None
+
+
+def measured_of(metric: RankingMetric) -> Measured:
+    """What has to be known of a metric, and what its values depend on."""
+    try:
+        config = json.loads(json.dumps(metric.get_config()))
+        definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
+        definition["class_name"] = type(metric).__name__
+    except (TypeError, ValueError):
+        # As with a function that can't be saved.
+        definition = None
+    return Measured(
+        metric.name, metric.k, metric.empty_value, metric._direction, definition
+    )
+
+
+def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:
+    """Raises where two columns of a table with a row for each list would be one.
+
+    Args:
+        names: the names of all columns but those of weights and health.
+        metrics: those of the metrics among them.
+    """
+    weights = [WEIGHT, *map(OWN_WEIGHT.format, metrics)]
+    for name in names:
+        if names.count(name) > 1 or name in weights or name.startswith(HEALTH):
+            others = ", ".join(f'"{each}"' for each in weights)
+            raise ValueError(
+                "`query`, `keep` and `metrics` should have distinct names, as all "
+                f"become columns of the result. Others there are {others} and those "
+                f'that start with "{HEALTH}". Received: {name!r}'
+                + " twice"
+                * (names.count(name) > 1)
+            )
 
 
 class ListValues:
@@ -42,7 +83,8 @@ class ListValues:
         table: `pyarrow.Table`.
         metrics: the metrics of its columns. `None`: as its schema says.
         query: the column of the queries. `None`: as its schema says.
-        left_out: the number of queries that were left out. `None`: as its schema says.
+        left_out: the number of queries that were left out. `None`: as its column says.
+        rules: the rules that were followed. `None`: as its schema says.
     """
 
     def __init__(
@@ -51,12 +93,19 @@ class ListValues:
         metrics: Sequence[Measured] | None = None,
         query: str | None = None,
         left_out: int | None = None,
+        rules: str | None = None,
     ) -> None:
-        known = _known(table, metrics, query, left_out)
-        self.query: str = known["query"]
-        self.metrics = [Measured(*metric) for metric in known["metrics"]]
-        self.left_out: int = known.get("left_out", 0)
-        metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(known).encode()}
+        known = _known(table)
+        self.metrics = known.metrics if metrics is None else list(metrics)
+        self.query = query or known.query
+        self.rules = rules or known.rules
+        _require_columns(table, self.query, self.metrics)
+        require_free_names([self.query, *self.metric_names], self.metric_names)
+        if left_out is not None:
+            table = _with_left_out(table, left_out)
+        described = {"query": self.query, "metrics": self.metrics, "rules": self.rules}
+        metadata = dict(table.schema.metadata or {})
+        metadata[_KEY] = json.dumps(described).encode()
         self.table = table.replace_schema_metadata(metadata)
         if pc.count_distinct(table[self.query]).as_py() < len(table):
             raise ValueError(
@@ -67,6 +116,12 @@ class ListValues:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @property
+    def left_out(self) -> int:
+        """The number of queries that were left out."""
+        has_number = LEFT_OUT in self.table.column_names
+        return pc.sum(self.table[LEFT_OUT]).as_py() if has_number else 0
 
     @property
     def metric_names(self) -> list[str]:
@@ -93,6 +148,18 @@ class ListValues:
             if name.startswith(HEALTH)
         }
 
+    @property
+    def has_health(self) -> bool:
+        """Whether the columns of health are there, which `per_list` leaves out."""
+        of_all = ("items", "judged", "ties", "fractional scores")
+        needed = {HEALTH + name for name in of_all}
+        for metric in self.metrics:
+            needed |= {SPREAD.format(metric.name, order) for order in ORDERS}
+            if metric.k is not None:
+                at_k = (f"tied@{metric.k}", f"judged@{metric.k}")
+                needed |= {HEALTH + name for name in at_k}
+        return needed <= set(self.table.column_names)
+
     def per_list(self) -> pa.Table:
         """The table without health, and with one column of weights if it can be."""
         names = [x for x in self.table.column_names if not x.startswith(HEALTH)]
@@ -109,9 +176,14 @@ class ListValues:
         return ListValues(self.table.select(columns), metrics)
 
     def measured(self, name: str) -> Measured:
-        """What is known of a metric."""
+        """What is known of a metric, by its name with either sign before the cutoff."""
+        name = written_alike(name, self.metric_names)
         check_choice("metric", name, self.metric_names)
         return self.metrics[self.metric_names.index(name)]
+
+    def counted(self, metric: Measured) -> Array:
+        """The numbers of the lists that are not left out of the mean of a metric."""
+        return np.flatnonzero(~np.isnan(self.array(metric.name)))
 
     def array(self, name: str) -> Array:
         """A column of numbers, NaN where they are missing."""
@@ -122,10 +194,24 @@ class ListValues:
         self, metric: Measured, chosen: Array, column: str | None = None
     ) -> statistics.Mean:
         """The mean of a metric over chosen lists, or of another column like it."""
-        own = OWN_WEIGHT.format(metric.name)
-        weight = own if own in self.table.column_names else WEIGHT
         values = self.array(column or metric.name)[chosen]
-        return statistics.mean(values, self.array(weight)[chosen], metric.empty_value)
+        weights = self._weights(metric)[chosen]
+        return statistics.mean(values, weights, metric.empty_value)
+
+    def are_shares(self, metric: Measured, chosen: Array) -> bool:
+        """Whether the mean over chosen lists is a share, of values of 0 and 1.
+
+        As of hit rates, of two or more lists that weigh the same.
+        """
+        values = self.array(metric.name)[chosen]
+        are_binary = np.isin(values, (0.0, 1.0)).all()
+        weights = self._weights(metric)[chosen]
+        weights = weights[~np.isnan(weights)]
+        return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
+
+    def _weights(self, metric: Measured) -> Array:
+        own = OWN_WEIGHT.format(metric.name)
+        return self.array(own if own in self.table.column_names else WEIGHT)
 
     def sliced_by(
         self, by: str | Sequence[str] | None, columns: Sequence[str]
@@ -175,29 +261,56 @@ class ListValues:
             )
 
 
-def _known(
-    table: pa.Table,
-    metrics: Sequence[Measured] | None,
-    query: str | None,
-    left_out: int | None,
-) -> dict[str, Any]:
-    """What the schema of a table knows, and what is said beside it."""
-    known: dict[str, Any] = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
-    if metrics is not None:
-        known["metrics"] = metrics
-    if query is not None:
-        known["query"] = query
-    if left_out is not None:
-        known["left_out"] = left_out
-    missing: set[Any] = {"metrics", "query"} - known.keys()
-    missing |= {known.get("query")} - {None, *table.column_names}
-    if missing:
+class _Known(NamedTuple):
+    """What the schema of a table knows of its columns."""
+
+    query: str
+    metrics: list[Measured]
+    rules: str | None = None
+
+
+def _known(table: pa.Table) -> _Known:
+    written = (table.schema.metadata or {}).get(_KEY)
+    if written is None:
+        return _Known("", [])
+    try:
+        known = json.loads(written)
+        metrics = [Measured(*metric) for metric in known["metrics"]]
+        if not all(isinstance(each.definition, dict | None) for each in metrics):
+            raise TypeError
+        return _Known(known["query"], metrics, known.get("rules"))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            "`table` should have a schema that this version of keras_rank wrote. "
+            f"Received: {written.decode(errors='replace')}"
+        ) from error
+
+
+def _require_columns(table: pa.Table, query: str, metrics: Sequence[Measured]) -> None:
+    names = table.column_names
+    needed = [query, *(metric.name for metric in metrics)]
+    if not metrics or not set(needed) <= set(names):
         raise ValueError(
             "`table` should be the table of an evaluation, whose schema describes its "
             "columns; otherwise give `metrics` and `query`. Received: a "
-            f"table with the columns {table.column_names}"
+            f"table with the columns {names}"
         )
-    return known
+    for metric in metrics:
+        if not {WEIGHT, OWN_WEIGHT.format(metric.name)} & set(names):
+            raise ValueError(
+                f'`table` should have a column "{WEIGHT}", or one for each metric such '
+                f'as "{OWN_WEIGHT.format(metric.name)}". Received: a table with the '
+                f"columns {names}"
+            )
+
+
+def _with_left_out(table: pa.Table, left_out: int) -> pa.Table:
+    """The table with a number that its first row has."""
+    if LEFT_OUT in table.column_names:
+        table = table.drop_columns(LEFT_OUT)
+    numbers = np.zeros(len(table), np.int64)
+    numbers[:1] = left_out
+    return table.append_column(LEFT_OUT, pa.array(numbers))
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Array, list[Any]]:

@@ -4,10 +4,10 @@ from keras import ops
 
 from keras_rank import discounts
 from keras_rank.arrays.arithmetic import at_most, ratio, shifted, total, totals, where
-from keras_rank.arrays.backends import Tensor, shortcut
+from keras_rank.arrays.backends import Tensor, rounded, shortcut
 from keras_rank.arrays.chances import first_event
+from keras_rank.arrays.programs import require
 from keras_rank.lists.judged import JudgedLists, Values
-from keras_rank.lists.tensors import require
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import rank_by_scores
 from keras_rank.weighting import list_weights
@@ -94,7 +94,8 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
         passed = where(item == 1.0, no_items, passed)
         one_less = shifted(passed, 1, 0.0)
         with_item = at_most(subset_size / item, 1.0)
-        passed = passed * (1.0 - with_item) + one_less * go_on * with_item
+        without = rounded(passed * (1.0 - with_item))
+        passed = without + rounded(one_less * go_on * with_item)
         reached_next = reached_next * go_on
 
         ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)

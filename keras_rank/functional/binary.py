@@ -28,7 +28,7 @@ from keras_rank.formulas.binary import (
     twice_hits_over_slots_and_relevant,
 )
 from keras_rank.formulas.relevance import below_threshold, from_threshold
-from keras_rank.functional.per_list import in_order
+from keras_rank.functional.per_list import Formula, per_list
 
 
 @names_arguments
@@ -106,21 +106,23 @@ def average_precision(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        precisions_at_relevant_ranks,
+        (check_choice("normalizer", normalizer, NORMALIZERS),),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = precisions_at_relevant_ranks(
-        lists, ranking, check_choice("normalizer", normalizer, NORMALIZERS)
-    )
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -191,19 +193,23 @@ def reciprocal_rank(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        reciprocal_of_first_relevant,
+        (),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = reciprocal_of_first_relevant(lists, ranking)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -276,24 +282,26 @@ def precision(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        hits_over_slots,
+        (
+            check_k(k),
+            check_choice("denominator", denominator, DENOMINATORS),
+        ),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = hits_over_slots(
-        lists,
-        ranking,
-        check_k(k),
-        check_choice("denominator", denominator, DENOMINATORS),
-    )
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -365,21 +373,23 @@ def recall(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        hits_over_relevant,
+        (check_choice("normalizer", normalizer, RECALL_NORMALIZERS),),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = hits_over_relevant(
-        lists, ranking, check_choice("normalizer", normalizer, RECALL_NORMALIZERS)
-    )
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -446,19 +456,20 @@ def hit_rate(
     '1.0000'
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        any_hit, (), from_threshold(threshold), check_number("empty_value", empty_value)
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = any_hit(lists, ranking)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -532,24 +543,26 @@ def f1(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        twice_hits_over_slots_and_relevant,
+        (
+            check_k(k),
+            check_choice("denominator", denominator, DENOMINATORS),
+        ),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = twice_hits_over_slots_and_relevant(
-        lists,
-        ranking,
-        check_k(k),
-        check_choice("denominator", denominator, DENOMINATORS),
-    )
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -619,19 +632,23 @@ def r_precision(
         section 8.4, 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        hits_at_relevant_count,
+        (),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = hits_at_relevant_count(lists, ranking)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -708,24 +725,26 @@ def rank_biased_precision(
         effectiveness", ACM TOIS 27(1), 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        discounted_hits,
+        (
+            check_fraction("persistence", persistence),
+            check_flag("normalized", normalized),
+        ),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = discounted_hits(
-        lists,
-        ranking,
-        check_fraction("persistence", persistence),
-        check_flag("normalized", normalized),
-    )
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -793,11 +812,17 @@ def bpref(
         SIGIR 2004; min(R, N) instead of R as in trec_eval.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        irrelevant_above_relevant,
+        (),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -805,8 +830,6 @@ def bpref(
         sparse_labels=sparse_labels,
         needs_all_labels=True,
     )
-    values = irrelevant_above_relevant(lists, ranking)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -873,11 +896,17 @@ def fall_out(
         section 8.4, 2008.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        hits_over_relevant,
+        (),
+        below_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        below_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -885,5 +914,3 @@ def fall_out(
         sparse_labels=sparse_labels,
         needs_all_labels=True,
     )
-    values = hits_over_relevant(lists, ranking)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))

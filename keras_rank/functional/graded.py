@@ -21,7 +21,7 @@ from keras_rank.formulas.graded import (
     normalized_discounted_gain,
 )
 from keras_rank.formulas.relevance import from_threshold, of_gain, of_gain_ratio
-from keras_rank.functional.per_list import in_order
+from keras_rank.functional.per_list import Formula, per_list
 
 
 @names_arguments
@@ -103,19 +103,23 @@ def dcg(
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
     discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        discounted_gain,
+        (discount_fn,),
+        of_gain(gain_fn, threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        of_gain(gain_fn, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = discounted_gain(lists, ranking, discount_fn)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -206,19 +210,23 @@ def ndcg(
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
     discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        normalized_discounted_gain,
+        (discount_fn,),
+        of_gain_ratio(gain_fn, threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        of_gain_ratio(gain_fn, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = normalized_discounted_gain(lists, ranking, discount_fn)
-    return lists.fill_empty(values, check_number("empty_value", empty_value))
 
 
 @names_arguments
@@ -290,11 +298,17 @@ def expected_reciprocal_rank(
         relevance", CIKM 2009.
     """
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        expected_reciprocal_of_stop,
+        (check_grade("max_grade", max_grade),),
+        from_threshold(threshold),
+        check_number("empty_value", empty_value),
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        from_threshold(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -302,7 +316,3 @@ def expected_reciprocal_rank(
         sparse_labels=sparse_labels,
         needs_all_labels=True,
     )
-    values = expected_reciprocal_of_stop(
-        lists, ranking, check_grade("max_grade", max_grade)
-    )
-    return lists.fill_empty(values, check_number("empty_value", empty_value))

@@ -17,7 +17,7 @@ from keras_rank.formulas.pairwise import (
     preferred,
 )
 from keras_rank.formulas.relevance import of_label_above_zero
-from keras_rank.functional.per_list import in_order
+from keras_rank.functional.per_list import Formula, per_list
 
 
 @names_arguments
@@ -88,19 +88,18 @@ def average_relevance_position(
     """
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(mean_relevant_rank, (), of_label_above_zero(threshold), None)
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        of_label_above_zero(threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
         dtype=dtype,
         sparse_labels=sparse_labels,
     )
-    values = mean_relevant_rank(lists, ranking)
-    return lists.fill_empty(values, None)
 
 
 @names_arguments
@@ -169,11 +168,20 @@ def pairwise_accuracy(
     """
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
-    lists, ranking = in_order(
+    formula = Formula(
+        ordered_pairs_over_pairs,
+        (
+            threshold,
+            check_share("tied_value", tied_value),
+        ),
+        (preferred, threshold),
+        None,
+    )
+    return per_list(
+        formula,
         y_true,
         y_pred,
         sample_weight,
-        lambda lists: preferred(lists, threshold),
         k=k,
         shuffle_ties=shuffle_ties,
         seed=seed,
@@ -181,7 +189,3 @@ def pairwise_accuracy(
         sparse_labels=sparse_labels,
         needs_all_labels=True,
     )
-    values = ordered_pairs_over_pairs(
-        lists, ranking, threshold, check_share("tied_value", tied_value)
-    )
-    return lists.fill_empty(values, None)

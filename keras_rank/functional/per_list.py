@@ -1,7 +1,7 @@
 """What every function starts with: the lists, judged, and their order."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_rank.arguments import (
     Seed,
@@ -16,12 +16,48 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.programs import first_rows, is_ours, program
 from keras_rank.lists.base import Lists
-from keras_rank.lists.inputs import standardize, standardize_sparse
-from keras_rank.lists.judged import JudgedLists, Judgement, judge
+from keras_rank.lists.inputs import (
+    Given,
+    lists_of,
+    of_few_shapes,
+    read,
+    read_sparse,
+)
+from keras_rank.lists.judged import Judgement, judge
 from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.tensors import shape_of
+from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, rank_by_scores
+
+
+class Formula(NamedTuple):
+    """What is computed of a list and its ranking.
+
+    Attributes:
+        function: function of lists, their ranking and further arguments to a value for
+            each list.
+        arguments: these.
+        judgement: what the items are worth; or a function of lists to that, and its
+            further arguments.
+        empty_value: the value of a list without relevant items, `None` for NaN.
+    """
+
+    function: Callable[..., Tensor]
+    arguments: tuple[Any, ...]
+    judgement: Judgement | tuple[Any, ...]
+    empty_value: float | None
+
+
+class Order(NamedTuple):
+    """What kind of labels lists have, and how they are ordered."""
+
+    sparse_labels: bool
+    dtype: str
+    ties: Ties
+    k: int | None
 
 
 @names_arguments
@@ -81,17 +117,18 @@ def rank(
     """
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
     is_sparse = check_flag("sparse_labels", sparse_labels)
-    prepare = standardize_sparse if is_sparse else standardize
-    lists = prepare(y_true, y_pred, sample_weight, check_dtype(dtype))
-    ranking = rank_by_scores(lists, k, ties, key_of_seed(seed))
+    order = Order(is_sparse, check_dtype(dtype), ties, k)
+    given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+    # In their own shape, as formulas of a user's may see them.
+    lists, ranking = _ranked(order, given, key_of_seed(seed))
     return RankedLists(lists, ranking, k, ties)
 
 
-def in_order(
+def per_list(
+    formula: Formula,
     y_true: Any,
     y_pred: Any,
     sample_weight: Any,
-    judgement: Judgement | Callable[[Lists], Tensor],
     *,
     k: int | None,
     shuffle_ties: ShuffleTies,
@@ -99,26 +136,25 @@ def in_order(
     sparse_labels: bool,
     dtype: str | None,
     needs_all_labels: bool = False,
-) -> tuple[JudgedLists, Ranking]:
-    """Returns the lists, with the relevance of their items, and their ranking."""
+) -> Tensor:
+    """Computes a formula of lists, or of ranked lists: a value for each."""
     k, ranked = check_k(k), y_true
-    if not isinstance(ranked, RankedLists):
-        ranked = rank(
-            y_true,
-            y_pred,
-            sample_weight=sample_weight,
-            k=k,
-            shuffle_ties=shuffle_ties,
-            seed=seed,
-            sparse_labels=sparse_labels,
-            dtype=dtype,
-        )
-    else:
+    is_sparse = check_flag("sparse_labels", sparse_labels)
+    if isinstance(ranked, RankedLists):
         ranked.check_alone(y_pred, sample_weight)
-        _check_agree(ranked, shuffle_ties, seed, sparse_labels, dtype)
+        ranked.check_cutoff(k)
+        _check_agree(ranked, shuffle_ties, seed, is_sparse, dtype)
+        is_sparse = isinstance(ranked.lists, TargetLists)
     if needs_all_labels:
-        check_not_sparse("sparse_labels", isinstance(ranked.lists, TargetLists))
-    return ranked.once(_judged, judgement), ranked.up_to(k)
+        check_not_sparse("sparse_labels", is_sparse)
+    if isinstance(ranked, RankedLists):
+        return _values((formula, k), ranked.lists, ranked.ranking)
+    order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
+    given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+    padded = of_few_shapes(given) if is_ours(formula) else given
+    key = key_of_seed(check_seed(seed))
+    values = _ranked_values((order, formula), padded, key)
+    return first_rows(values, shape_of(given.labels)[0])
 
 
 def _check_agree(
@@ -146,9 +182,29 @@ def _check_agree(
             )
 
 
-def _judged(
-    ranked: RankedLists, judgement: Judgement | Callable[[Lists], Tensor]
-) -> JudgedLists:
-    if not isinstance(judgement, Judgement):
-        judgement = judgement(ranked.lists)
-    return judge(ranked.lists, judgement)
+@program
+def _ranked(order: Order, given: Given, key: Tensor) -> tuple[Lists, Ranking]:
+    lists = lists_of((order.sparse_labels, order.dtype), given)
+    return lists, rank_by_scores(lists, order.k, order.ties, key)
+
+
+@program
+def _values(
+    formula_at: tuple[Formula, int | None], lists: Lists, ranking: Ranking
+) -> Tensor:
+    (function, arguments, judgement, empty_value), k = formula_at
+    if isinstance(judgement, tuple):
+        of_lists, *others = judgement
+        judged = judge(lists, of_lists(lists, *others))
+    else:
+        judged = lists.once(judge, judgement)
+    values = function(judged, ranking.cut(k), *arguments)
+    return judged.fill_empty(values, empty_value)
+
+
+@program
+def _ranked_values(
+    order_and_formula: tuple[Order, Formula], given: Given, key: Tensor
+) -> Tensor:
+    order, formula = order_and_formula
+    return _values((formula, order.k), *_ranked(order, given, key))

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import Tensor, one_operation
+from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.shared import Shared
 from keras_rank.arrays.sorting import Order
 
@@ -76,7 +76,6 @@ class Lists(Shared):
         raise NotImplementedError
 
 
-@one_operation
 def as_ranked(scores: Tensor) -> Tensor:
     """Scores as they are compared: 0 for what is nearly 0.
 
@@ -85,13 +84,11 @@ def as_ranked(scores: Tensor) -> Tensor:
     return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
 
 
-@one_operation
 def within_limits(labels: Tensor) -> Tensor:
     """Cuts infinite labels, and takes 0 for denormal ones, and for no item."""
     return at_most(without_denormal(labels), float(_limits(labels).max))
 
 
-@one_operation
 def without_denormal(labels: Tensor) -> Tensor:
     """Labels with 0 for denormal ones, as some backends take them, and for no item."""
     return where(labels >= smallest_normal(labels), labels, 0.0)

@@ -15,7 +15,14 @@ from keras_rank.arrays.arithmetic import (
     total,
     where,
 )
-from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, sum_by_row, take
+from keras_rank.arrays.backends import (
+    Tensor,
+    as_tree,
+    may_have_nan,
+    shortcut,
+    sum_by_row,
+    take,
+)
 from keras_rank.arrays.selection import is_long, largest_values
 from keras_rank.arrays.shared import kept
 from keras_rank.arrays.sorting import Order
@@ -29,6 +36,7 @@ from keras_rank.lists.base import (
 )
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class DenseLists(Lists):
     """A batch of lists with a label and a score for every item.

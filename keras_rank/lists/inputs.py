@@ -1,35 +1,60 @@
 """What users pass: checked, cast, and made lists of one size."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import Tensor, constant, is_known_false
+from keras_rank.arrays.arithmetic import at_most, shifted, where
+from keras_rank.arrays.backends import (
+    Tensor,
+    constant,
+    is_known_false,
+    is_of_few_shapes,
+    is_traced,
+    library_of,
+    stable_argsort,
+    take,
+)
+from keras_rank.arrays.programs import enlarged, require, rounded_up
 from keras_rank.lists import ragged
 from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.sparse import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
+    as_tensor,
+    cast,
     cast_finite,
     ranked_as,
-    require,
     shape_of,
     sizes_agree,
-    to_tensor,
+    to_array,
     widest,
 )
 
+# The fewest lists and items that sizes are rounded up to.
+_FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
-def standardize(
-    y_true: Any,
-    y_pred: Any,
-    sample_weight: Any = None,
-    dtype: str = "float32",
-) -> DenseLists:
-    """Checks and casts what users pass to a metric, and finds out what is an item.
+
+class Given(NamedTuple):
+    """What users pass, in shapes that agree.
+
+    Attributes:
+        labels: tensor of shape `(batch, list_size)`, or ids, `(batch, targets)`.
+        scores: tensor of shape `(batch, list_size)`, or `(batch, items)`.
+        mask: tensor of the shape of the labels, or `None`.
+        weights: tensor of a shape that broadcasts with the labels, or `None`.
+    """
+
+    labels: Tensor
+    scores: Tensor
+    mask: Tensor | None
+    weights: Tensor | None
+
+
+def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
+    """Converts what users pass to a metric, and checks its shapes.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
@@ -37,17 +62,12 @@ def standardize(
         y_pred: scores of the same shape.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
-        dtype: the dtype of labels and weights: float32 or float64.
-
-    Returns:
-        `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
     labels, mask = _labels_and_mask(y_true)
     labels, scores, mask, weights = ragged.rectangular(
         y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
     )
-    labels, scores = _lists("y_true", labels), _scores(scores)
-    single_list = len(labels.shape) == 1
+    labels, scores = _lists("y_true", labels), _lists("y_pred", scores)
     if len(labels.shape) not in (1, 2):
         raise ValueError(
             "`y_true` should have the shape (list_size,) or (batch, list_size). "
@@ -55,16 +75,104 @@ def standardize(
         )
     _require_same_shape("y_pred", scores, labels)
     if mask is not None:
-        mask = ops.cast(_lists("mask", mask), "bool")
+        mask = _lists("mask", mask)
         _require_same_shape("mask", mask, labels)
     if weights is not None:
-        weights = cast_finite(_lists("sample_weight", weights), dtype)
-        weights = _item_weights(weights, labels)
-    labels, scores = cast_finite(labels, dtype), ranked_as(scores)
-    if single_list:
-        labels, scores, mask, weights = (
-            None if x is None else x[None] for x in (labels, scores, mask, weights)
+        weights = _fitting(_lists("sample_weight", weights), labels)
+    given = Given(labels, scores, mask, weights)
+    if len(labels.shape) == 1:
+        as_batch = (x if x is None or not x.shape else x[None] for x in given)
+        given = Given(*as_batch)
+    return given
+
+
+def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
+    """The same for the ids of relevant items, and the scores of a catalogue.
+
+    Args:
+        y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
+        y_pred: scores of shape `(batch, items)`.
+        sample_weight: `None`, a number, or weights of shape `(batch,)` or
+            `(batch, 1)`.
+    """
+    (ids, mask), scores = read_ids("y_true", y_true), _lists("y_pred", y_pred)
+    if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
+        raise ValueError(
+            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
+            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
+            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
+    if len(ids.shape) == 1:
+        ids, mask = (None if x is None else x[:, None] for x in (ids, mask))
+    if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
+        raise ValueError(
+            "`y_true` and `y_pred` should have as many lists. Received: "
+            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+        )
+    return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids))
+
+
+def of_few_shapes(given: Given) -> Given:
+    """Appends padding where a program is compiled for each shape, to have but few."""
+    if not is_of_few_shapes(*(x for x in given if x is not None)):
+        return given
+    lists, items = given.labels.shape
+    if given.scores.shape != given.labels.shape:
+        # Of targets among the items of a catalogue.
+        return _with_shape(given, (lists, rounded_up(items, 1)))
+    sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
+    return _with_shape(given, sizes)
+
+
+def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
+    """Appends padding to what has the shape of the labels, or a row for each list."""
+    labels, lists = given.labels, given.labels.shape[0]
+    if str(labels.dtype).startswith(("bool", "uint")):
+        # Which have no -1, that says where there is padding.
+        labels = cast_finite(labels, "float32")
+
+    def padded(x: Tensor | None, fill: float) -> Tensor | None:
+        if x is None or shape_of(x)[:1] != (lists,):
+            return x
+        sizes = [
+            new if size == old else size
+            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=True)
+        ]
+        return enlarged(x, tuple(sizes), fill)
+
+    others = (padded(x, 0) for x in given[1:])
+    return Given(padded(labels, -1), *others)
+
+
+def standardize(
+    y_true: Any, y_pred: Any, sample_weight: Any = None, dtype: str = "float32"
+) -> DenseLists:
+    """Returns what users pass to a metric, as lists."""
+    return dense_lists(dtype, read(y_true, y_pred, sample_weight))
+
+
+def lists_of(kind: tuple[bool, str], given: Given) -> DenseLists | SparseLists:
+    """Returns lists, given whether their labels are sparse, and their dtype."""
+    sparse_labels, dtype = kind
+    return (sparse_lists if sparse_labels else dense_lists)(dtype, given)
+
+
+def dense_lists(dtype: str, given: Given) -> DenseLists:
+    """Casts what users pass to a metric, and finds out what is an item.
+
+    Args:
+        dtype: the dtype of labels and weights: float32 or float64.
+        given: what users pass.
+
+    Returns:
+        `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
+    """
+    labels, scores, mask, weights = map(as_tensor, given)
+    labels, scores = cast_finite(labels, dtype), ranked_as(scores)
+    if mask is not None:
+        mask = ops.cast(mask, "bool")
+    if weights is not None:
+        weights = ops.broadcast_to(cast_finite(weights, dtype), ops.shape(labels))
     if labels.shape[1] == 0:
         # One position of padding changes no number, and spares every operation
         # the case of an axis of size 0.
@@ -75,49 +183,33 @@ def standardize(
     return DenseLists(labels, scores, mask, weights)
 
 
-def standardize_sparse(
-    y_true: Any,
-    y_pred: Any,
-    sample_weight: Any = None,
-    dtype: str = "float32",
-) -> SparseLists:
-    """Checks and casts the ids of relevant items, and the scores of a catalogue.
+def sparse_lists(dtype: str, given: Given) -> SparseLists:
+    """Casts the ids of relevant items, and the scores of a catalogue.
 
     Args:
-        y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1.
-        y_pred: scores of shape `(batch, items)`.
-        sample_weight: `None`, a number, or weights of shape `(batch,)` or
-            `(batch, 1)`.
         dtype: the dtype of labels and weights: float32 or float64.
+        given: what users pass.
 
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    (ids, mask), scores = read_ids("y_true", y_true), _scores(y_pred)
-    if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
-        raise ValueError(
-            "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
-            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
-            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
-        )
-    ids = _of_lists(ids, mask)
-    if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
-        raise ValueError(
-            "`y_true` and `y_pred` should have as many lists. Received: "
-            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
-        )
+    labels, scores, mask, weights = map(as_tensor, given)
+    ids = _of_lists(labels, mask)
     _require_no_labels(ids, scores)
     items = ops.shape(scores)[1]
+    if is_traced(ids):
+        # Nobody will see them later.
+        check_items("y_true", ids, items)
     are_in_catalogue = are_items(ids, items)
-    lists = _target_lists(ids, are_in_catalogue, items, sample_weight, dtype)
+    lists = _target_lists(ids, are_in_catalogue, items, weights, dtype)
     if scores.shape[1] == 0:
         # One item that was not retrieved spares every operation an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
     return SparseLists(
         **vars(lists),
         all_scores=ranked_as(scores),
+        given_ids=ids,
         are_ids=ops.all(are_in_catalogue),
-        check_ids=lambda: check_items("y_true", ids, items),
     )
 
 
@@ -145,16 +237,17 @@ def standardize_targets(
     ids = _of_lists(ids, mask)
     check_items("targets", ids, items)
     are_in_catalogue = are_items(ids, items)
-    return _target_lists(ids, are_in_catalogue, items, sample_weight, dtype)
+    weights = _weights_of_lists(sample_weight, ids)
+    return _target_lists(ids, are_in_catalogue, items, weights, dtype)
 
 
 def read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     """Returns ids, and their mask if there is one, of the same shape."""
     ids, mask = _labels_and_mask(value)
     ids, mask = ragged.rectangular(y_true=ids, mask=mask)
-    ids = to_ids(argument, _lists(argument, ids))
+    ids = _lists(argument, to_ids(argument, ids))
     if mask is not None:
-        mask = ops.cast(_lists("mask", mask), "bool")
+        mask = _lists("mask", mask)
         _require_same_shape("mask", mask, ids)
     return ids, mask
 
@@ -166,7 +259,7 @@ def _of_lists(ids: Tensor, mask: Tensor | None) -> Tensor:
     if ids.shape[1] == 0:
         ids, mask = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1), None
     if mask is not None:
-        return where(ops.logical_and(ids >= 0, mask), ids, -1)
+        return where(ops.logical_and(ids >= 0, ops.cast(mask, "bool")), ids, -1)
     # A comparison with NaN is False.
     is_float = keras.backend.is_float_dtype(ids.dtype)
     return where(ids >= 0, ids, -1) if is_float else ids
@@ -176,7 +269,7 @@ def _target_lists(
     ids: Tensor,
     are_in_catalogue: Tensor,
     items: Tensor | int,
-    sample_weight: Any,
+    weights: Tensor | None,
     dtype: str,
 ) -> TargetLists:
     is_target = ids >= 0
@@ -184,10 +277,9 @@ def _target_lists(
     counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
         is_target = ops.logical_and(is_target, ops.logical_not(_are_repeated(ids)))
-    weights = None
-    if sample_weight is not None:
-        weights = cast_finite(_lists("sample_weight", sample_weight), dtype)
-        weights = _item_weights(weights, ids[:, :1])
+    if weights is not None:
+        weights = cast_finite(weights, dtype)
+        weights = ops.broadcast_to(weights, (ops.shape(ids)[0], 1))
         is_weighed = weights >= smallest_normal(weights)
         counts = ops.logical_and(counts, is_weighed[:, 0])
         is_target = ops.logical_and(is_target, is_weighed)
@@ -207,10 +299,11 @@ def _target_lists(
 
 
 def _are_repeated(ids: Tensor) -> Tensor:
-    """Whether an id stands earlier in its list too."""
-    earlier = ops.tril(ops.ones_like(ids[:1, :, None] + ids[:1, None, :]), k=-1) > 0
-    same = ops.logical_and(ids[:, :, None] == ids[:, None, :], earlier)
-    return ops.any(same, axis=2)
+    """Whether an id stands earlier in its list too: beside it, if they are sorted."""
+    order = stable_argsort(ids)
+    in_order = take(ids, order)
+    same = in_order == shifted(in_order, 1, -1)
+    return take(same, stable_argsort(order))
 
 
 def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
@@ -228,7 +321,7 @@ def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
 
 def _lists(argument: str, value: Any) -> Tensor:
     """Converts to a tensor, without the last axis that `Dense(1)` over items leaves."""
-    x = to_tensor(argument, value)
+    x = to_array(argument, value)
     if len(x.shape) != 3:
         return x
     if x.shape[2] not in (1, None):
@@ -238,18 +331,15 @@ def _lists(argument: str, value: Any) -> Tensor:
             "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
             f"Received: {argument}.shape={shape_of(x)}"
         )
+    if isinstance(x, np.ndarray):
+        return x[:, :, 0]
     # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
     return ops.reshape(x, ops.shape(x)[:2])
 
 
-def _scores(value: Any) -> Tensor:
-    """Converts scores, without the gradients that torch would go on recording."""
-    return ops.stop_gradient(_lists("y_pred", value))
-
-
 def to_ids(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of ids, in a dtype that holds the number of items too."""
-    ids = to_tensor(argument, value)
+    ids = to_array(argument, _as_integers(ragged.unboxed(value)))
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if dtype == "bool":
         raise ValueError(
@@ -258,8 +348,26 @@ def to_ids(argument: str, value: Any) -> Tensor:
     if dtype in ("float64", "int64"):
         return ids
     if keras.backend.is_float_dtype(dtype):
-        return ops.cast(ids, "float32")
-    return ops.cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
+        return cast(ids, "float32")
+    return cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
+
+
+def _as_integers(value: Any) -> Any:
+    """Returns floats that are whole numbers as integers, which no backend rounds."""
+    is_masked = isinstance(value, np.ma.MaskedArray)
+    if is_masked or not isinstance(value, list | tuple | np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        # Rows of uneven length, for which there is a better message.
+        return value
+    if array.dtype.kind != "f":
+        return value
+    # NaN pads, as -1 does.
+    array = np.where(np.isnan(array), -1, array)
+    are_whole = np.all((array == np.floor(array)) & (np.abs(array) < 2.0**63))
+    return array.astype("int64") if are_whole else value
 
 
 def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
@@ -267,7 +375,8 @@ def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
     are_below = ids < _as(items, ids)
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
-    return ops.logical_and(are_below, ids == ops.floor(ids))
+    # Not by Keras, which rounds float64 to float32 on some backends.
+    return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
 
 
 def _as(number: Tensor | int, ids: Tensor) -> Tensor:
@@ -277,7 +386,7 @@ def _as(number: Tensor | int, ids: Tensor) -> Tensor:
 
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for ids that are not those of items, where values can be seen."""
-    if not is_known_false(ops.all(are_items(ids, items))):
+    if is_known_false(ops.any(ops.logical_not(are_items(ids, items)))):
         return
     require(
         ops.all(ids < _as(items, ids)),
@@ -323,8 +432,15 @@ def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
         )
 
 
-def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
-    """Gives each item its own weight or that of its list."""
+def _weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
+    """Converts weights of lists, of shape `()` or `(batch, 1)`."""
+    if sample_weight is None:
+        return None
+    return _fitting(_lists("sample_weight", sample_weight), ids[:, :1])
+
+
+def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
+    """Checks that each item has its own weight or that of its list."""
     shape, rank = shape_of(labels), len(weights.shape)
     if rank == 1 and len(shape) == 2:
         weights = weights[:, None]
@@ -341,4 +457,4 @@ def _item_weights(weights: Tensor, labels: Tensor) -> Tensor:
             f"`sample_weight` should be {expected}. Received: "
             f"sample_weight.shape={received}, y_true.shape={shape}"
         )
-    return ops.broadcast_to(weights, ops.shape(labels))
+    return weights

@@ -87,7 +87,10 @@ def padded(name: str, value: Any) -> Any:
     if len(rows) < len(value):
         deeper = next(i for i, row in enumerate(value) if not _is_flat(row))
         raise _nested_error(name, f"list {deeper} of {name}, which holds lists")
-    dtype = np.result_type(np.float32, *(row.dtype for row in rows if row.size))
+    # Of whole numbers, ids for one, floats would hold some only.
+    least = np.float32 if np.isinf(PADDING[name]) else np.int8
+    dtypes = [row.dtype for row in rows if row.size] or [np.dtype(np.float32)]
+    dtype = np.result_type(least, *dtypes)
     array = np.full((len(rows), max(map(len, rows))), PADDING[name], dtype)
     for i, row in enumerate(rows):
         array[i, : len(row)] = row
@@ -98,8 +101,10 @@ def dense(name: str, tensor: Any) -> Any:
     """Pads a ragged tensor with any number of dimensions, as `padded` does."""
     padding = PADDING[name]
     if _is_torch(tensor):
-        tensor = tensor if tensor.is_floating_point() else tensor.double()
-        return tensor.to_padded_tensor(padding)
+        if tensor.is_floating_point():
+            return tensor.to_padded_tensor(padding)
+        in_full = tensor.double().to_padded_tensor(padding)
+        return in_full if np.isinf(padding) else in_full.long()
     if padding == 0:
         # What TensorFlow pads with by itself, which is an empty string among strings.
         return tensor.to_tensor()

@@ -2,18 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, as_tree
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.shared import kept
 from keras_rank.lists.base import Lists, as_ranked, numbers_in_full
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class TargetLists(Lists):
     """A batch of lists over one catalogue, with labels for the relevant items only.
@@ -84,19 +84,20 @@ class TargetLists(Lists):
         return size * ops.ones_like(self.labels[:, 0])
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseLists(TargetLists):
     """Such lists with the scores of all items.
 
     Attributes:
         all_scores: tensor of shape `(batch, items)`, as given.
-        are_ids: boolean scalar tensor. Whether there is such an item for all ids.
-        check_ids: raises if not, where values can be seen.
+        given_ids: tensor of shape `(batch, targets)`, as given.
+        are_ids: boolean scalar tensor. Whether there is such an item for all of them.
     """
 
     all_scores: Tensor
+    given_ids: Tensor
     are_ids: Tensor
-    check_ids: Callable[[], None]
 
     scores = property(lambda self: self.all_scores)
 

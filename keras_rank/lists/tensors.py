@@ -8,12 +8,26 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, is_known_false
+from keras_rank.arrays.backends import (
+    Tensor,
+    from_host,
+    on_host,
+    to_device,
+    without_gradient,
+)
 from keras_rank.lists import ragged
 
 
 def to_tensor(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of numbers, or says which argument is none."""
+    """Converts to a tensor of numbers, or says which argument is none.
+
+    Without the gradients that torch would go on recording.
+    """
+    return as_tensor(to_array(argument, value))
+
+
+def to_array(argument: str, value: Any) -> Tensor:
+    """The same, but arrays stay arrays where a tensor's new shape would be compiled."""
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
             f"`{argument}` should be an array without a mask of its own: give it in "
@@ -25,8 +39,7 @@ def to_tensor(argument: str, value: Any) -> Tensor:
     if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
         # Of a variable, its value: `convert_to_tensor` gives it back on TensorFlow.
         value = ops.stop_gradient(value)
-    if not ops.is_tensor(value):
-        value = _array(argument, value)
+    value = on_host(value) if ops.is_tensor(value) else _array(argument, value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _is_number(dtype):
         raise ValueError(
@@ -36,17 +49,21 @@ def to_tensor(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
     # On NumPy the conversion would bring float64 down to float32.
-    return value if ops.is_tensor(value) else ops.convert_to_tensor(value)
+    return without_gradient(value) if ops.is_tensor(value) else from_host(value)
 
 
-def require(condition: Tensor, message: str) -> None:
-    """Raises where values can be seen. In compiled code nothing can be raised."""
-    if is_known_false(condition):
-        raise ValueError(message)
+def as_tensor(x: Tensor) -> Tensor:
+    """A tensor of an array, in its own precision; a tensor, or `None`, as it is."""
+    return x if x is None or ops.is_tensor(x) else to_device(x)
 
 
 def _array(argument: str, value: Any) -> Any:
     """Converts what NumPy knows to an array, with the precision that it has."""
+    if hasattr(value, "detach"):
+        # A tensor of torch, of which NumPy knows neither gradients nor bfloat16.
+        value = value.detach().cpu()
+        is_short = str(value.dtype) == "torch.bfloat16"
+        value = value.float() if is_short else value
     try:
         array = np.asarray(value)
     except Exception:
@@ -118,7 +135,12 @@ def cast_finite(x: Tensor, dtype: str) -> Tensor:
     if isinstance(x, np.ndarray) and x.dtype == "float64" and dtype == "float32":
         limit = np.finfo(dtype).max
         x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)
-    return ops.cast(x, dtype)
+    return cast(x, dtype)
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """Casts a tensor, or an array as which it is compiled nowhere."""
+    return x.astype(dtype) if isinstance(x, np.ndarray) else ops.cast(x, dtype)
 
 
 def _is_number(dtype: Any) -> bool:

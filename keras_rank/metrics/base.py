@@ -1,9 +1,11 @@
 """The base class of all metrics: the only `update_state` and `result`."""
 
 import dataclasses
+import functools
+import inspect
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, TypedDict
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, TypedDict, cast
 
 import keras
 from keras import ops
@@ -25,11 +27,18 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.programs import is_ours, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
-from keras_rank.lists.inputs import standardize, standardize_sparse
+from keras_rank.lists.inputs import (
+    Given,
+    lists_of,
+    of_few_shapes,
+    read,
+    read_sparse,
+)
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import sizes_agree
@@ -37,6 +46,12 @@ from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, rank_by_scores
 from keras_rank.weighting import list_weights
+
+# The totals, the remainders and the number of lists seen of a metric.
+State = tuple[Tensor, Tensor, Tensor]
+
+# A way to order ties, the number of ranks and the largest cutoff.
+CutOrder = tuple[Ties, int | None, int | None]
 
 # The argument that says how to order ties.
 _SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
@@ -237,7 +252,9 @@ class RankingMetric(keras.metrics.Metric):
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
         return totals.mean(
-            self.totals, self.remainders, self.empty_value, self._compute_dtype
+            (self.empty_value, self._compute_dtype),
+            self.totals.value,
+            self.remainders.value,
         )
 
     def standard_error(self) -> Tensor:
@@ -253,10 +270,9 @@ class RankingMetric(keras.metrics.Metric):
             squares of the weights, or of weights times values, are beyond float32.
         """
         return totals.standard_error(
+            (self.empty_value, self._compute_dtype),
             self.totals.value,
             self.remainders.value,
-            self.empty_value,
-            self._compute_dtype,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -309,6 +325,13 @@ class RankingMetric(keras.metrics.Metric):
         self.higher_is_better = direction == "up"
 
     @property
+    def _arguments(self) -> tuple[Any, ...]:
+        """The class and its arguments, on which the values of lists depend."""
+        kind = type(self)
+        names = _arguments_of(cast(Hashable, kind))
+        return kind, *(getattr(self, name, None) for name in names)
+
+    @property
     def _order(self) -> tuple[Ties, int]:
         """How ties are ordered: metrics of which it is equal may share an order."""
         return self._ties, self._key if self._ties == "shuffle" else 0
@@ -324,23 +347,37 @@ def update_together(
     metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
 ) -> None:
     """Adds a batch of lists to metrics, which share all that they have in common."""
-    # The new values come first, so that an error leaves all states as they were.
-    updates: list[tuple[Any, ...]] = []
+    # The new states come first, so that an error leaves all as they were.
+    updates: list[tuple[RankingMetric, State]] = []
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
-        rankings = [_ranking_for(metric, y_true) for metric in metrics]
-        updates.append((metrics, *_new_states(metrics, y_true.lists, rankings)))
+        for metric in metrics:
+            _check_takes(metric, y_true)
+        new_states = _states_with_ranked(
+            Plan.of(metrics), y_true.lists, y_true.ranking, _states_of(metrics)
+        )
+        updates += zip(metrics, new_states, strict=True)
     else:
-        for (sparse_labels, dtype), members in alike(metrics).items():
-            prepare = standardize_sparse if sparse_labels else standardize
-            lists = prepare(y_true, y_pred, sample_weight, dtype)
-            rankings = rank_together(members, lists)
-            updates.append((members, *_new_states(members, lists, rankings)))
-    for members, new_totals, new_remainders, new_lists in updates:
-        for i, member in enumerate(members):
-            member.totals.assign(new_totals[i])
-            member.remainders.assign(new_remainders[i])
-            member.lists_seen.assign(member.lists_seen + new_lists)
+        for (sparse_labels, _), members in alike(metrics).items():
+            given = (read_sparse if sparse_labels else read)(
+                y_true, y_pred, sample_weight
+            )
+            plan = Plan.of(members)
+            if is_ours(plan):
+                given = of_few_shapes(given)
+            new_states = _states_with(plan, given, _states_of(members), plan.keys)
+            updates += zip(members, new_states, strict=True)
+    for metric, (new_totals, new_remainders, new_lists_seen) in updates:
+        metric.totals.assign(new_totals)
+        metric.remainders.assign(new_remainders)
+        metric.lists_seen.assign(new_lists_seen)
+
+
+def _states_of(metrics: Sequence[RankingMetric]) -> list[State]:
+    return [
+        (metric.totals.value, metric.remainders.value, metric.lists_seen.value)
+        for metric in metrics
+    ]
 
 
 def alike(
@@ -352,6 +389,66 @@ def alike(
         inputs = metric.sparse_labels, metric._compute_dtype
         by_inputs.setdefault(inputs, []).append(metric)
     return by_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is computed for metrics that share their inputs.
+
+    Two are equal if the same program computes them: seeds are not part of it.
+
+    Attributes:
+        metrics: the metrics.
+        arguments: the class and the arguments of each.
+        sparse_labels: whether their labels are sparse.
+        dtype: what they are computed in.
+        orders: the ways to order ties that they ask for, each with the number of ranks,
+            `None` for all, and the largest cutoff.
+        order_of: the place of the order of each metric among these.
+        keys: the keys of their seeds.
+    """
+
+    metrics: tuple[RankingMetric, ...] = dataclasses.field(compare=False)
+    arguments: tuple[Any, ...]
+    sparse_labels: bool
+    dtype: str
+    orders: tuple[CutOrder, ...]
+    order_of: tuple[int, ...]
+    keys: tuple[int, ...] = dataclasses.field(compare=False)
+
+    @classmethod
+    def of(cls, metrics: Sequence[RankingMetric], ties: Ties | None = None) -> "Plan":
+        """Returns the plan of metrics, with ties ordered as given or as they say."""
+        asked = [metric._order if ties is None else (ties, 0) for metric in metrics]
+        orders = list(dict.fromkeys(asked))
+        members = [
+            [m for m, its in zip(metrics, asked, strict=True) if its == order]
+            for order in orders
+        ]
+        return cls(
+            tuple(metrics),
+            tuple(metric._arguments for metric in metrics),
+            metrics[0].sparse_labels,
+            metrics[0]._compute_dtype,
+            tuple(
+                (ties, *_cutoffs_of(those))
+                for (ties, _), those in zip(orders, members, strict=True)
+            ),
+            tuple(orders.index(order) for order in asked),
+            tuple(key for _, key in orders),
+        )
+
+    def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
+        """Returns the ranking that each metric asks for, of those of all orders."""
+        # In two steps, so that the ideal order of the top k is that of the largest k.
+        cut = [
+            ranking.cut(largest_k)
+            for ranking, (*_, largest_k) in zip(of_orders, self.orders, strict=True)
+        ]
+        return [
+            (of_orders if metric.k is None else cut)[place].cut(metric.k)
+            for metric, place in zip(self.metrics, self.order_of, strict=True)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -383,8 +480,8 @@ def check_takes_targets(metric: RankingMetric) -> None:
         )
 
 
-def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
-    """The ranks that a metric asks for, of lists that were ordered before."""
+def _check_takes(metric: RankingMetric, ranked: RankedLists) -> None:
+    """Raises for a metric that asks for other ranks than lists were ordered by."""
     if isinstance(ranked.lists, TargetLists):
         check_takes_targets(metric)
     if ranked.ties != metric._ties:
@@ -393,35 +490,125 @@ def _ranking_for(metric: RankingMetric, ranked: RankedLists) -> Ranking:
             f"Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
             f"shuffle_ties={_SHUFFLE_TIES[ranked.ties]!r} of the lists"
         )
-    return ranked.up_to(metric.k)
+    ranked.check_cutoff(metric.k)
 
 
-def _new_states(
-    metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
-) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Returns totals and remainders with the lists added, and the number of these."""
-    columns: list[Tensor] = []
-    for metric, computed in zip(
-        metrics, values_together(metrics, lists, rankings), strict=True
-    ):
-        columns += _columns(metric, *computed)
-    stacked, number = ops.stack(columns), len(metrics)
+@program
+def _states_with(
+    plan: Plan, given: Given, states: Sequence[State], keys: Sequence[Tensor]
+) -> list[State]:
+    """The states of metrics with lists added."""
+    lists_seen = [state[2] for state in states]
+    firsts = [lists_seen[plan.order_of.index(i)] for i in range(len(plan.orders))]
+    lists, rankings = _in_orders(_kind_and_orders(plan), given, keys, firsts)
+    columns = _columns_of(plan, lists, plan.rankings(rankings))
+    return _added(None, columns, states)
+
+
+@program
+def _states_with_ranked(
+    plan: Plan, lists: Lists, ranking: Ranking, states: Sequence[State]
+) -> list[State]:
+    """The states of metrics with lists added, which are ordered already."""
+    columns = _columns_of(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
+    return _added(None, columns, states)
+
+
+@program
+def values_with(
+    plan: Plan, given: Given, keys: Sequence[Tensor], numbers: Tensor
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Returns for each metric which lists have relevant items, values and weights.
+
+    Args:
+        plan: what is computed.
+        given: the lists.
+        keys: the keys of the seeds of the orders.
+        numbers: int tensor of shape `(batch,)`. The number that each list has in the
+            shuffle.
+    """
+    lists, rankings = _in_orders(_kind_and_orders(plan), given, keys, numbers)
+    return [
+        (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
+        for metric, (judged, values, weights) in zip(
+            plan.metrics,
+            values_together(plan.metrics, lists, plan.rankings(rankings)),
+            strict=True,
+        )
+    ]
+
+
+KindAndOrders = tuple[tuple[bool, str], tuple[CutOrder, ...]]
+
+
+def _kind_and_orders(plan: Plan) -> KindAndOrders:
+    return (plan.sparse_labels, plan.dtype), plan.orders
+
+
+@program
+def _in_orders(
+    kind_and_orders: KindAndOrders,
+    given: Given,
+    keys: Sequence[Tensor],
+    firsts: Sequence[Tensor] | Tensor,
+) -> tuple[Lists, list[Ranking]]:
+    """Returns lists, and these ordered in each of several ways.
+
+    Args:
+        kind_and_orders: what lists and orders.
+        given: the lists.
+        keys: the key of the seed of each order.
+        firsts: the number of lists before the batch, for each order; or, as a tensor of
+            shape `(batch,)`, the number of each list.
+    """
+    kind, orders = kind_and_orders
+    lists = lists_of(kind, given)
+    if not isinstance(firsts, list):
+        # The place of a list in the batch is added to it.
+        places = ops.cumsum(ops.cast(lists.has_items, "int32")) - 1
+        firsts = [firsts - places] * len(orders)
+    return lists, [
+        rank_by_scores(lists, k, ties, key, first)
+        for (ties, k, _), key, first in zip(orders, keys, firsts, strict=True)
+    ]
+
+
+@program
+def _added(
+    _: None, of_metrics: Sequence[Sequence[Tensor]], states: Sequence[State]
+) -> list[State]:
+    """The states with the columns of a batch added, those of each metric."""
+    number, columns = len(states), zip(*of_metrics, strict=True)
+    stacked = ops.stack([column for kind in columns for column in kind])
     if number > 1:
-        shape = number, len(columns) // number, ops.shape(stacked)[1]
-        stacked = ops.reshape(stacked, shape)
+        kinds = len(of_metrics[0])
+        stacked = ops.reshape(stacked, (kinds, number, ops.shape(stacked)[1]))
     high, low = totals.products(stacked)
+    sums, remainders, lists_seen = zip(*states, strict=True)
     new_totals, new_remainders = totals.add(
-        _joined([metric.totals.value for metric in metrics]),
-        _joined([metric.remainders.value for metric in metrics]),
-        high,
-        low,
+        _joined(sums), _joined(remainders), high, low
     )
-    lists_of_first = high[-1, -1] if number == 1 else high[0, -1, -1]
-    return (
-        _parted(new_totals, number),
-        _parted(new_remainders, number),
-        ops.cast(lists_of_first, "int32"),
+    lists = high[-1, -1] if number == 1 else high[-1, -1, 0]
+    new_lists = ops.cast(lists, "int32")
+    return list(
+        zip(
+            _parted(new_totals, number),
+            _parted(new_remainders, number),
+            [seen + new_lists for seen in lists_seen],
+            strict=True,
+        )
     )
+
+
+def _columns_of(
+    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
+) -> list[list[Tensor]]:
+    """What the lists add to the totals of each metric."""
+    computed = values_together(plan.metrics, lists, rankings)
+    return [
+        _columns(metric, *its)
+        for metric, its in zip(plan.metrics, computed, strict=True)
+    ]
 
 
 def _columns(
@@ -443,14 +630,10 @@ def values_together(
 
     The value of a list without relevant items is not to be used.
     """
-    judged_lists: dict[Judgement, JudgedLists] = {}
     of_metrics = []
     for metric, ranking in zip(metrics, rankings, strict=True):
         if type(metric).relevance is RankingMetric.relevance:
-            judgement = metric._judgement
-            if judgement not in judged_lists:
-                judged_lists[judgement] = judge(lists, judgement)
-            judged = judged_lists[judgement]
+            judged = lists.once(judge, metric._judgement)
         else:
             judged = judge(lists, metric.relevance(lists))
         # Before the formula, which might be the first to ask in a branch of a graph.
@@ -470,43 +653,11 @@ def values_together(
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
     """One tensor of several, which are added to in one operation."""
-    return tensors[0] if len(tensors) == 1 else ops.stack(tensors)
+    return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
 
 
 def _parted(tensor: Tensor, number: int) -> list[Tensor]:
-    return [tensor] if number == 1 else [tensor[i] for i in range(number)]
-
-
-def rank_together(
-    metrics: Sequence[RankingMetric],
-    lists: Lists,
-    first_list: Tensor | None = None,
-    ties: Ties | None = None,
-) -> list[Ranking]:
-    """Orders the lists once for each way to order ties, up to the largest cutoff.
-
-    Args:
-        metrics: metrics that share their inputs.
-        lists: the lists.
-        first_list: int tensor of shape `(batch,)`. What the place of a list in the
-            batch is added to, to key the shuffle. Defaults to `None`: the number of
-            lists that a metric has seen.
-        ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
-            they say.
-    """
-    orders = [metric._order if ties is None else (ties, 0) for metric in metrics]
-    rankings: dict[tuple[Ties, int], tuple[Ranking, Ranking]] = {}
-    for order in dict.fromkeys(orders):
-        members = [m for m, its in zip(metrics, orders, strict=True) if its == order]
-        k, largest_k = _cutoffs_of(members)
-        first = members[0].lists_seen.value if first_list is None else first_list
-        ranking = rank_by_scores(lists, k, *order, first)
-        # In two steps, so that the ideal order of the top k is that of the largest k.
-        rankings[order] = ranking, ranking.cut(largest_k)
-    return [
-        rankings[order][metric.k is not None].cut(metric.k)
-        for metric, order in zip(metrics, orders, strict=True)
-    ]
+    return [tensor] if number == 1 else [tensor[..., i] for i in range(number)]
 
 
 def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | None]:
@@ -518,13 +669,21 @@ def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | Non
 
 def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
     """Makes a variable that replicas may add up."""
-    return keras.Variable(
-        initializer="zeros",
-        shape=shape,
-        dtype=dtype,
-        trainable=False,
-        autocast=False,
-        aggregation="sum",
-        synchronization="on_read",
-        name=name,
-    )
+    with for_any_use():
+        return keras.Variable(
+            initializer="zeros",
+            shape=shape,
+            dtype=dtype,
+            trainable=False,
+            autocast=False,
+            aggregation="sum",
+            synchronization="on_read",
+            name=name,
+        )
+
+
+@functools.cache
+def _arguments_of(kind: Hashable) -> list[str]:
+    """The names of the arguments of a class, but for those that change no value."""
+    names = inspect.signature(cast(Any, kind)).parameters
+    return [name for name in names if name not in ("seed", "name")]

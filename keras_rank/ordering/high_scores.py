@@ -1,6 +1,7 @@
 """The highest scores of lists, found without a closer look at all others."""
 
 import math
+from collections.abc import Callable
 
 from keras import ops
 
@@ -10,7 +11,9 @@ from keras_rank.arrays.selection import candidates, is_long, is_worth_a_look, la
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
-from keras_rank.ordering.ranking import OfScores
+
+# Of scores, in an order or as they are.
+OfScores = Callable[[Tensor, Order | None], Tensor]
 
 
 def highest_scores(lists: DenseLists, count: Tensor | int) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,7 @@ from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
 from keras_rank.ordering.high_scores import highest_scores, of_high_scores
 from keras_rank.ordering.preference import Preference, Ties, preference_of
-from keras_rank.ordering.ranking import OfScores, Ranking, TieGroups
+from keras_rank.ordering.ranking import Ranking, TieGroups
 
 # Up to so many tied items of a list are sorted apart from the others.
 _FEW_TIED = 32
@@ -46,7 +46,11 @@ _SPARE = 8
 
 
 def rank_lists(
-    lists: DenseLists, k: int | None, ties: Ties, key: int, first_list: Tensor | int
+    lists: DenseLists,
+    k: int | None,
+    ties: Ties,
+    key: Tensor | int,
+    first_list: Tensor | int,
 ) -> Ranking:
     """Orders the items of lists whose labels are given for every item."""
     # Not first in a branch, where it would not be kept.
@@ -206,9 +210,6 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     at_cut = by_rank == cut_score
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
-    def of_those_that_matter(function: OfScores) -> Tensor:
-        return of_high_scores(lists, last, depth + 1, function)
-
     def cut_size(scores: Tensor, order: Order | None) -> Tensor:
         equal = ops.cast(scores == cut_score, dtype)
         return ops.sum(equal, axis=1, keepdims=True)
@@ -217,7 +218,8 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         sizes = total_by_group(ones, group)
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = total_by_group(where(starts, position, 0.0), group)
-        sizes = where(at_cut, of_those_that_matter(cut_size), sizes)
+        cut_sizes = of_high_scores(lists, last, depth + 1, cut_size)
+        sizes = where(at_cut, cut_sizes, sizes)
         return sizes, position - start + 1.0
 
     sizes, places = shortcut(none, lambda: (ones, ones), sizes_and_places)
@@ -226,7 +228,8 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         group=group,
         sizes=sizes,
         places=places,
-        of_high_scores=of_those_that_matter,
+        lists=lists,
+        lowest=last,
         cut_score=cut_score,
         at_cut=at_cut,
     )

@@ -15,7 +15,7 @@ Preference = Callable[[Tensor | None], Tensor]
 
 
 def preference_of(
-    lists: Lists, ties: Ties, key: int, first_list: Tensor | int
+    lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
 ) -> Preference:
     """Returns a function from positions of items, or `None` for all, to int32 keys.
 
@@ -39,7 +39,7 @@ def item_keys(list_keys: Tensor | None, item_numbers: Tensor) -> Tensor:
     return shuffle_keys(list_keys, item_numbers)
 
 
-def list_keys(key: int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
+def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
     """Random int32 numbers, a function of the seed and the list.
 
     Args:

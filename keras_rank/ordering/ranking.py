@@ -7,15 +7,15 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arrays.arithmetic import total, where
-from keras_rank.arrays.backends import Tensor, shortcut, total_by_group
+from keras_rank.arrays.backends import Tensor, as_tree, shortcut, total_by_group
 from keras_rank.arrays.shared import Shared
 from keras_rank.arrays.sorting import Order
+from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.judged import Values
-
-# Of scores, in an order or as they are.
-OfScores = Callable[[Tensor, Order | None], Tensor]
+from keras_rank.ordering.high_scores import of_high_scores
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True)
 class Ranking(Shared):
     """The first `depth` ranks of each list.
@@ -126,6 +126,7 @@ class Ranking(Shared):
         return 1.0 if self.ties is None else self.ties.places
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True)
 class TieGroups:
     """The groups of tied items in the first `depth` ranks of each list.
@@ -137,8 +138,8 @@ class TieGroups:
         sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
             items beyond the last rank included.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
-        of_high_scores: function of a function of scores and their order, as
-            `of_high_scores`, for the items of the group at the cut.
+        lists: the lists.
+        lowest: tensor of shape `(batch, 1)`. The score at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
@@ -148,7 +149,8 @@ class TieGroups:
     group: Tensor
     sizes: Tensor
     places: Tensor
-    of_high_scores: Callable[[OfScores], Tensor]
+    lists: DenseLists
+    lowest: Tensor
     cut_score: Tensor
     at_cut: Tensor
 
@@ -167,7 +169,8 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = total_by_group(taken, self.group)
-            cut_totals = self.of_high_scores(cut_total)
+            count = ops.shape(self.at_cut)[1] + 1
+            cut_totals = of_high_scores(self.lists, self.lowest, count, cut_total)
             return where(self.at_cut, cut_totals, totals) / self.sizes
 
         return shortcut(self.none, lambda: taken, averaged)

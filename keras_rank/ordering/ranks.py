@@ -18,7 +18,7 @@ def rank_by_scores(
     lists: Lists,
     k: int | None,
     ties: Ties,
-    key: int = 0,
+    key: Tensor | int = 0,
     first_list: Tensor | int = 0,
 ) -> Ranking:
     """Orders the items of each list by their scores, the highest first.
@@ -67,11 +67,10 @@ class RankedLists(Shared):
                 + ("y_pred" if y_pred is not None else "sample_weight")
             )
 
-    def up_to(self, k: int | None) -> Ranking:
-        """Returns the first k ranks."""
+    def check_cutoff(self, k: int | None) -> None:
+        """Raises for a cutoff below which nothing was ranked."""
         if self.k is not None and (k is None or k > self.k):
             raise ValueError(
                 f"`k` should be at most the `k` of the ranked lists, {self.k}. "
                 f"Received: k={k}"
             )
-        return self.ranking.cut(k)

@@ -15,11 +15,13 @@ from keras_rank.arrays.arithmetic import (
 )
 from keras_rank.arrays.backends import (
     Tensor,
+    as_tree,
     seen_maximum,
     stable_argsort,
     take,
     total_by_group,
 )
+from keras_rank.arrays.counting import number_at_most
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.judged import Values
@@ -28,6 +30,7 @@ from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True)
 class TargetRanking(Ranking):
     """A ranking of targets, each at a rank of its own: only these are listed."""
@@ -39,6 +42,7 @@ class TargetRanking(Ranking):
         return where(self.occupied, values_by_rank, 0.0)
 
 
+@as_tree
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanRanking(TargetRanking):
     """A ranking of targets whose ties are averaged: each may be at several ranks.
@@ -150,7 +154,8 @@ def _rank_spans(
     ends = running_total(ranks_in_group)
     depth = at_most_size(seen_maximum(ends[:, -1], cutoff), cutoff)
     index = counted(0, depth - 1, lists.dtype, like=above)[None, :]
-    target_at = at_most(_number_at_most(ends, index), ops.shape(ends)[1] - 1)
+    index = ops.broadcast_to(index, (ops.shape(ends)[0], ops.shape(index)[1]))
+    target_at = at_most(number_at_most(ends, index), ops.shape(ends)[1] - 1)
     occupied = index < ends[:, -1:]
     end, length, start, size = (
         take(x, target_at) for x in (ends, ranks_in_group, above, sizes)
@@ -168,16 +173,6 @@ def _rank_spans(
         sizes=where(occupied, size, 1.0),
         places_in_group=places,
     )
-
-
-def _number_at_most(thresholds: Tensor, entries: Tensor) -> Tensor:
-    """The number of thresholds that are at most each entry, one after the other."""
-    number = thresholds.shape[1]
-    if number is None:
-        at_most_entry = thresholds[:, None, :] <= entries[:, :, None]
-        return ops.sum(ops.cast(at_most_entry, "int32"), axis=2)
-    parts = [thresholds[:, i : i + 1] <= entries for i in range(number)]
-    return sum(ops.cast(part, "int32") for part in parts)
 
 
 def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:

@@ -1,0 +1,337 @@
+"""Eager code on JAX: one program for a call, few of them, and nothing else changes."""
+
+import pickle
+import threading
+
+import jax
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from registry import CASES, CASES_HERE
+from strategies import BATCH, LIST_SIZE
+
+import keras_rank
+from keras_rank import functional
+from keras_rank.arrays.programs import is_ours, rounded_up
+from keras_rank.metrics import (
+    DCG,
+    NDCG,
+    MeanAveragePrecision,
+    RankingMetric,
+    RankingMetrics,
+)
+from keras_rank.metrics.base import Plan
+
+pytestmark = [
+    pytest.mark.optimised,
+    pytest.mark.skipif(
+        keras.backend.backend() != "jax", reason="the backend whose eager code compiles"
+    ),
+]
+
+
+@pytest.fixture
+def compilations():
+    """The programs that XLA has compiled since the start of a test."""
+    events = []
+    is_compilation = "/jax/core/compile/backend_compile_duration".__eq__
+
+    def listen(event, duration, **_):
+        if is_compilation(event):
+            events.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.clear_event_listeners()
+
+
+def batch_of(rng, *shape):
+    labels = rng.integers(-1, 5, size=shape).astype("float32")
+    return labels, rng.integers(0, 6, size=shape).astype("float32")
+
+
+def ragged_batches(rng, number=30):
+    for _ in range(number):
+        lists = int(rng.integers(1, 65))
+        sizes = rng.integers(1, 201, size=lists)
+        labels = [rng.integers(0, 5, size=size).tolist() for size in sizes]
+        yield labels, [rng.random(size).tolist() for size in sizes]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NDCG(k=10),
+        lambda: RankingMetrics(["ndcg@5", "ndcg@10", "map", "mrr"]),
+    ],
+)
+def test_ragged_batches_compile_few_programs(make, rng, compilations):
+    batches = list(ragged_batches(rng))
+    metric = make()
+    for batch in batches:
+        metric.update_state(*batch)
+    assert len(compilations) <= 16
+    before = len(compilations)
+    another = make()
+    for batch in batches:
+        another.update_state(*batch)
+    assert len(compilations) == before
+
+
+def test_a_function_of_ragged_batches_compiles_few_programs(rng, compilations):
+    for labels, scores in ragged_batches(rng):
+        assert len(functional.ndcg(labels, scores, k=10)) == len(labels)
+    assert len(compilations) <= 16
+
+
+def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compilations):
+    batch = batch_of(rng, 7, 9)
+    metric = MeanAveragePrecision(k=4, relevance_threshold=1.125, empty_value=0.125)
+    before = len(compilations)
+    metric(*batch)
+    assert len(compilations) == before + 2
+    metric(*batch)
+    metric.seed = 3
+    metric(*batch)
+    assert len(compilations) == before + 2
+
+
+@pytest.mark.parametrize("case", CASES_HERE, ids=str)
+def test_a_program_gives_what_its_operations_give(case, rng):
+    labels, scores = batch_of(rng, BATCH, LIST_SIZE)
+    weights = rng.choice([0.0, 1.0, 2.5], size=labels.shape).astype("float32")
+    metric, apart = case.make(k=3, seed=1), case.make(k=3, seed=1)
+    metric.update_state(labels, scores, weights)
+    with jax.disable_jit():
+        apart.update_state(labels, scores, weights)
+    np.testing.assert_allclose(metric.result(), apart.result(), rtol=2e-6)
+    np.testing.assert_allclose(
+        metric.standard_error(), apart.standard_error(), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_padding_changes_no_bit_of_another_program(case, shuffle_ties, rng):
+    """Of other sizes, rounded to others, and beyond those that are rounded."""
+    labels, scores = batch_of(rng, BATCH, 20)
+    weights = rng.random(labels.shape).astype("float32") + 0.25
+    arguments = {"k": 7, "shuffle_ties": shuffle_ties}
+    values = case.values(labels, scores, weights, **arguments)
+    for size in (30, 64, 2**17 // BATCH + 1):
+        more = [(0, 0), (0, size - 20)]
+        padded = np.pad(labels, more, constant_values=-1), np.pad(scores, more)
+        found = case.values(*padded, np.pad(weights, more), **arguments)
+        np.testing.assert_array_equal(found, values)
+
+
+def test_sizes_are_rounded_up_to_few():
+    assert [rounded_up(n, 8) for n in (0, 8, 9, 200, 257)] == [8, 8, 16, 256, 320]
+    sizes = {rounded_up(n, 1) for n in range(1, 4097)}
+    assert len(sizes) == 9 + 4 * 4
+    assert all(n <= rounded_up(n, 1) <= max(2 * n - 1, 1) for n in range(1, 4097))
+
+
+def test_large_inputs_are_not_padded(monkeypatch, rng):
+    def fail(*args):
+        raise AssertionError("a large input was copied")
+
+    monkeypatch.setattr(keras_rank.lists.inputs, "enlarged", fail)
+    functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
+
+
+def test_every_argument_tells_programs_apart():
+    """Another value of any argument is another program."""
+    for case in CASES:
+        plan = Plan.of([case.make()])
+        assert is_ours(plan)
+        assert plan == Plan.of([case.make(seed=5, name="another")])
+        for name in case.make().get_config():
+            if name in ("name", "seed"):
+                continue
+            metric = case.make()
+            changed = "_compute_dtype" if name == "dtype" else name
+            setattr(metric, changed, "something else")
+            if name == "dtype":
+                assert Plan.of([metric]) != plan
+            else:
+                assert Plan.of([metric]).arguments != plan.arguments, name
+
+
+class Positions(RankingMetric):
+    """Does what no program can: reads values, and counts its calls."""
+
+    weight = 1.0
+
+    def __init__(self, **arguments):
+        super().__init__(**arguments)
+        self.calls = 0
+        self.scale = keras.Variable(1.0, trainable=False)
+
+    def compute(self, lists, ranking):
+        self.calls += 1
+        seen = float(ops.max(lists.labels)) >= 0.0
+        first = np.asarray(ranking.take(lists.relevance))[:, 0]
+        return ops.convert_to_tensor(first * seen) * self.scale * self.weight
+
+
+def test_a_formula_of_a_user_runs_as_it_is_written():
+    metric = Positions()
+    labels, scores = [[1, 0], [1, 0]], [[0.9, 0.1], [0.2, 0.8]]
+    metric.update_state(labels, scores)
+    assert float(metric.result()) == 0.5
+    metric.reset_state()
+    metric.scale.assign(0.5)
+    metric.weight = 3.0
+    metric.update_state(labels, scores)
+    assert float(metric.result()) == 0.75
+    assert metric.calls == 2
+    metric.reset_state()
+    metric.scale.assign(0.5)
+    group = RankingMetrics([metric, NDCG(k=1, name="other")])
+    group.update_state(labels, scores)
+    assert {name: float(x) for name, x in group.result().items()} == {
+        "positions": 0.75,
+        "other": 0.5,
+    }
+
+
+def test_a_formula_of_a_user_sees_the_sizes_that_were_given():
+    """A mean over ranks is no formula that padding leaves as it is."""
+
+    class Mean(RankingMetric):
+        def compute(self, lists, ranking):
+            return ops.mean(ranking.take(lists.relevance), axis=1)
+
+    metric = Mean()
+    metric.update_state([[1, 0, 0]], [[0.3, 0.2, 0.1]])
+    assert float(metric.result()) == pytest.approx(1 / 3)
+    metric.reset_state()
+    metric.update_state(functional.rank([[1, 0, 0]], [[0.3, 0.2, 0.1]]))
+    assert float(metric.result()) == pytest.approx(1 / 3)
+
+
+def test_a_gain_of_a_user_may_be_any_function():
+    factor = 1.0
+    metric = DCG(k=1, gain_fn=lambda labels: factor * np.asarray(labels))
+    metric.update_state([[3, 1]], [[0.9, 0.1]])
+    assert float(metric.result()) == 3.0
+    factor = 2.0
+    metric.reset_state()
+    metric.update_state([[3, 1]], [[0.9, 0.1]])
+    assert float(metric.result()) == 6.0
+
+
+def test_state_of_a_users_own_is_kept():
+    class Counted(NDCG):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+            self.batches = self.add_variable((), "zeros", dtype="int32", name="n")
+
+        def update_state(self, y_true, y_pred=None, sample_weight=None):
+            super().update_state(y_true, y_pred, sample_weight)
+            self.batches.assign(self.batches + 1)
+
+    metric = Counted(k=2)
+    for _ in range(3):
+        metric.update_state([[1, 0]], [[0.9, 0.1]])
+    assert int(metric.batches.value) == 3
+    assert float(metric.result()) == 1.0
+
+
+def test_errors_come_before_any_state_changes():
+    metric = keras_rank.metrics.ExpectedReciprocalRank(max_grade=2.0)
+    metric.update_state([[1, 0]], [[0.9, 0.1]])
+    before = [np.asarray(variable) for variable in metric.variables]
+    with pytest.raises(ValueError, match="labels up to `max_grade`, 2"):
+        metric.update_state([[3, 0]], [[0.9, 0.1]])
+    sparse = NDCG(sparse_labels=True)
+    with pytest.raises(ValueError, match="below the number of items, 3"):
+        sparse.update_state([[0], [7]], np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="whole numbers as ids"):
+        sparse.update_state([[0.5], [1]], np.zeros((2, 3)))
+    for variable, value in zip(metric.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    assert float(sparse.result()) == 0.0
+
+
+def test_inside_a_program_of_the_users():
+    """Traced inputs are part of it, and what is known already is computed at once."""
+    labels, scores = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
+    expected = functional.ndcg(labels, scores)
+    jitted = jax.jit(lambda y, p: functional.ndcg(y, p))
+    np.testing.assert_allclose(jitted(labels, scores), expected, rtol=1e-6)
+    known = jax.jit(lambda x: x * functional.ndcg(labels, scores))
+    np.testing.assert_allclose(known(1.0), expected, rtol=1e-6)
+    mapped = jax.vmap(lambda p: functional.ndcg(labels, p))(scores[None])
+    np.testing.assert_allclose(mapped[0], expected, rtol=1e-6)
+
+    metric = NDCG()
+    state = [variable.value for variable in metric.variables]
+
+    def step(state, batch):
+        return metric.stateless_update_state(state, *batch), None
+
+    state, _ = jax.lax.scan(step, state, (labels[None], scores[None]))
+    np.testing.assert_allclose(metric.stateless_result(state), expected[0], rtol=1e-6)
+
+
+def test_in_double_precision(rng):
+    labels, scores = batch_of(rng, 4, 6)
+    expected = np.asarray(functional.ndcg(labels, scores, shuffle_ties=False))
+    with jax.enable_x64(True):
+        found = functional.ndcg(
+            labels.astype("float64"),
+            scores.astype("float64"),
+            shuffle_ties=False,
+            dtype="float64",
+        )
+        assert found.dtype == "float64"
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_on_the_device_where_inputs_were_put(rng):
+    labels, scores = batch_of(rng, 4, 6)
+    device = jax.devices()[-1]
+    metric, expected = NDCG(seed=1), NDCG(seed=1)
+    metric.update_state(jax.device_put(labels, device), jax.device_put(scores, device))
+    expected.update_state(labels, scores)
+    assert float(metric.result()) == float(expected.result())
+
+
+def test_in_two_threads(rng):
+    batches = [batch_of(rng, 5, 6 + i) for i in range(2)]
+    metrics = [NDCG(seed=1, relevance_threshold=1.375) for _ in batches]
+
+    def run(i):
+        for _ in range(20):
+            metrics[i].update_state(*batches[i])
+
+    threads = [threading.Thread(target=run, args=[i]) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for metric, batch in zip(metrics, batches, strict=True):
+        alone = NDCG(seed=1, relevance_threshold=1.375)
+        for _ in range(20):
+            alone.update_state(*batch)
+        assert float(metric.result()) == float(alone.result())
+
+
+def test_metrics_and_ranked_lists_are_pickled_after_a_call(rng):
+    batch = batch_of(rng, 4, 6)
+    metric, ranked = NDCG(k=3, seed=1), functional.rank(*batch, k=3, seed=1)
+    metric.update_state(*batch)
+    again, ranked_again = pickle.loads(pickle.dumps((metric, ranked)))
+    assert again.get_config() == metric.get_config()
+    again.reset_state()
+    again.update_state(ranked_again)
+    assert float(again.result()) == float(metric.result())
+
+
+def test_symbols_are_not_compiled():
+    labels, scores = keras.KerasTensor((3, 5)), keras.KerasTensor((3, 5))
+    layer = keras.layers.Lambda(lambda batch: functional.ndcg(*batch), output_shape=())
+    assert layer([labels, scores]).shape == (3,)

@@ -1,0 +1,482 @@
+"""Judgements and runs, however they are written, to the numbers of trec_eval."""
+
+import gzip
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tables import TREC, rows_of
+
+from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
+from keras_rank.evaluation.command import run as run_command
+from keras_rank.evaluation.measures import metric_of
+from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK
+
+
+@pytest.fixture(autouse=True)
+def only_where_it_is_quick(backend):
+    if backend != "numpy":
+        pytest.skip("reading is the same on all backends")
+
+
+def raises(message):
+    return pytest.raises(ValueError, match=re.escape(message))
+
+
+def values_of(evaluation):
+    """The value of each metric, by query."""
+    columns = evaluation.per_list.to_pydict()
+    queries = columns.pop(evaluation.query)
+    return {
+        query: {name: columns[name][i] for name in evaluation.metric_names}
+        for i, query in enumerate(queries)
+    }
+
+
+CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+MEASURES = ["map", "Rprec", "bpref", "recip_rank", "ndcg"]
+MEASURES += [
+    f"{name}_{k}" for name in ("P", "recall", "map_cut", "ndcg_cut") for k in CUTOFFS
+]
+MEASURES += [f"success_{k}" for k in (1, 5, 10)]
+
+
+# The numbers of trec_eval.
+
+
+@pytest.mark.skipif(not TREC.exists(), reason="the data is not here")
+@pytest.mark.parametrize("file", ["out.test", "out.test.aq"])
+def test_the_files_of_trec_eval(file):
+    """All of what it prints that is a mean of ours, of each query and of all."""
+    printed = [
+        line.split(maxsplit=2) for line in (TREC / file).read_text().splitlines()
+    ]
+    measures = [name for name in MEASURES if name in {each for each, _, _ in printed}]
+    found = evaluate_run(TREC / "qrels.test", TREC / "results.test", measures)
+    assert len(measures) == {"out.test": 13, "out.test.aq": len(MEASURES)}[file]
+    by_query = {**values_of(found), "all": found.to_dict()}
+    compared = 0
+    for measure, query, value in printed:
+        if measure in measures:
+            assert f"{by_query[query][measure]:.4f}" == value
+            compared += 1
+    assert compared == len(measures) * (4 if file.endswith("aq") else 1)
+
+
+def graded(seed, queries=40):
+    """Judgements from -1 to 4 and runs with ties, of items whose ids are numbers."""
+    rng = np.random.default_rng(seed)
+    qrels, run = {}, {}
+    for query in range(queries):
+        items = [str(item) for item in rng.permutation(120)]
+        judged = rng.integers(1, 60)
+        labels = rng.choice(
+            [-1, 0, 1, 2, 3, 4], judged, p=[0.1, 0.5, 0.2, 0.1, 0.05, 0.05]
+        )
+        qrels[f"q{query}"] = dict(zip(items, labels.tolist(), strict=False))
+        retrieved = items[rng.integers(0, 40) :]
+        scores = np.round(rng.normal(size=len(retrieved)), rng.integers(0, 3))
+        run[f"q{query}"] = dict(zip(retrieved, scores.tolist(), strict=True))
+    return qrels, run
+
+
+# What each string of ours, of ir_measures and of ranx is called by trec_eval.
+SAME = {
+    "ndcg@10": "ndcg_cut_10",
+    "nDCG@10": "ndcg_cut_10",
+    "NDCG@10": "ndcg_cut_10",
+    "ndcg_cut.10": "ndcg_cut_10",
+    "nDCG": "ndcg",
+    "AP": "map",
+    "AP@100": "map_cut_100",
+    "map@5": "map_cut_5",
+    "MAP@5": "map_cut_5",
+    "RR": "recip_rank",
+    "mrr": "recip_rank",
+    "P@5": "P_5",
+    "P.5": "P_5",
+    "precision@5": "P_5",
+    "R@20": "recall_20",
+    "Recall@20": "recall_20",
+    "recall@20": "recall_20",
+    "Success@5": "success_5",
+    "hit_rate@5": "success_5",
+    "r_precision": "Rprec",
+    "RPrec": "Rprec",
+    "Bpref": "bpref",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_graded_runs_with_ties_are_those_of_trec_eval(seed):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels, run = graded(seed)
+    measures = {each.replace("cut_", "cut.") for each in MEASURES}
+    measures = {
+        name.replace("P_", "P.").replace("recall_", "recall.") for name in measures
+    }
+    measures = {name.replace("success_", "success.") for name in measures}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+    found = values_of(
+        evaluate_run(qrels, run, [*MEASURES, *(set(SAME) - set(MEASURES))])
+    )
+    assert set(found) == set(expected)
+    for query, by_measure in found.items():
+        for name, value in by_measure.items():
+            theirs = expected[query][SAME.get(name, name)]
+            assert value == pytest.approx(theirs, abs=1e-6), (query, name)
+
+
+def test_levels_of_relevance():
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels, run = graded(7)
+    judged = pytrec_eval.RelevanceEvaluator(qrels, {"map", "P.5"}, relevance_level=2)
+    expected = judged.evaluate(run)
+    found = values_of(evaluate_run(qrels, run, ["AP(rel=2)", "P(rel=2)@5"]))
+    for query, by_measure in found.items():
+        assert list(by_measure.values()) == pytest.approx(
+            [expected[query]["map"], expected[query]["P_5"]], abs=1e-6
+        )
+
+
+def test_queries_that_were_not_run_count_as_0():
+    """As with `trec_eval -c`, which divides by all queries with judgements."""
+    qrels = {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 0}}
+    found = evaluate_run(qrels, {"a": {"x": 1.0}, "z": {"x": 1.0}}, ["map"])
+    assert found["map"] == pytest.approx(1 / 3)
+    assert any("1 queries of the run are left out" in each for each in found.warnings)
+
+
+def test_the_rules_of_this_package():
+    qrels, run = graded(1)
+    metrics = ["ndcg@10", "precision@5"]
+    ours = evaluate_run(qrels, run, metrics, rules="keras")
+    instances = [NDCG(k=10), PrecisionAtK(k=5)]
+    assert ours.to_dict() == pytest.approx(
+        dict(
+            zip(
+                metrics,
+                evaluate_run(qrels, run, instances, ties="metric").to_dict().values(),
+                strict=True,
+            )
+        )
+    )
+    theirs = evaluate_run(qrels, run, metrics)
+    assert abs(theirs["ndcg@10"] - ours["ndcg@10"]) > 1e-3
+    assert ours.summary().notes == ["Rules: keras"]
+    assert theirs.summary().notes == ["Rules: trec_eval"]
+    mixed = evaluate_run(qrels, run, metrics, ties="metric")
+    assert str(mixed).splitlines()[3] == "Rules: trec_eval, ties=metric"
+    assert evaluate(rows_of(), ["mrr"]).summary().notes == []
+
+
+def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
+    for rules in ("trec_eval", "keras"):
+        assert metric_of("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
+    assert metric_of("ndcg@10", "keras").get_config()["gain_fn"] == "exponential"
+    rows = rows_of()
+    found = evaluate(rows, ["nDCG@5", NDCG(k=5, gain_fn="linear", name="same")])
+    assert found["nDCG@5"] == found["same"]
+
+
+@pytest.mark.parametrize("string", ["P", "ndcg_cut", "gm_map", "ERR@20", "R@"])
+def test_measures_that_are_not_known(string):
+    with pytest.raises(ValueError, match=string):
+        evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
+
+
+def test_names_are_those_that_were_written():
+    names = ["ndcg@10", "ndcg_cut_10", "nDCG@10", "P.5", "P_5"]
+    found = evaluate_run(*graded(0), [*names, MeanReciprocalRank(name="first")])
+    assert found.metric_names == [*names, "first"]
+    assert found["ndcg@10"] == found["ndcg_cut_10"]
+
+
+def test_evaluations_of_other_definitions_are_not_compared():
+    qrels, run = graded(0)
+    one = evaluate_run(qrels, run, ["ndcg@10", "mrr"])
+    other = evaluate_run(qrels, run, ["ndcg@10", "mrr"], rules="keras")
+    message = (
+        r"Received: 'ndcg@10' with \{'gain_fn': 'exponential'\} and \{'gain_fn': 'l"
+    )
+    with pytest.raises(ValueError, match=message):
+        one.compare(other)
+    assert one.compare(evaluate_run(qrels, run, ["ndcg@10"]))["difference"] == [0.0]
+
+
+# How they are written.
+
+QRELS = {"1": {"a": 2, "b": 0, "d": 1}, "2": {"a": 1}}
+RUN = {"1": {"x": 0.9, "a": 0.8, "b": 0.1}, "2": {"a": 0.5}}
+EXPECTED = {
+    "1": {"ndcg@10": (2 / np.log2(3)) / (2 + 1 / np.log2(3))},
+    "2": {"ndcg@10": 1.0},
+}
+
+
+def lines(nested, line):
+    return "".join(
+        line.format(query=query, item=item, number=number)
+        for query, items in nested.items()
+        for item, number in items.items()
+    )
+
+
+def table(nested, *names):
+    rows = [(q, d, x) for q, items in nested.items() for d, x in items.items()]
+    return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def csv_of(nested, *names, sep=","):
+    return table(nested, *names).to_pandas().to_csv(index=False, sep=sep)
+
+
+BEIR = ("query-id", "corpus-id", "score")
+FORMS = {
+    "trec": (
+        lines(QRELS, "{query} 0 {item} {number}\n"),
+        lines(RUN, "{query} Q0 {item} 0 {number} t\n"),
+    ),
+    "trec with tabs": (
+        lines(QRELS, "{query}\t0\t{item}\t{number}\n"),
+        lines(RUN, "{query}\tQ0\t{item}\t0\t{number}\n"),
+    ),
+    "three fields": (
+        lines(QRELS, "{query} {item} {number}\n"),
+        lines(RUN, "{query}\t{item}\t{number}\n"),
+    ),
+    "three columns": (
+        lines(QRELS, "{query},{item},{number}\n"),
+        lines(RUN, "{query},{item},{number}\n"),
+    ),
+    "beir": (csv_of(QRELS, *BEIR, sep="\t"), json.dumps(RUN)),
+    "nested": (json.dumps(QRELS), json.dumps(RUN, indent=2)),
+    "ours": (
+        csv_of(QRELS, "query_id", "item_id", "label"),
+        csv_of(RUN, "query_id", "item_id", "score"),
+    ),
+    "ir_measures": (
+        csv_of(QRELS, "query_id", "doc_id", "relevance"),
+        csv_of(RUN, "query_id", "doc_id", "score", sep="\t"),
+    ),
+    "ranx": (
+        csv_of(QRELS, "q_id", "doc_id", "score"),
+        csv_of(RUN, "q_id", "doc_id", "score"),
+    ),
+    "pyterrier": (
+        csv_of(QRELS, "qid", "docno", "label"),
+        csv_of(RUN, "qid", "docno", "score"),
+    ),
+    "hugging face": (
+        csv_of(QRELS, "query", "docid", "rel"),
+        csv_of(RUN, "query", "docid", "score"),
+    ),
+    "json lines": tuple(
+        table(nested, "qid", "docno", name)
+        .to_pandas()
+        .to_json(orient="records", lines=True)
+        for nested, name in ((QRELS, "label"), (RUN, "score"))
+    ),
+}
+SUFFIXES = {
+    "trec": ("", ".txt", ".tsv", ".gz"),
+    "trec with tabs": (".tsv", ""),
+    "three fields": (".tsv", "", ".txt"),
+    "three columns": (".csv",),
+    "beir": (".tsv", ".txt", ""),
+    "nested": (".json", ""),
+    "json lines": (".jsonl", ""),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_files(tmp_path, capsys, form):
+    """Known by themselves, whatever they are called, and on the command line."""
+    for suffix in SUFFIXES.get(form, (".csv", "")):
+        files = [tmp_path / f"{name}{suffix}" for name in ("qrels", "run")]
+        for file, text in zip(files, FORMS[form], strict=True):
+            if form == "beir" and text.startswith("{"):
+                files[1] = file = tmp_path / "run.json"
+            is_small = suffix == ".gz"
+            file.write_bytes(
+                gzip.compress(text.encode()) if is_small else text.encode()
+            )
+        found = evaluate_run(*files, ["ndcg@10"])
+        values = {str(query): value for query, value in values_of(found).items()}
+        assert values == {
+            query: pytest.approx(value) for query, value in EXPECTED.items()
+        }
+        assert (
+            run_command(["evaluate", *map(str, files), "-m", "ndcg@10", "-o", "tsv"])
+            == 0
+        )
+        printed = capsys.readouterr().out.splitlines()[1].split("\t")
+        assert float(printed[1]) == pytest.approx(found["ndcg@10"])
+
+
+def test_forms_of_tables_in_memory():
+    expected = values_of(evaluate_run(QRELS, RUN, ["ndcg@10"]))
+    assert expected == {
+        query: pytest.approx(value) for query, value in EXPECTED.items()
+    }
+    run = table(RUN, "query_id", "item_id", "score")
+    for qrels in (
+        table(QRELS, *BEIR),
+        table(QRELS, "qid", "docno", "label").to_pandas(),
+    ):
+        assert values_of(evaluate_run(qrels, run, ["ndcg@10"])) == expected
+
+
+def test_parquet_of_known_columns(tmp_path, capsys):
+    parquet.write_table(table(QRELS, *BEIR), tmp_path / "qrels")
+    parquet.write_table(table(RUN, "q_id", "doc_id", "score"), tmp_path / "run.parquet")
+    files = tmp_path / "qrels", tmp_path / "run.parquet"
+    assert values_of(evaluate_run(*files, ["ndcg@10"])) == {
+        query: pytest.approx(value) for query, value in EXPECTED.items()
+    }
+    assert run_command(["evaluate", *map(str, files), "-m", "ndcg@10"]) == 0
+    assert "Rules: trec_eval" in capsys.readouterr().out
+
+
+def test_named_columns_beside_known_ones():
+    """What is named has to be there; the others are known."""
+    qrels = table(QRELS, "topic", "docno", "label")
+    run = table(RUN, "topic", "docno", "score")
+    found = evaluate_run(qrels, run, ["ndcg@10"], query="topic")
+    assert found.per_list.column_names[0] == "topic"
+    with raises("`query` should name a column. Received: query="):
+        evaluate_run(qrels, run, ["ndcg@10"])
+    with raises("`label` should name a column. Received: label='l'"):
+        evaluate_run(qrels, run, ["ndcg@10"], query="topic", item="docno", label="l")
+
+
+def test_rows_are_not_taken_for_judgements(tmp_path, capsys):
+    for i, rows in enumerate((rows_of(), rows_of(seed=1))):
+        columns = rows.append_column("query", rows["query_id"])
+        parquet.write_table(columns, tmp_path / f"{i}.parquet")
+    files = [str(tmp_path / f"{i}.parquet") for i in range(2)]
+    assert run_command(["evaluate", *files, "-m", "mrr"]) == 0
+    assert "Rules" not in capsys.readouterr().out
+    assert run_command(["evaluate", *files, "-m", "mrr", "--rules", "keras"]) == 2
+    assert "--rules should be left out with tables" in capsys.readouterr().err
+    assert run_command(["evaluate", files[0], "--score", "pred", "-m", "mrr"]) == 2
+    assert "`score` should name a column" in capsys.readouterr().err
+
+
+def test_ranks_are_not_taken_for_scores(tmp_path):
+    """As in the runs of MS MARCO: a query, an item and a rank."""
+    ranks = {"1": {"a": 1, "b": 2, "c": 3}, "2": {"x": 1, "a": 2}}
+    files = tmp_path / "run.tsv", tmp_path / "run.csv"
+    files[0].write_text(lines(ranks, "{query}\t{item}\t{number}\n"))
+    files[1].write_text(lines(ranks, "{query},{item},{number}\n"))
+    for file in files:
+        with pytest.raises(ValueError, match="as if they were ranks"):
+            evaluate_run(QRELS, file, ["mrr"])
+    evaluate_run(QRELS, table(ranks, "qid", "docno", "score"), ["mrr"])
+
+
+def test_wrong_dicts(tmp_path):
+    for qrels, message in (
+        ({"1": {"a": 1}, "2": ["a"]}, "columns"),
+        ({"1": {"a": "good"}}, "`label` should name a column of numbers"),
+        ({"1": {}}, "`qrels` should have rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluate_run(qrels, RUN, ["mrr"])
+    for text, message in (
+        ('{"1": {"a": 1, "a": 2}}', "each key once. Received twice: 'a'"),
+        ('{"1": {"a": 1}, "1": {"b": 2}}', "each key once. Received twice: '1'"),
+        ('{"1": {"a": 1', "`qrels` should be a table that can be read"),
+        ('{"1": {"a": 1}, "2": 3}', "a dict of items and numbers for each query"),
+    ):
+        (tmp_path / "qrels.json").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            evaluate_run(tmp_path / "qrels.json", RUN, ["mrr"])
+
+
+def test_standard_input_has_lines(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(FORMS["three fields"][1]))
+    assert values_of(evaluate_run(QRELS, "-", ["ndcg@10"]))["2"]["ndcg@10"] == 1.0
+
+
+# Warnings on few judgements.
+
+
+def sparse(share_found):
+    """One judgement for each of 100 queries, some of which are found."""
+    qrels = {str(q): {"a": 1} for q in range(100)}
+    run = {
+        str(q): {f"x{i}": -i for i in range(20)}
+        | ({"a": 5.0} if q < 100 * share_found else {})
+        for q in range(100)
+    }
+    return qrels, run
+
+
+def test_few_judgements_are_no_reason_for_warnings():
+    assert evaluate_run(*sparse(0.3), ["ndcg@10"]).warnings == []
+    found = evaluate_run(*sparse(0.3), ["ndcg@10"]).health()
+    shares = dict(zip(found["check"], found["share"], strict=True))
+    assert shares["judged@10"] == pytest.approx(0.03)
+    assert shares["nothing judged"] == pytest.approx(0.7)
+    # None at all is one: the ids differ.
+    (warning,) = evaluate_run(*sparse(0.0), ["ndcg@10"]).warnings
+    assert "same item ids?" in warning
+
+
+def test_missing_judgements_among_many_are_one():
+    qrels = {str(q): {f"d{i}": i % 2 for i in range(30)} for q in range(10)}
+    run = {q: {f"d{i}": -i for i in range(25, 45)} for q in qrels}
+    (warning,) = evaluate_run(qrels, run, ["ndcg@10"]).warnings
+    assert "have items without a judgement in their top 10, 50% on average" in warning
+    others = {q: {f"x{i}": -i for i in range(20)} for q in list(qrels)[:7]}
+    warnings = evaluate_run(qrels, {**run, **others}, ["ndcg@10"]).warnings
+    assert any("7 of 10 lists have no judged items with a score" in w for w in warnings)
+
+
+# What people type.
+
+
+def test_an_evaluation_is_a_dict_of_values():
+    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    summary = found.summary()
+    values = dict(zip(summary["metric"], summary["value"], strict=True))
+    assert dict(found) == found.to_dict() == values
+    assert found["ndcg_at_10"] == found["ndcg@10"] == values["ndcg@10"]
+    assert list(found) == list(found.keys()) == ["ndcg@10", "mrr"]
+    assert "mrr" in found
+    with pytest.raises(
+        ValueError, match=r"`metric` should be one of \['ndcg@10', 'mrr'\]"
+    ):
+        found["map"]
+
+
+def test_a_summary_says_how_to_get_a_value():
+    summary = evaluate(rows_of(), ["ndcg@10"]).summary()
+    with pytest.raises(ValueError, match=r"its value `evaluation\['ndcg@10'\]`"):
+        summary["ndcg@10"]
+    with pytest.raises(ValueError, match="Received: 'values', and columns"):
+        summary["values"]
+
+
+def test_rules_and_definitions_are_written_and_read(tmp_path):
+    found = evaluate_run(*graded(0), ["ndcg@10"])
+    found.write(tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    assert again.summary().notes == ["Rules: trec_eval"]
+    with pytest.raises(ValueError, match="gain_fn"):
+        again.compare(evaluate_run(*graded(0), ["ndcg@10"], rules="keras"))
+
+
+def test_gates_by_either_sign(tmp_path):
+    (tmp_path / "qrels.json").write_text(FORMS["nested"][0])
+    (tmp_path / "run.json").write_text(FORMS["nested"][1])
+    line = ["evaluate", str(tmp_path / "qrels.json"), str(tmp_path / "run.json")]
+    line += ["-m", "ndcg@10", "--fail-below"]
+    assert run_command([*line, "ndcg_at_10=0.7"]) == 0
+    assert run_command([*line, "ndcg_at_10=0.99"]) == 1

@@ -1,0 +1,358 @@
+"""Where inputs meet: files of other types, ids as they are written, and names."""
+
+import io
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import dataset, feather, parquet
+
+from keras_rank.evaluation import evaluate, evaluate_run
+from keras_rank.metrics import MeanReciprocalRank
+
+
+@pytest.fixture(autouse=True)
+def only_where_it_is_quick(backend):
+    if backend != "numpy":
+        pytest.skip("reading is the same on all backends")
+
+
+def raises(message):
+    return pytest.raises(ValueError, match=re.escape(message))
+
+
+def mrr_of(source, **arguments):
+    """The reciprocal rank of each query."""
+    per_list = evaluate(source, ["mrr"], **arguments).per_list
+    return dict(zip(*per_list.select([0, "mrr"]).to_pydict().values(), strict=True))
+
+
+def written(folder, *tables, suffix="parquet"):
+    write = {"parquet": parquet.write_table, "arrow": feather.write_feather}[suffix]
+    for i, table in enumerate(tables):
+        write(pa.table(table), f"{folder}/{i}.{suffix}")
+    return [f"{folder}/{i}.{suffix}" for i in range(len(tables))]
+
+
+# Files of other types.
+
+INTEGERS = {"query_id": [1, 1], "label": [1, 0], "score": [1, 0]}
+FRACTIONS = {"query_id": [2, 2, 2], "label": [0, 1, 0], "score": [0.1, 0.4, 0.3]}
+GRADED = {**FRACTIONS, "label": [2, 3, 0], "score": [0.1, 0.4, 0.3]}
+NEAR = {**FRACTIONS, "score": np.array([1.0, 1.0 + 1e-12, 1.0])}
+SHARDS = {
+    "integer scores": (INTEGERS, FRACTIONS, {1: 1.0, 2: 1.0}),
+    "boolean labels": ({**INTEGERS, "label": [True, False]}, GRADED, {1: 0.0, 2: 1.0}),
+    "float32 scores": (
+        {**INTEGERS, "score": np.float32([1, 0])},
+        NEAR,
+        {1: 1.0, 2: 1.0},
+    ),
+    "small ids": ({**INTEGERS, "query_id": np.int8([1, 1])}, FRACTIONS, None),
+}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("name", SHARDS)
+def test_shards_of_other_types_lose_nothing(tmp_path, suffix, name):
+    one, other, expected = SHARDS[name]
+    expected = expected or {1: 1.0, 2: 1.0}
+    files = written(tmp_path, one, other, one, suffix=suffix)[:2]
+    threshold = 3.0 if name == "boolean labels" else 1.0
+    metric = MeanReciprocalRank(relevance_threshold=threshold, name="mrr")
+    for order in (files, files[::-1]):
+        per_list = evaluate(order, [metric]).per_list.to_pydict()
+        found = dict(zip(per_list["query_id"], per_list["mrr"], strict=True))
+        assert found == expected
+
+
+def test_rows_of_shards_keep_their_order(tmp_path):
+    """Which is that of tied items: files of the same types needn't be neighbours."""
+    query = {"query_id": [1], "label": [0], "score": [1]}
+    shards = [query, {**query, "score": [1.0]}] * 3 + [{**query, "label": [1]}]
+    files = written(tmp_path, *shards)
+    stable = MeanReciprocalRank(shuffle_ties=False)
+    assert evaluate(files, [stable]).per_list["mrr"].to_pylist() == pytest.approx(
+        [1 / 7]
+    )
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_shards_of_ids_that_cannot_be_compared(tmp_path, suffix):
+    shards = [{**FRACTIONS, "query_id": ids} for ids in ([2, 2, 2], [2.0, 2.5, 2.5])]
+    files = written(tmp_path, *shards, suffix=suffix)
+    with raises("`query` should have ids of types that can be compared.") as error:
+        evaluate(files, ["mrr"])
+    for part in (*files, "BIGINT", "DOUBLE"):
+        assert part in str(error.value)
+
+
+def test_numbers_meet_text(tmp_path):
+    shards = [{**FRACTIONS, "query_id": ids} for ids in ([2, 2, 2], ["2", "3", "3"])]
+    files = written(tmp_path, *shards)
+    assert list(mrr_of(files)) == ["2", "3"]
+
+
+def test_a_shard_without_a_kept_value(tmp_path):
+    one, other = {**INTEGERS, "market": ["de"] * 2}, {**FRACTIONS, "market": [None] * 3}
+    found = evaluate(written(tmp_path, one, other), ["mrr"], keep="market").per_list
+    assert found["market"].to_pylist() == ["de", None]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
+    """`rows[1]` is not `rows1`, which is there too."""
+    for name, scores in (("rows1", [1, 2, 3]), ("rows[1]", [1, 3, 2])):
+        table = pa.table({**FRACTIONS, "score": scores})
+        file = f"{tmp_path}/{name}.{suffix}"
+        if suffix == "parquet":
+            parquet.write_table(table, file)
+        elif suffix == "csv":
+            table.to_pandas().to_csv(file, index=False)
+        else:
+            table.to_pandas().to_json(file, orient="records", lines=True)
+    assert mrr_of(f"{tmp_path}/rows[1].{suffix}") == {2: 1.0}
+    assert mrr_of(f"{tmp_path}/rows1.{suffix}") == {2: 0.5}
+    for name, item in (("run1", "x"), ("run[1]", "a")):
+        (tmp_path / name).write_text(f"1 Q0 {item} 1 0.5 t\n")
+    (tmp_path / "qrels").write_text("1 0 a 1\n")
+    found = evaluate_run(tmp_path / "qrels", tmp_path / "run[1]", ["mrr"])
+    assert found.per_list["mrr"].to_pylist() == [1.0]
+
+
+def test_a_file_that_is_there_twice(tmp_path):
+    (file,) = written(tmp_path, FRACTIONS)
+    for twice in ([file, f"{tmp_path}/*.parquet"], [file, f"{tmp_path}/./0.parquet"]):
+        with raises("`rows` should be files that are there once, as their rows would"):
+            evaluate(twice, ["mrr"])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_that_folders_name(tmp_path, suffix):
+    for market, query in (("01", 1), ("1", 2), ("de", 3)):
+        table = pa.table({**FRACTIONS, "query_id": [query] * 3}).to_pandas()
+        (tmp_path / f"market={market}").mkdir()
+        file = tmp_path / f"market={market}" / f"rows.{suffix}"
+        if suffix == "parquet":
+            table.to_parquet(file)
+        elif suffix == "csv":
+            table.to_csv(file, index=False)
+        else:
+            table.to_json(file, orient="records", lines=True)
+    found = evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
+    assert found.per_list["market"].to_pylist() == ["01", "1", "de"]
+
+
+# Ids as they are written, and numbers that only come late.
+
+LATE = 30_000
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["1.10", "1.1"], ["1.1", "1.10"]),
+        (["1e3", "1000"], ["1000", "1e3"]),
+        (["01", "1"], ["01", "1"]),
+        (["2024-1-1", "2024-01-01"], ["2024-01-01", "2024-1-1"]),
+        (["true", "True"], ["True", "true"]),
+        (["2", "10"], [2, 10]),
+        (["-2", "18446744073709551617"], [-2, 18446744073709551617]),
+        (["7"] * LATE + ["1.10", "1e3"], ["1.10", "1e3", "7"]),
+        (["7"] * LATE + ["07", "+7"], ["+7", "07", "7"]),
+    ],
+    ids=lambda ids: ids[-1],
+)
+def test_ids_in_csv_are_read_as_written(tmp_path, ids, expected):
+    lines = ["query_id,label,score", *(f"{id_},1,0.5" for id_ in ids)]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    assert [*mrr_of(tmp_path / "rows.csv")] == expected
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["1", "2"], [1, 2]),
+        (['"1.10"', '"1.1"'], ["1.1", "1.10"]),
+        (['"2024-1-1"', '"2024-01-01"'], ["2024-01-01", "2024-1-1"]),
+        (
+            ["18446744073709551616", "18446744073709551617"],
+            ["18446744073709551616", "18446744073709551617"],
+        ),
+        (["7"] * LATE + ["7.5"], ["7", "7.5"]),
+    ],
+    ids=lambda ids: str(ids[-1]),
+)
+def test_ids_in_json_are_read_as_written(tmp_path, ids, expected):
+    lines = [f'{{"query_id": {id_}, "label": 1, "score": 0.5}}' for id_ in ids]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    assert [*mrr_of(tmp_path / "rows.jsonl")] == expected
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_fractions_may_come_late(tmp_path, suffix):
+    rows = [(0, 1, 1)] * LATE + [(1, 1, 0.4), (1, 0, 0.1)]
+    lines = [f'{{"query_id": {q}, "label": {y}, "score": {s}}}' for q, y, s in rows]
+    if suffix == "csv":
+        lines = ["query_id,label,score", *(f"{q},{y},{s}" for q, y, s in rows)]
+    file = tmp_path / f"rows.{suffix}"
+    file.write_text("\n".join(lines))
+    stable = [MeanReciprocalRank(shuffle_ties=False)]
+    assert evaluate(file, stable).per_list["mrr"].to_pylist() == [1.0, 1.0]
+    file.write_text("\n".join([*lines[:-2], *lines[:-3:-1]]))
+    assert evaluate(file, stable).per_list["mrr"].to_pylist() == [1.0, 1.0]
+
+
+def test_a_file_that_another_does_not_look_like(tmp_path):
+    """Its first row would be taken for a header, or its labels for missing."""
+    (tmp_path / "0.csv").write_text("query_id,label,score\n1,1,0.3\n")
+    (tmp_path / "1.csv").write_text("3,7,0.4\n4,7,0.4\n")
+    with raises("1.csv with the columns ['column0', 'column1', 'column2']"):
+        evaluate(f"{tmp_path}/*.csv", ["mrr"])
+    (tmp_path / "0.jsonl").write_text('{"query_id": 1, "label": 1, "score": 0.3}')
+    (tmp_path / "1.jsonl").write_text('{"query_id": 1, "score": 0.3}')
+    with raises("1.jsonl with the columns ['query_id', 'score']"):
+        evaluate(f"{tmp_path}/*.jsonl", ["mrr"])
+
+
+@pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])
+def test_ids_of_zero_have_no_sign(zero):
+    ids = np.array([0.0, -0.0, 0.0], zero)
+    rows = {"query_id": ids, "label": [0, 0, 1], "score": [1, 2, 3]}
+    assert evaluate(rows, ["mrr"]).per_list.num_rows == 1
+    rows = {**rows, "query_id": [7] * 3, "market": ids}
+    assert evaluate(rows, ["mrr"], keep="market").per_list["market"][0].as_py() == 0.0
+
+
+def test_integers_that_no_float_has(tmp_path):
+    rows = {"query_id": [1, 1], "label": [0, 1], "score": [2**53, 2**53 + 1]}
+    message = "the column 'score' has integers from 2**53 on, of which float64 does not"
+    for source in (rows, *written(tmp_path, rows)):
+        with raises(message):
+            evaluate(source, ["mrr"])
+    rows["score"] = [2**53 - 2, 2**53 - 1]
+    assert mrr_of(rows) == {1: 1.0}
+
+
+def test_trec_eval_orders_numbers_as_text():
+    """Of tied items, the last one comes first: 9 is after 10 and 2."""
+    qrels = {"query_id": [1], "item_id": [9], "label": [1]}
+    run = {"query_id": [1] * 3, "item_id": [10, 9, 2], "score": [0.5] * 3}
+    found = evaluate_run(qrels, run, ["mrr"], ties="trec_eval")
+    assert found.per_list["mrr"].to_pylist() == [1.0]
+    rows = {**run, "label": [0, 1, 0]}
+    assert mrr_of(rows, item="item_id", ties="trec_eval") == {1: 1.0}
+
+
+# The join of judgements and a run.
+
+
+@pytest.mark.parametrize(
+    ("ids", "type_"),
+    [
+        (pd.to_datetime(["2024-01-01"]), "TIMESTAMP"),
+        ([1.0], "DOUBLE"),
+        ([True], "BOOLEAN"),
+    ],
+)
+def test_ids_that_cannot_be_joined(ids, type_):
+    qrels = {"query_id": ids, "item_id": ["a"], "label": [1]}
+    run = {"query_id": [1], "item_id": ["a"], "score": [0.5]}
+    with raises("`query` should have ids of types that can be compared.") as error:
+        evaluate_run(qrels, run, ["mrr"])
+    assert f"{type_}" in str(error.value)
+    assert "BIGINT in `run`" in str(error.value)
+
+
+@pytest.mark.parametrize("other", [np.int32, np.uint64, str])
+def test_ids_that_can_be_joined(other):
+    qrels = {"query_id": [1], "item_id": [7], "label": [1]}
+    run = {"query_id": [1, 1], "item_id": np.array([8, 7]).astype(other)}
+    run["score"] = [0.1, 0.5]
+    found = evaluate_run(qrels, run, ["mrr"])
+    assert found.per_list["mrr"].to_pylist() == [1.0]
+
+
+def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
+    qrels, run = "1 0 a\u2028b 1\n", "1 Q0 x\x85y 1 0.9 t\n1 Q0 a\u2028b 2 0.8 t\n"
+    (tmp_path / "qrels").write_text(qrels)
+    (tmp_path / "run").write_text(run)
+    of_file = evaluate_run(tmp_path / "qrels", tmp_path / "run", ["mrr"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(run))
+    found = evaluate_run(tmp_path / "qrels", "-", ["mrr"])
+    assert found.per_list.equals(of_file.per_list)
+    assert found.per_list["mrr"].to_pylist() == [0.5]
+
+
+# Names and types of columns.
+
+
+def sources_of(tmp_path, table):
+    """A table as files and in memory."""
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    feather.write_feather(table, tmp_path / "rows.arrow")
+    yield tmp_path / "rows.parquet"
+    yield tmp_path / "rows.arrow"
+    yield table
+    yield dataset.dataset(tmp_path / "rows.parquet")
+    yield pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+
+
+def test_columns_whose_names_differ_in_case(tmp_path):
+    columns = {**FRACTIONS, "Score": [3, 2, 1], "score_1": [1, 3, 2]}
+    expected = {"score": 1.0, "Score": 0.5, "score_1": 1.0}
+    table = pa.table(columns)
+    (tmp_path / "rows.csv").write_text(table.to_pandas().to_csv(index=False))
+    lines = table.to_pandas().to_json(orient="records", lines=True)
+    (tmp_path / "rows.jsonl").write_text(lines)
+    for name, value in expected.items():
+        sources = [tmp_path / "rows.csv", tmp_path / "rows.jsonl"]
+        sources += sources_of(tmp_path, table)
+        for source in sources:
+            assert mrr_of(source, score=name) == {2: value}
+
+
+def test_two_columns_of_one_name(tmp_path):
+    columns = [*map(pa.array, FRACTIONS.values()), pa.array([1.0, 2.0, 3.0])]
+    table = pa.Table.from_arrays(columns, names=[*FRACTIONS, "score"])
+    (tmp_path / "rows.csv").write_text("query_id,label,score,score\n1,1,1,1\n")
+    for source in (table, *written(tmp_path, table), tmp_path / "rows.csv"):
+        with raises("`score` should name one column. Received: score='score', which"):
+            evaluate(source, ["mrr"])
+        # Nobody asks for it, so that it does not matter.
+        evaluate(source, ["mrr"], score="label")
+
+
+def test_columns_in_float16(tmp_path):
+    rows = {**FRACTIONS, "w": np.float16([2, 2, 2]), "x": [np.float16([1])] * 3}
+    rows |= {name: np.float16(FRACTIONS[name]) for name in ("query_id", "score")}
+    table = pa.table({**rows, "x": pa.array(rows["x"], pa.list_(pa.float16()))})
+    for source in sources_of(tmp_path, table):
+        assert mrr_of(source, weight="w") == {2.0: 1.0}
+    columns = {name: x for name, x in rows.items() if name != "x"}
+    assert mrr_of(pd.DataFrame(columns)) == {2.0: 1.0}
+    assert mrr_of(pl.DataFrame(columns)) == {2.0: 1.0}
+
+
+def test_one_column_for_two_arguments(tmp_path):
+    for source in sources_of(tmp_path, pa.table(FRACTIONS)):
+        assert mrr_of(source, score="label", weight="query_id") == {2: 1.0}
+
+
+def test_what_comes_of_nesting(tmp_path):
+    """Parts of columns have names too, and those of Parquet come before others."""
+    parts = [{"score": 1.0, "x": [{"label": 1}]}] * 3
+    table = pa.table({"nested": parts, **FRACTIONS})
+    for source in sources_of(tmp_path, table):
+        assert mrr_of(source) == {2: 1.0}
+
+
+def test_errors_of_json_give_no_advice_of_duckdb(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"query_id": 1, "query_id": 2}\n')
+    with raises("duplicate key") as error:
+        evaluate(tmp_path / "rows.jsonl", ["mrr"])
+    assert "sample_size" not in str(error.value)

@@ -1,0 +1,102 @@
+"""What torch alone does: it records gradients, and wakes threads to wait for them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from registry import CASES
+
+from keras_rank import functional, metrics
+from keras_rank.arrays import backends
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(
+    os.environ["KERAS_BACKEND"] != "torch", reason="a test of torch"
+)
+
+LABELS = [[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+SCORES = [[0.1, 0.4, 0.4, 0.3], [0.5, 0.5, 0.2, 0.1]]
+WEIGHTS = [[1.0, 2.0, 1.0, 0.5], [1.0, 1.0, 2.0, 1.0]]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_no_gradient_is_recorded(case):
+    inputs = [torch.tensor(x, requires_grad=True) for x in (LABELS, SCORES, WEIGHTS)]
+    assert not case.values(*inputs).requires_grad
+    metric = case.make()
+    metric.update_state(*inputs)
+    assert not metric.result().requires_grad
+
+
+def test_no_gradient_is_recorded_of_sparse_labels():
+    scores = torch.tensor([[0.1, 0.2, 0.3]], requires_grad=True)
+    assert not functional.ndcg([2], scores, sparse_labels=True).requires_grad
+
+
+def test_what_is_kept_in_inference_mode_serves_later():
+    """Constants that were first asked for there would be no part of any gradient."""
+    backends._torch_constant.cache_clear()
+    backends._made_once_on_torch.cache_clear()
+    with torch.inference_mode():
+        metric = metrics.NDCG()
+        metric.update_state(LABELS, SCORES)
+        expected = float(metric.result())
+        functional.ndcg(LABELS, SCORES)
+    metric.reset_state()
+    metric.update_state(LABELS, SCORES)
+    assert float(metric.result()) == expected
+    labels = torch.tensor(LABELS, requires_grad=True)
+    for kept in (
+        backends.constant(1.0, labels),
+        backends.made_once(torch.ones, 4, like=labels),
+    ):
+        (kept * labels).sum().backward()
+    assert labels.grad.unique().tolist() == [2.0]
+
+
+PROGRAM = """
+    import os
+
+    import numpy as np
+    import torch
+    from timing import NINE, batch_of, tensors
+
+    from keras_rank.metrics import MeanAveragePrecision, NDCG, RankingMetrics
+
+    torch.set_num_threads(4)
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    before = threads()
+    labels, scores = batch_of(256, 100)
+    for metric in (
+        NDCG(k=10),
+        NDCG(k=10, shuffle_ties="average"),
+        MeanAveragePrecision(),
+        RankingMetrics(NINE[:4]),
+    ):
+        for each in (scores, np.round(scores, 1)):
+            for rows in (32, 256):
+                metric.update_state(*tensors(labels[:rows], each[:rows]))
+    woken = threads() - before
+    # What the test tells apart.
+    torch.ones(2**20) + torch.ones(2**20)
+    print(woken, threads() - before > 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_small_batches_wake_no_thread():
+    """A thread that has to be waited for costs milliseconds on a busy machine."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+        # Which of the suite asks for one thread.
+        env={**os.environ, "OMP_NUM_THREADS": "4", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "0 True\n", done.stderr
