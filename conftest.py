@@ -34,6 +34,23 @@ def doctest_names(doctest_namespace):
     doctest_namespace["keras_rank"] = keras_rank
 
 
+@pytest.fixture(autouse=True)
+def _one_operation_after_the_other(request):
+    """Compiles a program on JAX for the tests of programs and of training alone.
+
+    All others compute the same by operations, which tests share: a program for each
+    configuration would take six times as long.
+    """
+    compiles = {"optimised", "trains"} & set(request.keywords)
+    if BACKEND != "jax" or compiles:
+        yield
+        return
+    import jax
+
+    with jax.disable_jit():
+        yield
+
+
 @pytest.fixture
 def backend() -> str:
     return BACKEND

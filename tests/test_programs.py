@@ -13,7 +13,7 @@ from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import functional
-from keras_rank.arrays.programs import is_ours, rounded_up
+from keras_rank.arrays.programs import is_whole, rounded_up
 from keras_rank.metrics import (
     DCG,
     NDCG,
@@ -145,7 +145,7 @@ def test_every_argument_tells_programs_apart():
     """Another value of any argument is another program."""
     for case in CASES:
         plan = Plan.of([case.make()])
-        assert is_ours(plan)
+        assert is_whole(plan)
         assert plan == Plan.of([case.make(seed=5, name="another")])
         for name in case.make().get_config():
             if name in ("name", "seed"):

@@ -17,6 +17,7 @@ from keras_rank.arrays.backends import (
 
 # Up to this size, filling up rows takes fewer operations than folding them.
 _SHORT_ROW = 32
+
 # The bits of an int32, and all bits up to each of them.
 _BITS = np.left_shift(np.int32(1), np.arange(32, dtype="int32"))
 _UP_TO_BIT = np.cumsum(_BITS, dtype="int32")
@@ -56,6 +57,19 @@ def running_total(x: Tensor) -> Tensor:
     return library_of(x).cumsum(x, axis=1)
 
 
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two matrices, in the wider of their dtypes."""
+    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
+    if len(dtypes) > 1:
+        x, y = (ops.cast(part, "float64") for part in (x, y))
+    return library_of(x).matmul(x, y)
+
+
+def square_root(x: Tensor) -> Tensor:
+    """The square root, in the dtype of `x`."""
+    return library_of(x).sqrt(x)
+
+
 def running_count(mask: Tensor) -> Tensor:
     """The number of true entries of each row up to each entry, as int32.
 
@@ -80,19 +94,6 @@ def _bits_set(words: Tensor) -> Tensor:
     words = (words & 0x33333333) + (ops.right_shift(words, 2) & 0x33333333)
     words = (words + ops.right_shift(words, 4)) & 0x0F0F0F0F
     return ops.right_shift(words * 0x01010101, 24)
-
-
-def product(x: Tensor, y: Tensor) -> Tensor:
-    """The product of two matrices, in the wider of their dtypes."""
-    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
-    if len(dtypes) > 1:
-        x, y = (ops.cast(part, "float64") for part in (x, y))
-    return library_of(x).matmul(x, y)
-
-
-def square_root(x: Tensor) -> Tensor:
-    """The square root, in the dtype of `x`."""
-    return library_of(x).sqrt(x)
 
 
 def log(x: Tensor) -> Tensor:

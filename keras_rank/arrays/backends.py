@@ -676,6 +676,14 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     return take(x, order), order
 
 
+def falling(x: Tensor) -> Tensor:
+    """Returns the entries of each row, the largest first."""
+    if keras.backend.backend() != "jax" or x.dtype not in ("float32", "int32"):
+        return ops.flip(sorted_rows(x), axis=1)
+    bits = ~_sorted_on_jax(~_sortable_bits(x))
+    return bits if x.dtype == "int32" else _flipped(bits).view("float32")
+
+
 def sorted_rows(x: Tensor) -> Tensor:
     """Returns the entries of each row, the smallest first.
 
@@ -688,8 +696,8 @@ def sorted_rows(x: Tensor) -> Tensor:
         return ops.convert_to_tensor(in_order, x.dtype)
     if keras.backend.backend() != "jax" or x.dtype not in ("float32", "int32"):
         return ops.sort(x, axis=1)
-    in_order = _sorted_on_jax(_sortable_bits(x))
-    return in_order if x.dtype == "int32" else _flipped(in_order).view("float32")
+    bits = _sorted_on_jax(_sortable_bits(x))
+    return bits if x.dtype == "int32" else _flipped(bits).view("float32")
 
 
 def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:

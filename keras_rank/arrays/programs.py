@@ -41,7 +41,7 @@ def program(function: Function) -> Function:
     """Makes one compiled program of a function for eager code, on JAX.
 
     Not where it depends on code of a user's, in which anything may be done and change:
-    that runs as it is written, between programs.
+    that runs as it is written, between programs (see `is_whole`).
 
     Args:
         function: function of what the program depends on, which is hashable, and of
@@ -63,7 +63,7 @@ def program(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(depends: Any, *tensors: Any) -> Any:
-        if runs_within_another(tensors) or not is_ours(depends):
+        if runs_within_another(tensors) or not is_whole(depends):
             return function(depends, *tensors)
         result, checks = compiled(depends, *tensors)
         checks.raise_first()
@@ -84,17 +84,23 @@ def require(condition: Tensor, message: str) -> None:
         conditions.append((condition, message))
 
 
-def is_ours(depends: Any) -> bool:
-    """Whether no part of what a program depends on is a user's class or function."""
+def is_whole(depends: Any) -> bool:
+    """Whether one program may compute what depends on this.
+
+    Not if a part of it is a user's class or function, or has the attribute `by_steps`,
+    as the values of a step are sizes of the next.
+    """
     if depends is None or isinstance(depends, bool | int | float | str):
         return True
+    if getattr(depends, "by_steps", False):
+        return False
     if isinstance(depends, tuple):
-        return all(map(is_ours, depends))
+        return all(map(is_whole, depends))
     if str(getattr(depends, "__module__", "")).partition(".")[0] != _PACKAGE:
         return False
     if isinstance(depends, type) or not dataclasses.is_dataclass(depends):
         return True
-    return all(is_ours(getattr(depends, x.name)) for x in dataclasses.fields(depends))
+    return all(is_whole(getattr(depends, x.name)) for x in dataclasses.fields(depends))
 
 
 @as_tree

@@ -11,8 +11,8 @@ from keras_rank.arrays.arithmetic import at_most, through_batch
 from keras_rank.arrays.backends import (
     Tensor,
     constant,
+    falling,
     neighbours_are_slow,
-    sorted_rows,
     take,
     take_rows,
     top_k,
@@ -76,7 +76,7 @@ def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
     size = ops.shape(x)[1]
     count = at_most_size(count, size)
     if (isinstance(count, int) and count == size) or is_best_sorted(x):
-        return ops.flip(sorted_rows(x), axis=1)[:, :count]
+        return falling(x)[:, :count]
     return largest(x, count)[0]
 
 

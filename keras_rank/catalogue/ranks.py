@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -21,6 +21,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor, is_traced
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.programs import program
 from keras_rank.catalogue.candidates import Candidates, open_candidates
 from keras_rank.catalogue.counting import (
     Counts,
@@ -44,7 +45,8 @@ from keras_rank.lists.ragged import rectangular
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
-from keras_rank.ordering.ranks import RankedLists
+from keras_rank.ordering.ranking import Ranking
+from keras_rank.ordering.ranks import RankedLists, ranks_are_seen
 from keras_rank.ordering.targets import rank_counted
 
 # The number of candidates in a block, where it is not given.
@@ -179,11 +181,30 @@ def ranked_by_counts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
-    retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
-    tied = counts.tied if ties == "average" else counts.before + 1
-    above, tied = (ops.cast(x, lists.dtype) for x in (counts.above, tied))
-    ranking = rank_counted(lists, k, ties, retrieved, above, tied)
+    lists, ranking = _ranked(Counted(ties, k), lists, counts)
     return RankedLists(lists, ranking, k, ties)
+
+
+class Counted(NamedTuple):
+    """How ties are ordered, and the number of ranks."""
+
+    ties: Ties
+    k: int | None
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether there are as many ranks as are seen."""
+        return ranks_are_seen(True, *self)
+
+
+@program
+def _ranked(
+    order: Counted, lists: TargetLists, counts: Counts
+) -> tuple[TargetLists, Ranking]:
+    retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
+    tied = counts.tied if order.ties == "average" else counts.before + 1
+    above, tied = (ops.cast(x, lists.dtype) for x in (counts.above, tied))
+    return lists, rank_counted(lists, order.k, order.ties, retrieved, above, tied)
 
 
 def retrieval(

@@ -16,7 +16,7 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.arrays.programs import first_rows, is_ours, program
+from keras_rank.arrays.programs import first_rows, is_whole, program
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import (
     Given,
@@ -30,7 +30,7 @@ from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import shape_of
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, rank_by_scores
+from keras_rank.ordering.ranks import RankedLists, rank_by_scores, ranks_are_seen
 
 
 class Formula(NamedTuple):
@@ -58,6 +58,11 @@ class Order(NamedTuple):
     dtype: str
     ties: Ties
     k: int | None
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether there are as many ranks as are seen."""
+        return ranks_are_seen(self.sparse_labels, self.ties, self.k)
 
 
 @names_arguments
@@ -151,7 +156,7 @@ def per_list(
         return _values((formula, k), ranked.lists, ranked.ranking)
     order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
     given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-    padded = of_few_shapes(given) if is_ours(formula) else given
+    padded = of_few_shapes(given) if is_whole(formula) else given
     key = key_of_seed(check_seed(seed))
     values = _ranked_values((order, formula), padded, key)
     return first_rows(values, shape_of(given.labels)[0])

@@ -5,7 +5,7 @@ import functools
 import inspect
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 import keras
 from keras import ops
@@ -29,7 +29,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.arrays.programs import is_ours, program
+from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import (
@@ -44,14 +44,11 @@ from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import sizes_agree
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, rank_by_scores
+from keras_rank.ordering.ranks import RankedLists, rank_by_scores, ranks_are_seen
 from keras_rank.weighting import list_weights
 
 # The totals, the remainders and the number of lists seen of a metric.
 State = tuple[Tensor, Tensor, Tensor]
-
-# A way to order ties, the number of ranks and the largest cutoff.
-CutOrder = tuple[Ties, int | None, int | None]
 
 # The argument that says how to order ties.
 _SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
@@ -363,7 +360,7 @@ def update_together(
                 y_true, y_pred, sample_weight
             )
             plan = Plan.of(members)
-            if is_ours(plan):
+            if is_whole(plan):
                 given = of_few_shapes(given)
             new_states = _states_with(plan, given, _states_of(members), plan.keys)
             updates += zip(members, new_states, strict=True)
@@ -391,6 +388,28 @@ def alike(
     return by_inputs
 
 
+class Orders(NamedTuple):
+    """The orders that metrics ask for.
+
+    Attributes:
+        sparse_labels: whether labels are sparse.
+        dtype: what is computed in.
+        each: a way to order ties, the number of ranks, `None` for all, and the largest
+            cutoff.
+    """
+
+    sparse_labels: bool
+    dtype: str
+    each: tuple[tuple[Ties, int | None, int | None], ...]
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether there are as many ranks as are seen."""
+        return any(
+            ranks_are_seen(self.sparse_labels, *order[:2]) for order in self.each
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What is computed for metrics that share their inputs.
@@ -400,19 +419,14 @@ class Plan:
     Attributes:
         metrics: the metrics.
         arguments: the class and the arguments of each.
-        sparse_labels: whether their labels are sparse.
-        dtype: what they are computed in.
-        orders: the ways to order ties that they ask for, each with the number of ranks,
-            `None` for all, and the largest cutoff.
+        orders: the orders that they ask for.
         order_of: the place of the order of each metric among these.
         keys: the keys of their seeds.
     """
 
     metrics: tuple[RankingMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
-    sparse_labels: bool
-    dtype: str
-    orders: tuple[CutOrder, ...]
+    orders: Orders
     order_of: tuple[int, ...]
     keys: tuple[int, ...] = dataclasses.field(compare=False)
 
@@ -428,11 +442,13 @@ class Plan:
         return cls(
             tuple(metrics),
             tuple(metric._arguments for metric in metrics),
-            metrics[0].sparse_labels,
-            metrics[0]._compute_dtype,
-            tuple(
-                (ties, *_cutoffs_of(those))
-                for (ties, _), those in zip(orders, members, strict=True)
+            Orders(
+                metrics[0].sparse_labels,
+                metrics[0]._compute_dtype,
+                tuple(
+                    (ties, *_cutoffs_of(those))
+                    for (ties, _), those in zip(orders, members, strict=True)
+                ),
             ),
             tuple(orders.index(order) for order in asked),
             tuple(key for _, key in orders),
@@ -443,7 +459,9 @@ class Plan:
         # In two steps, so that the ideal order of the top k is that of the largest k.
         cut = [
             ranking.cut(largest_k)
-            for ranking, (*_, largest_k) in zip(of_orders, self.orders, strict=True)
+            for ranking, (*_, largest_k) in zip(
+                of_orders, self.orders.each, strict=True
+            )
         ]
         return [
             (of_orders if metric.k is None else cut)[place].cut(metric.k)
@@ -499,8 +517,9 @@ def _states_with(
 ) -> list[State]:
     """The states of metrics with lists added."""
     lists_seen = [state[2] for state in states]
-    firsts = [lists_seen[plan.order_of.index(i)] for i in range(len(plan.orders))]
-    lists, rankings = _in_orders(_kind_and_orders(plan), given, keys, firsts)
+    orders = range(len(plan.orders.each))
+    firsts = [lists_seen[plan.order_of.index(place)] for place in orders]
+    lists, rankings = _in_orders(plan.orders, given, keys, firsts)
     columns = _columns_of(plan, lists, plan.rankings(rankings))
     return _added(None, columns, states)
 
@@ -527,7 +546,7 @@ def values_with(
         numbers: int tensor of shape `(batch,)`. The number that each list has in the
             shuffle.
     """
-    lists, rankings = _in_orders(_kind_and_orders(plan), given, keys, numbers)
+    lists, rankings = _in_orders(plan.orders, given, keys, numbers)
     return [
         (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
         for metric, (judged, values, weights) in zip(
@@ -538,16 +557,9 @@ def values_with(
     ]
 
 
-KindAndOrders = tuple[tuple[bool, str], tuple[CutOrder, ...]]
-
-
-def _kind_and_orders(plan: Plan) -> KindAndOrders:
-    return (plan.sparse_labels, plan.dtype), plan.orders
-
-
 @program
 def _in_orders(
-    kind_and_orders: KindAndOrders,
+    orders: Orders,
     given: Given,
     keys: Sequence[Tensor],
     firsts: Sequence[Tensor] | Tensor,
@@ -555,21 +567,20 @@ def _in_orders(
     """Returns lists, and these ordered in each of several ways.
 
     Args:
-        kind_and_orders: what lists and orders.
+        orders: what lists, and in what orders.
         given: the lists.
         keys: the key of the seed of each order.
         firsts: the number of lists before the batch, for each order; or, as a tensor of
             shape `(batch,)`, the number of each list.
     """
-    kind, orders = kind_and_orders
-    lists = lists_of(kind, given)
+    lists = lists_of((orders.sparse_labels, orders.dtype), given)
     if not isinstance(firsts, list):
         # The place of a list in the batch is added to it.
         places = ops.cumsum(ops.cast(lists.has_items, "int32")) - 1
-        firsts = [firsts - places] * len(orders)
+        firsts = [firsts - places] * len(orders.each)
     return lists, [
         rank_by_scores(lists, k, ties, key, first)
-        for (ties, k, _), key, first in zip(orders, keys, firsts, strict=True)
+        for (ties, k, _), key, first in zip(orders.each, keys, firsts, strict=True)
     ]
 
 

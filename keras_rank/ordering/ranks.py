@@ -36,6 +36,14 @@ def rank_by_scores(
     return rank_lists(cast(DenseLists, lists), k, ties, key, first_list)
 
 
+def ranks_are_seen(sparse_labels: bool, ties: Ties, k: int | None) -> bool:
+    """Whether the ranks that are listed are as many as values say, where seen.
+
+    Of targets whose ties are averaged, without a cutoff, all ranks could be too many.
+    """
+    return sparse_labels and ties == "average" and k is None
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RankedLists(Shared):
     """Lists and their order, for the functions that share it.
