@@ -41,7 +41,7 @@ def _one_operation_after_the_other(request):
     All others compute the same by operations, which tests share: a program for each
     configuration would take six times as long.
     """
-    compiles = {"optimised", "trains"} & set(request.keywords)
+    compiles = {"optimised", "trains", "programs"} & set(request.keywords)
     if BACKEND != "jax" or compiles:
         yield
         return
@@ -64,6 +64,7 @@ def rng() -> np.random.Generator:
 MARKERS = {
     "trains": "needs `fit`, which Keras does not have on NumPy",
     "slow": "starts programs, uses other libraries or searches for long",
+    "programs": "compiles whole programs on JAX",
     "optimised": "`make test-jax` leaves XLA's optimiser on for these alone",
 }
 

@@ -2,9 +2,9 @@
 
     python benchmarks/calls.py [--output results.json] [--backends jax ...]
 
-Each library runs in a process of its own on each backend, as what one compiles the other
-would find compiled. Times are wall clock, in seconds, of NDCG(k=10): an update and its
-result.
+Each library runs in a process of its own on each backend, as one would find compiled
+what the other compiles. Times are of the wall, in seconds, of NDCG(k=10): an update
+and its result.
 """
 
 import argparse

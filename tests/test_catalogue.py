@@ -28,6 +28,9 @@ SPARSE = [
 ]
 QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 3, 4
 
+# Blocks are counted by programs that many tests share.
+pytestmark = pytest.mark.programs
+
 
 def products(queries, candidates):
     """Exact for small whole numbers, in whatever order they are added."""
