@@ -157,7 +157,7 @@ def per_list(
         return _values((formula, k), ranked.lists, ranked.ranking)
     order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
     given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-    padded = of_few_shapes(given) if is_whole(formula) else given
+    padded = of_few_shapes(given, is_sparse) if is_whole(formula) else given
     key = key_of_seed(check_seed(seed))
     values = _ranked_values((order, formula), padded, key)
     return first_rows(values, shape_of(given.labels)[0])

@@ -121,16 +121,19 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
     return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids), labels)
 
 
-def of_few_shapes(given: Given) -> Given:
+def of_few_shapes(given: Given, sparse_labels: bool = False) -> Given:
     """Appends padding where a program is compiled for each shape, to have but few."""
     if not is_of_few_shapes(*(x for x in given if x is not None)):
         return given
     lists, items = given.labels.shape
-    if given.scores.shape != given.labels.shape:
-        # Of targets among the items of a catalogue.
-        return _with_shape(given, (lists, rounded_up(items, 1)))
-    sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
-    return _with_shape(given, sizes)
+    if not sparse_labels:
+        sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
+        return _with_shape(given, sizes)
+    if given.labels.shape == given.scores.shape:
+        # What may be labels for all items by mistake is checked in its own shape.
+        return given
+    # Of targets: a list of none would count.
+    return _with_shape(given, (lists, rounded_up(items, 1)))
 
 
 def _with_shape(given: Given, shape: tuple[int, int]) -> Given:

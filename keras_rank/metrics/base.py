@@ -362,7 +362,7 @@ def update_together(
             )
             plan = Plan.of(members)
             if is_whole(plan):
-                given = of_few_shapes(given)
+                given = of_few_shapes(given, sparse_labels)
             new_states = _states_with(plan, given, _states_of(members), plan.keys)
             updates += zip(members, new_states, strict=True)
     for metric, (new_totals, new_remainders, new_lists_seen) in updates:
