@@ -246,9 +246,13 @@ def catalogues(items=2**18, queries=512, block_size=4096):
     bare = milliseconds(products)
     head(
         "Ranks in a catalogue: times of the products of the same blocks",
-        ["ms of products", "one target", "10 targets", "top 100"],
+        ["ms of products", "one target", "10 targets", "top 100", "top_k(100)"],
     )
-    calls = counting(1), counting(10), stream
+
+    def top_100():
+        keras_rank.catalogue.top_k(users, table, 100, block_size=block_size)
+
+    calls = counting(1), counting(10), stream, top_100
     ratios = [f"{milliseconds(call) / bare:.2f}" for call in calls]
     row(f"{queries} x {items}", [f"{bare:.1f}", *ratios])
 

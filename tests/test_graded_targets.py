@@ -12,6 +12,7 @@ from registry import CASES_HERE
 from strategies import BATCH, ties
 
 from keras_rank import catalogue, functional, metrics
+from keras_rank.callbacks import CatalogueEvaluation
 
 BACKEND = keras.backend.backend()
 ITEMS, TARGETS, FEATURES = 12, 5, 3
@@ -206,3 +207,24 @@ def test_the_same_id_twice_with_the_same_label_counts_once():
     np.testing.assert_array_equal(
         *(ops.convert_to_numpy(NDCG(x, SCORES)) for x in (targets, once))
     )
+
+
+class Identity:
+    """A model that embeds what is embedded."""
+
+    def predict(self, x, batch_size=None, verbose=0):
+        return x
+
+
+def test_the_callback_takes_them():
+    targets = {"ids": [[1, 2], [0, -1]], "labels": [[3, 1], [2, -1]]}
+    queries, candidates = SCORES, np.eye(4, dtype="float32")
+    callback = CatalogueEvaluation(
+        queries, targets, candidates, ["ndcg@10"], query_model=Identity()
+    )
+    logs = {"loss": 0.1}
+    callback.on_train_begin()
+    callback.on_epoch_end(0, logs)
+    expected = ops.convert_to_numpy(NDCG(targets, SCORES, k=10)).mean()
+    (name,) = set(logs) - {"loss"}
+    assert logs[name] == pytest.approx(float(expected), rel=1e-6)
