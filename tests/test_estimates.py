@@ -36,10 +36,10 @@ def launched(found):
 @pytest.mark.parametrize(
     ("name", "shape", "ratio"),
     [
-        ("NDCG(k=10)", "1024x100", 120),
-        ("NDCG(k=10)", "256x1000", 75),
-        ("NDCG()", "1024x100", 350),
-        ("NDCG()", "256x1000", 280),
+        ("NDCG(k=10)", "1024x100", 130),
+        ("NDCG(k=10)", "256x1000", 70),
+        ("NDCG()", "1024x100", 380),
+        ("NDCG()", "256x1000", 260),
     ],
 )
 def test_cycles_beside_those_of_keras_rs(name, shape, ratio):
@@ -59,12 +59,12 @@ def test_averaged_ties_and_a_group_take_little_more_cycles(shape):
 @pytest.mark.parametrize(
     ("name", "shape", "kernels", "microseconds"),
     [
-        ("NDCG(k=10)", "1024x100", 12, 4.0),
-        ("NDCG(k=10)", "256x1000", 12, 6.0),
-        ("NDCG()", "1024x100", 12, 6.0),
+        ("NDCG(k=10)", "1024x100", 13, 4.0),
+        ("NDCG(k=10)", "256x1000", 13, 6.0),
+        ("NDCG()", "1024x100", 13, 6.0),
         ("NDCG()", "256x1000", 14, 11.0),
-        (SIX, "1024x100", 20, 5.5),
-        (SIX, "256x1000", 23, 9.5),
+        (SIX, "1024x100", 17, 7.5),
+        (SIX, "256x1000", 19, 8.5),
     ],
 )
 def test_kernels_and_microseconds(name, shape, kernels, microseconds):
@@ -76,4 +76,4 @@ def test_kernels_and_microseconds(name, shape, kernels, microseconds):
 @on_gpu
 def test_long_lists_take_four_times_what_reading_them_takes():
     floor = program(estimates.FLOOR, "64x100000")
-    assert program(SHUFFLED, "64x100000").cost <= 4.0 * floor.cost
+    assert program(SHUFFLED, "64x100000").cost <= 4.2 * floor.cost
