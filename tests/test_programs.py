@@ -335,3 +335,19 @@ def test_symbols_are_not_compiled():
     labels, scores = keras.KerasTensor((3, 5)), keras.KerasTensor((3, 5))
     layer = keras.layers.Lambda(lambda batch: functional.ndcg(*batch), output_shape=())
     assert layer([labels, scores]).shape == (3,)
+
+
+@pytest.mark.parametrize("items", [3, 40])
+def test_targets_are_rounded_up_without_more_lists(items, rng):
+    """As many items as targets, or more: an added list of none would count."""
+    ids = rng.permuted(np.tile(np.arange(3), (5, 1)), axis=1)
+    ids[:, -1] = -1
+    scores = rng.random((5, items)).astype("float32")
+    metric = keras_rank.metrics.RecallAtK(k=2, sparse_labels=True, seed=1)
+    metric.update_state(ids, scores)
+    dense = np.zeros_like(scores)
+    for row, of_row in zip(dense, ids, strict=True):
+        row[of_row[of_row >= 0]] = 1.0
+    expected = functional.recall(dense, scores, k=2)
+    assert float(metric.result()) == pytest.approx(float(np.mean(expected)))
+    assert int(metric.lists_seen.value) == 5
