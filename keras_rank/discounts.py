@@ -90,8 +90,25 @@ def reciprocal(ranks: Tensor) -> Tensor:
     return 1.0 / floats(ranks)
 
 
+class _WithArguments:
+    """A discount that has arguments: equal to others that have the same."""
+
+    def get_config(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "_WithArguments":
+        return cls(**config)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Geometric:
+class Geometric(_WithArguments):
     """The discount that `geometric` returns: `persistence**(rank - 1)`."""
 
     def __init__(self, persistence: float) -> None:
@@ -106,16 +123,9 @@ class Geometric:
         ranks = floats(ranks)
         return constant(self.persistence, ranks) ** (ranks - 1.0)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"persistence": self.persistence}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Geometric":
-        return cls(**config)
-
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class Log:
+class Log(_WithArguments):
     """The discount that `log` returns: `1 / log(rank + offset, base)`."""
 
     def __init__(self, base: float = 2.0, offset: float = 1.0) -> None:
@@ -129,13 +139,6 @@ class Log:
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
         return math.log(self.base) / arithmetic.log(ranks + self.offset)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"base": self.base, "offset": self.offset}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Log":
-        return cls(**config)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

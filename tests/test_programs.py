@@ -141,6 +141,16 @@ def test_large_inputs_are_not_padded(monkeypatch, rng):
     functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
 
 
+def test_functions_of_the_same_arguments_share_a_program():
+    def plan(persistence):
+        discount = keras_rank.discounts.geometric(persistence)
+        return Plan.of([NDCG(k=2, rank_discount_fn=discount)])
+
+    assert plan(0.5) == plan(0.5)
+    assert hash(plan(0.5)) == hash(plan(0.5))
+    assert plan(0.5) != plan(0.25)
+
+
 def test_every_argument_tells_programs_apart():
     """Another value of any argument is another program."""
     for case in CASES:
