@@ -159,6 +159,10 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
 
 def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
     """Counts the entries of sorted rows that are at most each threshold."""
+    if in_order.shape[1] is not None and are_few(in_order):
+        # One after the other: no loop, which a device would wait for.
+        each = [in_order[:, i : i + 1] for i in range(in_order.shape[1])]
+        return sum(ops.cast(entry <= thresholds, "int32") for entry in each)
     return search_rows(
         in_order,
         thresholds,

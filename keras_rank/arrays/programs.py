@@ -77,10 +77,12 @@ def require(condition: Tensor, message: str) -> None:
 
     In code that a user compiles nothing can be raised, nor in one branch of a program.
     """
-    conditions = _conditions.get()
     if is_known_false(condition):
         raise ValueError(message)
-    if conditions is not None and is_traced(condition) and not is_in_branch():
+    if not is_traced(condition) or is_in_branch():
+        return
+    conditions = _conditions.get()
+    if conditions is not None:
         conditions.append((condition, message))
 
 

@@ -68,8 +68,7 @@ class TargetLists(Lists):
 
     def fields(self) -> dict[str, Any]:
         """Returns what these lists are made of."""
-        fields = dataclasses.fields(TargetLists)
-        return {field.name: getattr(self, field.name) for field in fields}
+        return {name: getattr(self, name) for name in _FIELDS}
 
     @kept
     def weights(self) -> Tensor | None:
@@ -94,6 +93,10 @@ class TargetLists(Lists):
     def sizes(self) -> Tensor:
         size = ops.cast(self.items, self.dtype)
         return size * ops.ones_like(self.labels[:, 0])
+
+
+# Here, as torch.compile can't trace how they are found.
+_FIELDS = [field.name for field in dataclasses.fields(TargetLists)]
 
 
 class Placed(NamedTuple):

@@ -1,11 +1,10 @@
 """The base class of all metrics: the only `update_state` and `result`."""
 
 import dataclasses
-import functools
 import inspect
 import re
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, TypedDict, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypedDict
 
 import keras
 from keras import ops
@@ -192,6 +191,11 @@ class RankingMetric(keras.metrics.Metric):
         # precision policy and lose the sums.
         self.totals = _sum_variable(totals.SHAPE, "float32", "totals")
         self.remainders = _sum_variable(totals.SHAPE[1:], "float32", "remainders")
+        # Here, as torch.compile can't trace how they are found.
+        names = inspect.signature(type(self)).parameters
+        self._names_of_arguments = tuple(
+            name for name in names if name not in ("seed", "name")
+        )
         # Keys the shuffle. Wraps after 2**31 lists, which harms nothing.
         self.lists_seen = _sum_variable((), "int32", "lists_seen")
 
@@ -325,9 +329,8 @@ class RankingMetric(keras.metrics.Metric):
     @property
     def _arguments(self) -> tuple[Any, ...]:
         """The class and its arguments, on which the values of lists depend."""
-        kind = type(self)
-        names = _arguments_of(cast(Hashable, kind))
-        return kind, *(getattr(self, name, None) for name in names)
+        names = self._names_of_arguments
+        return type(self), *[getattr(self, name, None) for name in names]
 
     @property
     def _order(self) -> tuple[Ties, int]:
@@ -692,10 +695,3 @@ def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variab
             synchronization="on_read",
             name=name,
         )
-
-
-@functools.cache
-def _arguments_of(kind: Hashable) -> list[str]:
-    """The names of the arguments of a class, but for those that change no value."""
-    names = inspect.signature(cast(Any, kind)).parameters
-    return [name for name in names if name not in ("seed", "name")]
