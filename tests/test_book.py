@@ -12,11 +12,12 @@ from registry import IS_SLOW
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 README = DOCS.parent / "README.md"
-# What `devices.md` shows needs several processes: `test_devices.py` runs it there.
+# What `devices.md` shows needs several processes, and `trackers.md` needs trackers:
+# `test_devices.py` and `test_trackers.py` run it.
 PAGES = sorted(
     page
     for page in DOCS.glob("*.md")
-    if "```python" in page.read_text() and page.stem != "devices"
+    if "```python" in page.read_text() and page.stem not in ("devices", "trackers")
 )
 BACKENDS = ("jax", "tensorflow", "torch")
 
