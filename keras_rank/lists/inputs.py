@@ -16,6 +16,7 @@ from keras_rank.arrays.backends import (
     library_of,
     stable_argsort,
     take,
+    without_gradient,
 )
 from keras_rank.arrays.programs import enlarged, require, rounded_up
 from keras_rank.lists import ragged
@@ -258,7 +259,7 @@ def standardize_targets(
 def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     """Returns ids, and their labels if there are any, of the same shape.
 
-    The id is -1 where there is no target: masked, or with a label that is not above 0.
+    The id is below 0 where there is no target: masked, or with a label not above 0.
     One of `NO_CANDIDATE` stands for a target that is none of the items, if it has a
     label.
     """
@@ -282,7 +283,10 @@ def _read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None, Tensor 
 def _targets(
     ids: Tensor, labels: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Returns ids, -1 where there is no target, and the labels of targets."""
+    """Returns ids, below 0 where there is no target, and the labels of targets."""
+    is_float = keras.backend.is_float_dtype(ids.dtype)
+    if labels is None and mask is None and not is_float:
+        return ids, None
     # A comparison with NaN is False.
     is_target = ids >= 0
     if labels is not None:
@@ -318,7 +322,7 @@ def _target_lists(
     weights: Tensor | None,
     dtype: str,
 ) -> TargetLists:
-    is_target = ids != -1
+    is_target = ids >= 0 if labels is None else ids != -1
     has_items = not (isinstance(items, int) and items == 0)
     counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
@@ -332,9 +336,9 @@ def _target_lists(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = where(is_weighed, at_most(weights, LARGEST_WEIGHT), 0.0)
     can_be_found = ops.logical_and(is_target, are_in_catalogue)
-    can_be_found = ops.logical_and(can_be_found, ids >= 0)
     targets = ops.cast(is_target, dtype)
     if labels is not None:
+        can_be_found = ops.logical_and(can_be_found, ids >= 0)
         targets = where(is_target, within_limits(cast_finite(labels, dtype)), 0.0)
     return TargetLists(
         targets=targets,
@@ -395,8 +399,12 @@ def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
 
 
 def _lists(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor, without the last axis that `Dense(1)` over items leaves."""
+    """Converts to a tensor, without the last axis that `Dense(1)` over items leaves.
+
+    Without the gradients, too, that torch would go on recording.
+    """
     x = to_array(argument, value)
+    x = without_gradient(x) if ops.is_tensor(x) else x
     if len(x.shape) != 3:
         return x
     if x.shape[2] not in (1, None):

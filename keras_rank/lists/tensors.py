@@ -13,16 +13,12 @@ from keras_rank.arrays.backends import (
     from_host,
     on_host,
     to_device,
-    without_gradient,
 )
 from keras_rank.lists import ragged
 
 
 def to_tensor(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of numbers, or says which argument is none.
-
-    Without the gradients that torch would go on recording.
-    """
+    """Converts to a tensor of numbers, or says which argument is none."""
     return as_tensor(to_array(argument, value))
 
 
@@ -49,7 +45,7 @@ def to_array(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
     # On NumPy the conversion would bring float64 down to float32.
-    return without_gradient(value) if ops.is_tensor(value) else from_host(value)
+    return value if ops.is_tensor(value) else from_host(value)
 
 
 def as_tensor(x: Tensor) -> Tensor:
