@@ -9,7 +9,7 @@ import pytest
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
-from keras_rank.metrics import DCG, NDCG, RankingMetrics
+from keras_rank.metrics import DCG, NDCG, PairwiseAccuracy, RankingMetrics
 
 LISTS, ITEMS, FEATURES = 24, 6, 3
 
@@ -179,7 +179,11 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
         metric(sparse_labels=sparse_labels, **arguments)
         for metric in classes
         if metric.takes_sparse_labels or not sparse_labels
+        if not (sparse_labels and metric is PairwiseAccuracy)
     ]
+    if sparse_labels:
+        # Which takes no cutoff then.
+        metrics.append(PairwiseAccuracy(sparse_labels=True, name="pairs"))
     x = rng.normal(size=(BATCH, FEATURES)).astype("float32")
     y = rng.integers(0, LIST_SIZE, BATCH)
     if not sparse_labels:

@@ -167,6 +167,11 @@ class PairwiseAccuracy(RankingMetric):
             **arguments,
         )
         self.tied_value = check_share("tied_value", tied_value)
+        if self.sparse_labels and self.k is not None:
+            raise ValueError(
+                "`k` should be None with `sparse_labels=True`: how many other items "
+                f"tie below a cutoff is not known. Received: k={k!r}"
+            )
 
     def relevance(self, lists: Lists) -> Tensor:
         return preferred(lists, self.relevance_threshold)
