@@ -107,6 +107,7 @@ def main():
         ],
         score="cosine",
         exclude=own,
+        verbose=0,
     )
     for name, value in results.items():
         print(f"{name:12}{value:.4f}")

@@ -229,7 +229,7 @@ def retrieval(
 ) -> Retrieval:
     """Checks and casts what users pass."""
     embeddings, found = open_scored(
-        queries, candidates, score, block_size, wanted_ids(targets)
+        queries, candidates, score, block_size, lambda: wanted_ids(targets)
     )
     lists = standardize_targets(targets, found.items, sample_weight, dtype)
     number = shape_of(embeddings)[:1]
@@ -250,7 +250,7 @@ def open_scored(
     candidates: Any,
     score: Any,
     block_size: int | None,
-    wanted: np.ndarray[Any, Any] = NO_IDS,
+    wanted: Callable[[], np.ndarray[Any, Any]] = lambda: NO_IDS,
 ) -> tuple[Tensor, Candidates | OpenShards]:
     """Returns queries and candidates that fit each other.
 
@@ -259,7 +259,7 @@ def open_scored(
         candidates: what users pass.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates.
         block_size: the number of candidates in a block.
-        wanted: the ids of candidates that will be asked for.
+        wanted: function that returns the ids of candidates that will be asked for.
     """
     embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
     if is_traced(embeddings):
@@ -278,7 +278,7 @@ def open_scored(
     found = (
         open_shards(candidates, block_size)
         if isinstance(candidates, Shards)
-        else open_candidates(candidates, block_size, wanted)
+        else open_candidates(candidates, block_size, wanted())
     )
     features = found.features
     if is_ours and features != embeddings.shape[1]:

@@ -50,7 +50,9 @@ def to_array(argument: str, value: Any) -> Tensor:
 
 def as_tensor(x: Tensor) -> Tensor:
     """A tensor of an array, in its own precision; a tensor, or `None`, as it is."""
-    return x if x is None or ops.is_tensor(x) else to_device(x)
+    if x is None or ops.is_tensor(x):
+        return x
+    return to_device(x) if isinstance(x, np.ndarray) else ops.convert_to_tensor(x)
 
 
 def _array(argument: str, value: Any) -> Any:
