@@ -24,6 +24,8 @@ WAYS = [way for way in compiled.WAYS if compiled.is_here(way)]
 # Their formulas go through the items one by one.
 LOOP = (ExpectedReciprocalRank, PairwiseAccuracy)
 SPARSE = [case for case in CASES_HERE if case.metric.takes_sparse_labels]
+# Pairs of targets take no cutoff.
+SPARSE_CUT = [case for case in SPARSE if case.metric is not PairwiseAccuracy]
 
 pytestmark = [
     pytest.mark.optimised,
@@ -86,7 +88,10 @@ def sparse_values(k, shuffle_ties):
             ids, scores, k=k, shuffle_ties=shuffle_ties, seed=1, sparse_labels=True
         )
         return ops.stack(
-            [case.function(order, k=k, **case.arguments) for case in SPARSE]
+            [
+                case.function(order, k=k, **case.arguments)
+                for case in (SPARSE if k is None else SPARSE_CUT)
+            ]
         )
 
     return values
@@ -192,7 +197,8 @@ def all_updates():
     for case in FIRST_CASES:
         yield case, {"k": 3, "shuffle_ties": "average"}
         if case.metric.takes_sparse_labels:
-            yield case, {"k": 3, "sparse_labels": True}
+            k = None if case.metric is PairwiseAccuracy else 3
+            yield case, {"k": k, "sparse_labels": True}
     ndcg = next(case for case in CASES if case.metric is NDCG)
     for shuffle_ties in (True, False, "average"):
         for k in (3, None):
