@@ -13,6 +13,7 @@ from keras_rank.arrays.backends import (
     constant,
     library_of,
     made_once,
+    rounded,
 )
 
 # Up to this size, filling up rows takes fewer operations than folding them.
@@ -166,6 +167,7 @@ def total(values: Tensor) -> Tensor:
     size = ops.shape(values)[-1]
     if values.shape[-1] is None:
         return ops.sum(values, axis=-1)
+    values = rounded(values)
     if size > _SHORT_ROW:
         values = _folded(values, size)
         size = values.shape[-1]

@@ -455,7 +455,6 @@ def added_in_halves(values: Tensor, levels: int) -> Tensor:
         for _ in range(levels):
             values = ops.sum(values, axis=len(rows))
         return values
-    values = rounded(values)
     for level in reversed(range(levels)):
         values = values[..., : 2**level] + values[..., 2**level :]
     return values[..., 0]
