@@ -5,7 +5,7 @@ import math
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_least, at_most, highest, ratio, total, where
-from keras_rank.arrays.backends import Tensor, sorted_rows
+from keras_rank.arrays.backends import Tensor, sorted_along, sorted_rows
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.sorting import in_order_of, inversions
 from keras_rank.lists.base import LARGEST_GAIN, Lists
@@ -146,7 +146,10 @@ def _pairs_in_order(
 ) -> Tensor:
     """The weight of the pairs whose higher label comes first in the order of keys."""
     if weights is not None:
-        weights = in_order_of(weights, *keys)
+        key, *before = keys
+        # By weight at last, as sorts need not be stable: sums are added in that order.
+        order = (*(-other for other in before), key, weights)
+        weights = sorted_along(weights, *order)
     return inversions(in_order_of(labels, *keys), dtype, weights)
 
 
