@@ -218,7 +218,7 @@ def test_a_model_of_an_older_version_loads_as_it_is(data):
     """Its metrics keep the names that it was saved with: those of 0.2.0 had a sign."""
     saved = pathlib.Path(__file__).parent / "saved" / "model-0.2.0.keras"
     model = keras.saving.load_model(saved)
-    x, y = np.ones((3, 4, 2), "float32"), np.eye(3, 4, dtype="float32")
+    x, y = np.ones((3, 4, 1), "float32"), np.eye(3, 4, dtype="float32")
     assert set(model.evaluate(x, y, return_dict=True, verbose=0)) == {
         "loss",
         "ndcg@2",
