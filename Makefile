@@ -115,14 +115,21 @@ docs: $(DEVELOPMENT)/installed
 package: $(DEVELOPMENT)/installed
 	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
-# Ratios of times, printed and never tested, and their chart: about 15 minutes.
+# Measures all that the pages tell, and writes it into them and their charts: about three
+# quarters of an hour, on a machine that does nothing else.
 bench: $(DEVELOPMENT)/installed
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/measure.py \
-			--output outputs/bench/$$backend.json; \
+			--output benchmarks/results/$$backend.json || exit 1; \
 	done
-	$(DEVELOPMENT)/bin/python benchmarks/chart.py outputs/bench/chart.png \
-		$(BACKEND:%=outputs/bench/%.json)
+	$(DEVELOPMENT)/bin/python benchmarks/calls.py --output benchmarks/results/calls.json
+	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/python benchmarks/catalogue_sizes.py \
+		benchmarks/results/catalogue_sizes.json
+	$(DEVELOPMENT)/bin/python benchmarks/evaluation.py --peers \
+		--output benchmarks/results/tables.json
+	$(DEVELOPMENT)/bin/python benchmarks/evaluation.py --lists 3000000 \
+		--memory-limit 2GB --output benchmarks/results/tables.json
+	$(DEVELOPMENT)/bin/python benchmarks/figures.py
 
 # The same of all metrics, and of the library beside: about an hour.
 bench-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed

@@ -4,11 +4,14 @@
     python benchmarks/evaluation.py --lists 50000 --peers
     python benchmarks/evaluation.py --lists 3000000 --memory-limit 2GB --folder disk/
 
+`--output` keeps what was found beside what the file has of other numbers of lists.
+
 Each library runs in a process of its own, so that its peak of memory is its own. Peers
 hold all in memory: what they need to make their own form of the rows is counted too.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -103,6 +106,7 @@ def main():
     parser.add_argument("--memory-limit")
     parser.add_argument("--folder", help="where the file is written, and read")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
@@ -114,6 +118,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         path = os.path.join(folder, "rows.parquet")
         rows = generate(path, arguments.lists)
+        found = {"date": str(datetime.date.today()), "rows": rows}
         print(f"{rows:,} rows of {arguments.lists:,} lists")
         print(f"{'':14}{'seconds':>10}{'rows/s':>12}{'GB before':>12}{'GB peak':>10}")
         for name in ["ours", "pytrec_eval", "ranx"] if arguments.peers else ["ours"]:
@@ -122,10 +127,16 @@ def main():
             call += ["--memory-limit", limit] if limit else []
             done = subprocess.run(call, capture_output=True, text=True, check=True)
             seconds, values, before, after = json.loads(done.stdout)
+            found[name] = {"seconds": seconds, "GB": after}
             print(
                 f"{name:14}{seconds:10.2f}{rows / seconds:12,.0f}{before:12.2f}"
                 f"{after:10.2f}   " + " ".join(f"{value:.6f}" for value in values)
             )
+    if arguments.output:
+        output = arguments.output
+        results = json.loads(output.read_text()) if output.exists() else {}
+        results[str(arguments.lists)] = found
+        output.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

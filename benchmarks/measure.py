@@ -1,6 +1,9 @@
 """Tables of one backend: ratios side by side in one process, on stated shapes.
 
     KERAS_BACKEND=jax python benchmarks/measure.py [--output FILE] [--device gpu]
+    KERAS_BACKEND=torch python benchmarks/measure.py --only busy --busy 2
+
+What `--output` writes, `figures.py` puts into the pages.
 
 Times are those of one update, compiled as a user would: jax.jit, tf.function, eager
 torch and NumPy. What counts are the ratios. `ops` and `waits` are the operations of one
@@ -26,6 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import peers
+import timing
 from counts import counts_of
 from keras import ops
 from timing import (
@@ -84,44 +88,44 @@ def named(lists, items, k):
     return f"{lists} x {items}, {'all' if k is None else k}"
 
 
-def against_keras_rs():
+def update():
     """NDCG beside keras-rs, and our own time on inputs that ask for more."""
+    others = ("tied", "average", "average, tied", "padded")
     head(
         "NDCG: times of keras-rs over ours, and ours over that of plain inputs",
-        [
-            *("ms", "ops", "waits", "keras-rs", "to the sum"),
-            *("tied", "average", "average, tied", "padded"),
-        ],
+        ["ms", "ops", "waits", "keras-rs", "to the sum", *others],
     )
     keras_rs = next(iter(peers.peers().values()))
-    ratios = {}
+    results = {}
     for lists, items, k in SHAPES:
         labels, scores = batch_of(lists, items)
         tied, padded = np.round(scores, 1), labels.copy()
         padded[:, items // 10 :] = -1.0
         plain = ndcg(labels, scores, k)
-        theirs = milliseconds(keras_rs(labels, scores, k)) / plain
-        ratios[named(lists, items, k)] = theirs
-        others = [
-            ndcg(labels, tied, k),
-            ndcg(labels, scores, k, shuffle_ties="average"),
-            ndcg(labels, tied, k, shuffle_ties="average"),
-            ndcg(padded, scores, k),
-        ]
+        found = {
+            "ms": plain,
+            "keras-rs": milliseconds(keras_rs(labels, scores, k)) / plain,
+            "ms of the sum": summing(labels, scores),
+            "tied": ndcg(labels, tied, k) / plain,
+            "average": ndcg(labels, scores, k, shuffle_ties="average") / plain,
+            "average, tied": ndcg(labels, tied, k, shuffle_ties="average") / plain,
+            "padded": ndcg(padded, scores, k) / plain,
+        }
         row(
             named(lists, items, k),
             [f"{plain:.2f}", *counted(NDCG(k=k), labels, scores)]
-            + [f"{theirs:.1f}x", f"{plain / summing(labels, scores):.1f}"]
-            + [f"{other / plain:.1f}" for other in others],
+            + [f"{found['keras-rs']:.1f}x", f"{plain / found['ms of the sum']:.1f}"]
+            + [f"{found[name]:.1f}" for name in others],
         )
-    return ratios
+        results[named(lists, items, k)] = found
+    return results
 
 
-def against_peers():
-    """The time per list by its size, of us and of each peer."""
+def per_list():
+    """The milliseconds per list by its size, of us and of each peer."""
     libraries = peers.peers()
     head("NDCG@10: ms per list", ["ours", *libraries])
-    times = {}
+    results = {}
     for lists, items in ((1024, 100), (256, 1000), (64, 10_000), (64, 100_000)):
         labels, scores = batch_of(lists, items)
         found = {"keras_rank": ndcg(labels, scores, 10) / lists}
@@ -136,14 +140,8 @@ def against_peers():
                 for n in ("keras_rank", *libraries)
             ],
         )
-        times[items] = found
-    labels, scores = batch_of(256, 1000)
-    head("NDCG of whole lists, 256 x 1000: ms per list", ["ours", *libraries])
-    calls = [maker(labels, scores, None) for maker in libraries.values()]
-    cells = [ndcg(labels, scores, None)]
-    cells += [None if call is None else milliseconds(call) for call in calls]
-    row("", ["-" if cell is None else f"{cell / 256:.4f}" for cell in cells])
-    return times
+        results[f"{lists} x {items}"] = found
+    return results
 
 
 def growth():
@@ -164,24 +162,26 @@ def groups():
         "Nine metrics: times of one NDCG@20",
         ["ms of one", "group", "ops", "waits", "nine alone"],
     )
+    results = {}
     for lists, items in ((256, 1000), (64, 100_000)):
         arrays = batch_of(lists, items)
         batch = tensors(*arrays)
         one = milliseconds(update_of(NDCG(k=20), *batch))
-        group = milliseconds(update_of(RankingMetrics(NINE), *batch))
+        group = milliseconds(update_of(RankingMetrics(NINE), *batch)) / one
         alone = sum(
-            milliseconds(update_of(RankingMetrics([name]), *batch), 0.3)
-            for name in NINE
+            milliseconds(update_of(RankingMetrics([name]), *batch)) for name in NINE
         )
         row(
             f"{lists} x {items}",
             [
                 f"{one:.2f}",
-                f"{group / one:.2f}",
+                f"{group:.2f}",
                 *counted(RankingMetrics(NINE), *arrays),
                 f"{alone / one:.2f}",
             ],
         )
+        results[f"{lists} x {items}"] = group
+    return results
 
 
 def sparse():
@@ -191,7 +191,9 @@ def sparse():
     counts = counted(metric, ids, scores)
     time = milliseconds(update_of(metric, *tensors(ids, scores)))
     head("HitRate@10 of sparse targets", ["ms", "to the sum", "ops", "waits"])
-    row("256 x 100000", [f"{time:.2f}", f"{time / summing(scores):.1f}", *counts])
+    to_the_sum = time / summing(scores)
+    row("256 x 100000", [f"{time:.2f}", f"{to_the_sum:.1f}", *counts])
+    return to_the_sum
 
 
 def catalogues(items=2**18, queries=512, block_size=4096):
@@ -252,9 +254,31 @@ def catalogues(items=2**18, queries=512, block_size=4096):
     def top_100():
         keras_rank.catalogue.top_k(users, table, 100, block_size=block_size)
 
-    calls = counting(1), counting(10), stream, top_100
-    ratios = [f"{milliseconds(call) / bare:.2f}" for call in calls]
+    calls = {
+        "one": counting(1),
+        "ten": counting(10),
+        "top 100": stream,
+        "top_k(100)": top_100,
+    }
+    results = {name: milliseconds(call) / bare for name, call in calls.items()}
+    ratios = [f"{ratio:.2f}" for ratio in results.values()]
     row(f"{queries} x {items}", [f"{bare:.1f}", *ratios])
+    return results
+
+
+def from_file(items):
+    """A catalogue that is read from a file, in a process of its own."""
+    seconds, megabytes = json.loads(alone("memory.py", "catalogue", str(items)))
+    head(f"1024 queries among {items:,} items of a file", ["s", "MB"])
+    row("", [f"{seconds:.0f}", f"{megabytes:.0f}"])
+    return {"items": items, "seconds": seconds, "MB": megabytes}
+
+
+def alone(script, *arguments):
+    """Returns what a script beside this one prints."""
+    path = str(pathlib.Path(__file__).with_name(script))
+    call = [sys.executable, path, *arguments]
+    return subprocess.run(call, capture_output=True, text=True, check=True).stdout
 
 
 def many_targets():
@@ -278,6 +302,7 @@ def many_targets():
         "Many targets: seconds, and times of one target for each query",
         ["first call", "s", "of one"],
     )
+    results = {}
     for name, (items, numbers) in cases.items():
         queries, table = tensors(
             *(
@@ -297,13 +322,16 @@ def many_targets():
             min(seconds_of(evaluation(each)) for _ in range(3))
             for each in (targets, targets[:, :1])
         ]
-        row(name, [f"{first:.1f}", f"{times[0]:.2f}", f"{times[0] / times[1]:.1f}x"])
+        ratio = times[0] / times[1]
+        row(name, [f"{first:.1f}", f"{times[0]:.2f}", f"{ratio:.1f}x"])
+        results[name] = {"seconds": times[0], "ratio": ratio}
+    return results
 
 
 def launches():
     """What an update asks of an accelerator, which need not be here."""
     if BACKEND == "numpy":
-        return
+        return None
     import keras_rs
 
     labels, scores = batch_of(256, 1000)
@@ -311,6 +339,7 @@ def launches():
     average = {"shuffle_ties": "average"}
     peer = keras_rs.metrics
     head("One update as on an accelerator", ["ops", "waits"])
+    results = {}
     with unittest.mock.patch.object(backends, "on_accelerator", return_value=True):
         for name, metric, batch in (
             ("NDCG@10", NDCG(k=10), plain),
@@ -326,50 +355,58 @@ def launches():
                 sparse_batch_of(256, 100_000),
             ),
         ):
-            row(name, counted(metric, *batch))
+            results[name] = counts_of(metric, *tensors(*batch))[:2]
     # All of the nine but the hit rate, which keras-rs does not have.
     eight = [peer.NDCG(k=k) for k in (1, 5, 10, 20)]
     eight += [peer.MeanReciprocalRank(k=20), peer.MeanAveragePrecision(k=10)]
     eight += [peer.RecallAtK(k=10), peer.PrecisionAtK(k=10)]
     counts = [counts_of(metric, *tensors(*plain))[:2] for metric in eight]
-    row("keras-rs, eight", np.sum(counts, axis=0))
+    results["keras-rs, eight"] = np.sum(counts, axis=0).tolist()
+    for name, counts in results.items():
+        row(name, counts)
+    return results
 
 
-def busy_core():
-    """Eager torch beside a process that computes, as loaders of data do."""
-    if BACKEND != "torch":
-        return
+def busy(processes):
+    """Beside processes that compute, as loaders of data do."""
     keras_rs = next(iter(peers.peers().values()))
-    batch = batch_of(64, 100_000)
-    head("One core is busy: ms, and times of it idle", ["ms", "slower", "keras-rs"])
-
-    def times():
-        return np.array([ndcg(*batch, 10), milliseconds(keras_rs(*batch, 10))])
-
-    idle = times()
-    with working():
-        busy = times()
-    row(
-        "64 x 100000, 10",
-        [f"{busy[0]:.2f}", f"{(busy / idle)[0]:.1f}x", f"{(busy / idle)[1]:.1f}x"],
+    head(
+        f"Beside {processes} busy processes: ms, and times of it before",
+        ["ms", "slower", "keras-rs, ms", "slower"],
     )
+    results = {}
+    for lists, items in ((128, 100), (256, 1000), (64, 100_000)):
+        labels, scores = batch_of(lists, items)
+        ours = update_of(NDCG(k=10), *tensors(labels, scores))
+        calls = ours, keras_rs(labels, scores, 10)
+        quiet = [milliseconds(call) for call in calls]
+        with working(processes):
+            loaded = [milliseconds(call) for call in calls]
+        cells = []
+        for before, now in zip(quiet, loaded, strict=True):
+            cells += [f"{now:.2f}", f"{now / before:.1f}x"]
+        row(f"{lists} x {items}", cells)
+        results[f"{lists} x {items}"] = {"quiet": quiet, "busy": loaded}
+    return results
 
 
 @contextlib.contextmanager
-def working():
-    """A process that keeps one core busy."""
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+def working(processes):
+    """Processes that keep a core busy each."""
+    call = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(call) for _ in range(processes)]
     try:
         yield
     finally:
-        process.kill()
-        process.wait()
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def first_epoch():
     """What metrics add to the first epoch of `fit`: tracing, compiling, four steps."""
     if BACKEND == "numpy":
-        return
+        return None
     import keras_rs
 
     labels, x = batch_of(4 * 256, 100)
@@ -408,12 +445,13 @@ def first_epoch():
     ]
     head("What metrics add to the first epoch of fit", names)
     row("seconds", [f"{time:.2f}" for time in added])
+    return dict(zip(names, added, strict=True))
 
 
 def fitting():
     """An epoch of training with the metric and without it."""
     if BACKEND == "numpy":
-        return
+        return None
     lists, features = 4096, 50
     labels, _ = batch_of(lists, 100)
     x = np.random.default_rng(0).normal(size=(lists, 100, features)).astype("float32")
@@ -436,23 +474,20 @@ def fitting():
         "fit, 4096 lists of 100: the fastest of ten epochs",
         ["ms without", "with NDCG@10"],
     )
-    row("", [f"{without:.0f}", f"{100 * (with_metric / without - 1):+.1f}%"])
+    added = 100 * (with_metric / without - 1)
+    row("", [f"{without:.0f}", f"{added:+.1f}%"])
+    return added
 
 
 def memory():
     """Peak memory of one update, each in a process of its own."""
     head("Peak memory beyond the inputs, over the size of one", ["ours", "keras-rs"])
-    script = str(pathlib.Path(__file__).with_name("memory.py"))
-    cells = []
-    for library in ("keras_rank", "keras_rs"):
-        done = subprocess.run(
-            [sys.executable, script, library],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        cells.append(done.stdout.strip())
-    row("64 x 100000, 10", cells)
+    results = {
+        library: float(alone("memory.py", library))
+        for library in ("keras_rank", "keras_rs")
+    }
+    row("64 x 100000, 10", [f"{ratio:.2f}" for ratio in results.values()])
+    return results
 
 
 def on_gpu():
@@ -481,11 +516,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=pathlib.Path, help="where to write the times")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument(
+        "--busy",
+        type=int,
+        default=os.cpu_count(),
+        metavar="PROCESSES",
+        help="beside how many processes to measure; all cores by default",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=timing.SECONDS, help="the time of a call"
+    )
+    parser.add_argument(
+        "--items", type=int, default=10_000_000, help="of the catalogue in a file"
+    )
+    sections = {section.__name__: section for section in SECTIONS}
+    parser.add_argument("--only", nargs="+", choices=sections, default=[*sections])
     arguments = parser.parse_args()
     device = "gpu" if has_gpu() else "cpu"
     if arguments.device != device:
         parser.error(f"--device {arguments.device}: {BACKEND} computes on a {device}.")
     warnings.simplefilter("ignore")
+    timing.SECONDS = arguments.seconds
     versions = {name: importlib.metadata.version(name) for name in ("keras", "numpy")}
     if BACKEND != "numpy":
         versions[BACKEND] = sys.modules[BACKEND].__version__
@@ -497,27 +548,33 @@ def main():
         return
     results = {
         "backend": BACKEND,
-        "machine": machine,
-        "keras_rs": against_keras_rs(),
-        "per_list": against_peers(),
+        "cores": os.cpu_count(),
+        "date": str(datetime.date.today()),
+        "versions": versions,
     }
-    for section in (
-        groups,
-        sparse,
-        catalogues,
-        many_targets,
-        growth,
-        launches,
-        busy_core,
-        first_epoch,
-        fitting,
-        memory,
-    ):
-        section()
+    asks = {"busy": [arguments.busy], "from_file": [arguments.items]}
+    for name in arguments.only:
+        results[name] = sections[name](*asks.get(name, []))
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(results, indent=1))
+        arguments.output.write_text(json.dumps(results, indent=1) + "\n")
 
+
+SECTIONS = (
+    update,
+    per_list,
+    groups,
+    sparse,
+    catalogues,
+    many_targets,
+    from_file,
+    growth,
+    launches,
+    busy,
+    first_epoch,
+    fitting,
+    memory,
+)
 
 if __name__ == "__main__":
     main()

@@ -1,12 +1,20 @@
-"""Peak memory of one update beyond its inputs, over the size of one of them."""
+"""What is measured in a process of its own: peaks of memory.
 
+python benchmarks/memory.py keras_rank|keras_rs   # an update, in sizes of an input
+python benchmarks/memory.py catalogue ITEMS       # seconds, MB beyond the queries
+"""
+
+import json
 import os
 import pathlib
 import re
 import sys
+import tempfile
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy as np
 from timing import batch_of, tensors, update_of
 
 
@@ -16,8 +24,17 @@ def kilobytes(name):
     return int(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
-def main():
-    if sys.argv[1] == "keras_rank":
+def added(call):
+    """Returns the peak of memory in a call, in kB, beyond what was there before."""
+    # Forgets the peak so far.
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    before = kilobytes("VmRSS")
+    call()
+    return kilobytes("VmHWM") - before
+
+
+def of_update(library):
+    if library == "keras_rank":
         from keras_rank.metrics import NDCG
     else:
         from keras_rs.metrics import NDCG
@@ -25,12 +42,45 @@ def main():
     call = update_of(NDCG(k=10), *tensors(labels, scores))
     # What compiling needs is not counted.
     call()
-    # Forgets the peak so far.
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
-    before = kilobytes("VmRSS")
-    call()
-    print(f"{1024 * (kilobytes('VmHWM') - before) / scores.nbytes:.2f}")
+    print(f"{1024 * added(call) / scores.nbytes:.2f}")
+
+
+def of_catalogue(items, queries=1024, features=64):
+    """By reading, not by mapping: what is mapped counts as memory of the process."""
+    from keras_rank import catalogue
+
+    rng = np.random.default_rng(0)
+    block = 100_000
+    users = rng.standard_normal((queries, features), "float32")
+    targets = rng.integers(0, 4096, (queries, 1))
+    with tempfile.TemporaryFile() as file:
+        for _ in range(items // block):
+            rng.standard_normal((block, features), "float32").tofile(file)
+
+        def blocks(number):
+            file.seek(0)
+            for _ in range(number):
+                read = np.fromfile(file, "float32", 4096 * features)
+                yield read.reshape(-1, features)
+
+        def call(number):
+            catalogue.evaluate(
+                targets,
+                users,
+                lambda: blocks(number),
+                ["ndcg@10", "recall@100", "mrr"],
+                verbose=0,
+            )
+
+        # Compiles.
+        call(10)
+        start = time.perf_counter()
+        memory = added(lambda: call(items // 4096))
+        print(json.dumps([time.perf_counter() - start, memory / 1024]))
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "catalogue":
+        of_catalogue(int(sys.argv[2]))
+    else:
+        of_update(sys.argv[1])

@@ -7,6 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
+# How long a call is repeated to be timed.
+SECONDS = 0.5
+
 
 def compiled(function, *tensors):
     """Returns a call of the function that waits for its result."""
@@ -39,14 +42,14 @@ def update_of(metric, *batch):
     return compiled(lambda *batch: metric.update_state(*batch), *batch)
 
 
-def milliseconds(call, seconds=0.5):
-    """Returns the median time of a call, of those of the second half of some seconds.
+def milliseconds(call):
+    """Returns the median time of a call, of those of the second half of `SECONDS`.
 
     The first half warms up: after a rest, threads and caches take a while to be as fast
     as they are in an epoch.
     """
     times = [seconds_of(call)]
-    while sum(times) < seconds or len(times) < 3:
+    while sum(times) < SECONDS or len(times) < 3:
         times.append(seconds_of(call))
     return 1000.0 * statistics.median(times[len(times) // 2 :])
 

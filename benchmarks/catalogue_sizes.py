@@ -1,13 +1,14 @@
-"""Draws the time of three metrics of 512 queries against the number of candidates.
+"""Times three metrics of 512 queries against the number of candidates.
 
-KERAS_BACKEND=jax python benchmarks/catalogue_chart.py docs/catalogues.png
+KERAS_BACKEND=jax python benchmarks/catalogue_sizes.py OUTPUT.json
 """
 
+import json
+import pathlib
 import sys
 import time
 
 import keras
-import matplotlib.pyplot as plt
 import numpy as np
 from keras import ops
 
@@ -82,35 +83,21 @@ def main():
         array = rng.normal(size=(number, FEATURES)).astype("float32")
         return ops.convert_to_tensor(array)
 
-    users = embeddings(QUERIES)
-    figure, axis = plt.subplots(figsize=(6.4, 4.0))
+    users, results = embeddings(QUERIES), {}
     for make, label in (
         (counting, "counting: keras_rank.catalogue"),
         (streaming_top_100, "top 100 in a stream"),
         (full_matrix, "the full matrix of scores"),
     ):
-        times = {}
+        times = results[label] = {}
         for size in SIZES:
             if make is full_matrix and size * QUERIES > MOST_SCORES:
                 continue
             targets = rng.integers(0, size, size=(QUERIES, 1)).astype("int32")
             times[size] = seconds(make(users, embeddings(size), targets))
         print(label, {size: f"{each:.3f}" for size, each in times.items()})
-        ours = make is counting
-        axis.plot(
-            times.keys(),
-            times.values(),
-            marker="o",
-            label=label,
-            color="black" if ours else None,
-            linewidth=2.5 if ours else 1.2,
-        )
-    axis.set(xscale="log", yscale="log", xlabel="items", ylabel="seconds, 512 queries")
-    axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
-    axis.set_title(f"NDCG@10, recall@100 and MRR, {keras.backend.backend()}")
-    figure.tight_layout()
-    figure.savefig(sys.argv[1], dpi=120)
+    found = {"backend": keras.backend.backend(), "seconds": results}
+    pathlib.Path(sys.argv[1]).write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
