@@ -25,7 +25,13 @@ from keras_rank.arguments import GAINS
 from keras_rank.evaluation.comparison import CORRECTIONS, TESTS
 from keras_rank.evaluation.evaluation import Evaluation, compare
 from keras_rank.evaluation.files import is_table
-from keras_rank.evaluation.measures import RULES, members_of, written_alike
+from keras_rank.evaluation.measures import (
+    RULES,
+    Measured,
+    find,
+    measured_of,
+    members_of,
+)
 from keras_rank.evaluation.reading import Columns
 from keras_rank.evaluation.scored import DUPLICATES, TIES, UNJUDGED
 from keras_rank.evaluation.table import Table, plain_rows
@@ -312,10 +318,13 @@ def _gate(side: str, text: str) -> _Gate:
         ) from None
 
 
+def _rules(parsed: argparse.Namespace) -> str:
+    return getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
+
+
 def _metrics(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with what was said of all of them."""
-    rules = getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
-    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
+    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], _rules(parsed))
     members = []
     has_gains = ["gain_fn" in member.get_config() for member in named]
     if parsed.gains is not None and not any(has_gains):
@@ -346,17 +355,18 @@ def _evaluate(parsed: argparse.Namespace) -> int:
     _require_once(files)
     rows = [file for file in files if not _is_evaluation(file)]
     _require_used(parsed, rows)
-    metrics = _metrics(parsed)
     sources = files if parsed.qrels is not None else [files]
     if parsed.per_list is not None:
         _require_one_parquet(parsed.per_list, sources)
         _require_no_input(parsed.per_list, [*files, *filter(None, [parsed.qrels])])
     if len(rows) < len(files):
-        found = {files[0]: _read_alone(files, parsed.metrics and metrics)}
-        gates = _gates_of(parsed.gates, _directions(found[files[0]]))
+        ev = _read_alone(files, parsed.metrics)
+        gates = _gates_of(parsed.gates, ev._values.metrics, ev.rules)
+        found = {files[0]: ev}
     else:
-        directions = {member.name: member._direction for member in metrics.members}
-        gates = _gates_of(parsed.gates, directions)
+        metrics = _metrics(parsed)
+        measured = [measured_of(member) for member in metrics.members]
+        gates = _gates_of(parsed.gates, measured, _rules(parsed))
         found = {
             str(source): _evaluation(parsed, source, metrics) for source in sources
         }
@@ -411,9 +421,7 @@ def _shut(gates: Sequence[_Gate], summary: Table) -> Iterator[str]:
     """Says of each gate where it is shut."""
     for gate in gates:
         for row in summary:
-            if row["metric"] == written_alike(
-                gate.metric, summary["metric"]
-            ) and gate.is_shut(row["value"]):
+            if row["metric"] == gate.metric and gate.is_shut(row["value"]):
                 value, bound = _digits(row["value"]), _digits(gate.bound)
                 yield f"{_metric_of(row)} is {value}, {gate.side} {bound}"
 
@@ -435,11 +443,11 @@ def _compare(parsed: argparse.Namespace) -> int:
             )
     rows = [file for file in files if not _is_evaluation(file)]
     _require_used(parsed, rows)
-    metrics = _metrics(parsed)
+    metrics = _metrics(parsed) if rows else None
     base, *models = [
         _evaluation(parsed, file, metrics)
-        if file in rows
-        else _read(file, parsed.metrics and metrics)
+        if metrics is not None and file in rows
+        else _read(file, parsed.metrics)
         for file in files
     ]
     comparison = compare(
@@ -516,19 +524,22 @@ def _files(parsed: argparse.Namespace) -> list[str]:
     return files
 
 
-def _gates_of(gates: Sequence[_Gate], directions: Mapping[str, str]) -> list[_Gate]:
+def _gates_of(
+    gates: Sequence[_Gate], metrics: Sequence[Measured], rules: str | None
+) -> list[_Gate]:
     """The gates by the names of metrics, which have to be there and better this way."""
     found = []
     for gate in gates:
         direction, better = _SIDES[gate.side]
-        names = [name for name, side in directions.items() if side == direction]
-        metric = written_alike(gate.metric, names)
-        if metric not in names:
+        of_side = [metric for metric in metrics if metric.direction == direction]
+        metric = find(gate.metric, of_side, rules)
+        if metric is None:
+            names = [metric.name for metric in of_side]
             raise ValueError(
                 f"--fail-{gate.side} should name one of the metrics where {better} is "
                 f"better, {names}. Received: {gate.metric!r}"
             )
-        found.append(gate._replace(metric=metric))
+        found.append(gate._replace(metric=metric.name))
     return found
 
 
@@ -624,7 +635,7 @@ def _is_evaluation(file: str) -> bool:
         return False
 
 
-def _read_alone(files: Sequence[str], metrics: RankingMetrics | None) -> Evaluation:
+def _read_alone(files: Sequence[str], metrics: Sequence[str] | None) -> Evaluation:
     """Reads the one file, which `--per-list` wrote."""
     if len(files) > 1:
         raise ValueError(
@@ -634,21 +645,19 @@ def _read_alone(files: Sequence[str], metrics: RankingMetrics | None) -> Evaluat
     return _read(files[0], metrics)
 
 
-def _read(file: str, metrics: RankingMetrics | None) -> Evaluation:
+def _read(file: str, metrics: Sequence[str] | None) -> Evaluation:
     """Reads what `--per-list` wrote, and chooses metrics where some are named."""
-    found = Evaluation.read(file)
-    if not metrics:
-        return found
-    names = [
-        written_alike(member.name, found.metric_names) for member in metrics.members
-    ]
-    for name in names:
-        if name not in found.metric_names:
+    values = Evaluation.read(file)._values
+    names = []
+    for name in metrics or values.metric_names:
+        metric = values.find(name)
+        if metric is None:
             raise ValueError(
                 f"--metrics should be some of those in {file}, which has "
-                f"{found.metric_names}. Received: {name!r}"
+                f"{values.metric_names}. Received: {name!r}"
             )
-    return Evaluation(found._values.of_metrics(names).table)
+        names.append(metric.name)
+    return Evaluation(values.of_metrics(names).table)
 
 
 def _kept(parsed: argparse.Namespace) -> dict[str, str]:

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice, check_fraction
 from keras_rank.evaluation import statistics
-from keras_rank.evaluation.measures import written_alike
+from keras_rank.evaluation.measures import Measured
 from keras_rank.evaluation.plots import intervals, pyplot
 from keras_rank.evaluation.statistics import Array
 from keras_rank.evaluation.table import Table, table_of
-from keras_rank.evaluation.values import ListValues, Measured
+from keras_rank.evaluation.values import ListValues
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
@@ -144,7 +144,7 @@ class _Paired(NamedTuple):
         common = [
             metric
             for metric in self.model.metrics
-            if written_alike(metric.name, names) in names
+            if self.baseline.find(metric.name) is not None
         ]
         if not common:
             raise ValueError(

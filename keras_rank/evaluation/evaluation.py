@@ -11,10 +11,11 @@ from pyarrow import parquet
 
 from keras_rank.evaluation.comparison import Comparison, compared, pairs_of
 from keras_rank.evaluation.health import checks_of, table_of_checks, warnings_of
+from keras_rank.evaluation.measures import measured_of
 from keras_rank.evaluation.plots import intervals
 from keras_rank.evaluation.summary import summarized
 from keras_rank.evaluation.table import Table
-from keras_rank.evaluation.values import ListValues, measured_of
+from keras_rank.evaluation.values import ListValues
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -26,7 +27,8 @@ class Evaluation:
 
     Args:
         table: `pyarrow.Table` with a row for each list, as `ev.table` and `per_list`
-            return it, or a concatenation of such tables.
+            return it, or a concatenation of such tables: of the same metrics, by the
+            same rules.
         metrics: list of ranking metrics: those of its columns. Defaults to `None`: as
             its schema says.
         query: str. The column of the queries. Defaults to `None`: as its schema says.
@@ -36,8 +38,8 @@ class Evaluation:
             to `None`: as its schema says.
 
     Raises:
-        ValueError: if the schema of the table does not describe its columns, or a
-            query has several rows.
+        ValueError: if the schema of the table does not describe its columns, a query
+            has several rows, or the metrics of the rows are not computed alike.
 
     Example:
 

@@ -3,8 +3,10 @@
 The result of a string is named as the string is written.
 """
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
@@ -12,6 +14,9 @@ from keras_rank.metrics.group import RankingMetrics, as_group
 
 # Whose definitions this package's own names have, and whose order tied items.
 RULES = ("trec_eval", "keras")
+
+# What a metric may have of its own without being another one.
+_NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
 # The names of trec_eval, which a cutoff follows, or not.
 _TREC_EVAL_AT = {
@@ -54,6 +59,16 @@ _SPELLINGS = (
 )
 
 
+class Measured(NamedTuple):
+    """What has to be known of a metric once its values are there."""
+
+    name: str
+    k: int | None
+    empty_value: float | None
+    direction: str
+    definition: dict[str, Any] | None = None
+
+
 def members_of(
     metrics: RankingMetrics | Sequence[RankingMetric | str], rules: str = "keras"
 ) -> list[RankingMetric]:
@@ -85,24 +100,50 @@ def members_of(
 def metric_of(string: str, rules: str) -> RankingMetric:
     """Returns the metric that a string stands for, named like the string."""
     for pattern, names in _SPELLINGS:
-        found = pattern.fullmatch(string)
-        if found and found["name"] in names:
-            parts = {"k": None, "rel": None, **found.groupdict()}
-            own = names[found["name"]] + (f"@{parts['k']}" if parts["k"] else "")
+        match = pattern.fullmatch(string)
+        if match and match["name"] in names:
+            parts = {"k": None, "rel": None, **match.groupdict()}
+            own = names[match["name"]] + (f"@{parts['k']}" if parts["k"] else "")
             return _named(string, own, "trec_eval", parts["rel"])
     return _named(string, string, rules)
 
 
-def written_alike(name: str, names: Iterable[str]) -> str:
-    """Returns the one of the names that is the same metric, or the name itself.
+def measured_of(metric: RankingMetric) -> Measured:
+    """What has to be known of a metric, and what its values depend on."""
+    try:
+        config = json.loads(json.dumps(metric.get_config()))
+        definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
+        definition["class_name"] = type(metric).__name__
+    except (TypeError, ValueError):
+        # As with a function that can't be saved.
+        definition = None
+    return Measured(
+        metric.name, metric.k, metric.empty_value, metric._direction, definition
+    )
 
-    A cutoff may follow either sign: `ndcg@10`, `ndcg_at_10`.
+
+def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured | None:
+    """Returns the one of the metrics that a name stands for, if there is one.
+
+    It may be written with another sign (`ndcg@10`, `ndcg_at_10`), or in another tool's
+    way (`ndcg_cut_10`) where that is the same metric.
+
+    Args:
+        name: the name.
+        metrics: what is known of the metrics.
+        rules: the rules that they were computed by, `None` for a table.
     """
-    names = dict.fromkeys(names)
-    if name in names:
-        return name
-    alike = [each for each in names if _with_one_sign(each) == _with_one_sign(name)]
-    return alike[0] if len(alike) == 1 else name
+    for spelled in (str, _with_one_sign):
+        for metric in metrics:
+            if spelled(metric.name) == spelled(name):
+                return metric
+    try:
+        # What else was said of a run follows, as in `trec_eval, ties=metric`.
+        of_name = metric_of(name, (rules or "keras").partition(",")[0])
+    except ValueError:
+        return None
+    definition = measured_of(of_name).definition
+    return next((each for each in metrics if each.definition == definition), None)
 
 
 def _named(

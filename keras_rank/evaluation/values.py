@@ -1,6 +1,7 @@
 """A row for each list: what its columns are, and the means of its values."""
 
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,9 +11,8 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation import statistics
-from keras_rank.evaluation.measures import written_alike
+from keras_rank.evaluation.measures import Measured, find
 from keras_rank.evaluation.statistics import Array
-from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
 
 # What the columns of health have before their names.
@@ -26,34 +26,10 @@ ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "sta
 LEFT_OUT = HEALTH + "left out"
 # The column of a metric with one of these orders.
 SPREAD = HEALTH + "{}/{}"
-# What a metric may have of its own without being another one.
-_NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
+# What the metrics compute: a column, so that a concatenation shows where it differs.
+_DEFINITION = HEALTH + "definition"
 # What the schema of a table knows of its columns.
 _KEY = b"keras_rank"
-
-
-class Measured(NamedTuple):
-    """What has to be known of a metric once its values are there."""
-
-    name: str
-    k: int | None
-    empty_value: float | None
-    direction: str
-    definition: dict[str, Any] | None = None
-
-
-def measured_of(metric: RankingMetric) -> Measured:
-    """What has to be known of a metric, and what its values depend on."""
-    try:
-        config = json.loads(json.dumps(metric.get_config()))
-        definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
-        definition["class_name"] = type(metric).__name__
-    except (TypeError, ValueError):
-        # As with a function that can't be saved.
-        definition = None
-    return Measured(
-        metric.name, metric.k, metric.empty_value, metric._direction, definition
-    )
 
 
 def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:
@@ -101,8 +77,11 @@ class ListValues:
         self.rules = rules or known.rules
         _require_columns(table, self.query, self.metrics)
         require_free_names([self.query, *self.metric_names], self.metric_names)
+        if left_out is None and LEFT_OUT not in table.column_names:
+            left_out = known.left_out
         if left_out is not None:
             table = _with_left_out(table, left_out)
+        table = _with_one_definition(table, self.metrics, self.rules)
         described = {"query": self.query, "metrics": self.metrics, "rules": self.rules}
         metadata = dict(table.schema.metadata or {})
         metadata[_KEY] = json.dumps(described).encode()
@@ -171,15 +150,21 @@ class ListValues:
         others = [name for name in self.metric_names if name not in names]
         dropped = {*others, *(OWN_WEIGHT.format(name) for name in others)}
         dropped |= {SPREAD.format(name, order) for name in others for order in ORDERS}
+        dropped.add(_DEFINITION)
         columns = [name for name in self.table.column_names if name not in dropped]
         metrics = [metric for metric in self.metrics if metric.name in names]
         return ListValues(self.table.select(columns), metrics)
 
     def measured(self, name: str) -> Measured:
-        """What is known of a metric, by its name with either sign before the cutoff."""
-        name = written_alike(name, self.metric_names)
-        check_choice("metric", name, self.metric_names)
-        return self.metrics[self.metric_names.index(name)]
+        """What is known of the metric that a name stands for."""
+        metric = self.find(name)
+        if metric is None:
+            check_choice("metric", name, self.metric_names)
+        return metric
+
+    def find(self, name: str) -> Measured | None:
+        """The same, or `None` where there is no such metric."""
+        return find(name, self.metrics, self.rules)
 
     def counted(self, metric: Measured) -> Array:
         """The numbers of the lists that are not left out of the mean of a metric."""
@@ -267,6 +252,7 @@ class _Known(NamedTuple):
     query: str
     metrics: list[Measured]
     rules: str | None = None
+    left_out: int | None = None
 
 
 def _known(table: pa.Table) -> _Known:
@@ -278,7 +264,9 @@ def _known(table: pa.Table) -> _Known:
         metrics = [Measured(*metric) for metric in known["metrics"]]
         if not all(isinstance(each.definition, dict | None) for each in metrics):
             raise TypeError
-        return _Known(known["query"], metrics, known.get("rules"))
+        # Version 0.2.0 wrote the number of queries that were left out into the schema.
+        left_out = known.get("left_out")
+        return _Known(known["query"], metrics, known.get("rules"), left_out)
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             "`table` should have a schema that this version of keras_rank wrote. "
@@ -311,6 +299,22 @@ def _with_left_out(table: pa.Table, left_out: int) -> pa.Table:
     numbers = np.zeros(len(table), np.int64)
     numbers[:1] = left_out
     return table.append_column(LEFT_OUT, pa.array(numbers))
+
+
+def _with_one_definition(
+    table: pa.Table, metrics: Sequence[Measured], rules: str | None
+) -> pa.Table:
+    """The table with a column that says what its metrics compute, the same for all."""
+    if _DEFINITION not in table.column_names:
+        text = json.dumps([metrics, rules], sort_keys=True)
+        number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
+        table = table.append_column(_DEFINITION, pa.repeat(number, len(table)))
+    if pc.count_distinct(table[_DEFINITION], mode="all").as_py() > 1:
+        raise ValueError(
+            "`table` should be of evaluations whose metrics compute the same, by the "
+            "same rules. Received: a concatenation of others"
+        )
+    return table
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Array, list[Any]]:
