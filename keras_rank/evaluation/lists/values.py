@@ -1,55 +1,31 @@
-"""A row for each list: what its columns are, and the means of its values."""
+"""A table with a row for each list, and what its schema says of the columns."""
 
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
-from keras_rank.evaluation import statistics
-from keras_rank.evaluation.measures import Measured, find
-from keras_rank.evaluation.statistics import Array
-from keras_rank.ordering.preference import Ties
+from keras_rank.evaluation.lists.columns import (
+    DEFINITION,
+    HEALTH,
+    LEFT_OUT,
+    ORDERS,
+    OWN_WEIGHT,
+    SPREAD,
+    WEIGHT,
+    require_free_names,
+)
+from keras_rank.evaluation.lists.measures import Measured, find
 
-# What the columns of health have before their names.
-HEALTH = "health/"
-# The weight of a list, where all metrics agree on it, and else that to each of them.
-WEIGHT = "weight"
-OWN_WEIGHT = "{}_weight"
-# The orders of tied items that the spread of a metric is over.
-ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
-# How many queries were left out: a column, so that it adds up in a concatenation.
-LEFT_OUT = HEALTH + "left out"
-# The column of a metric with one of these orders.
-SPREAD = HEALTH + "{}/{}"
-# What the metrics compute: a column, so that a concatenation shows where it differs.
-_DEFINITION = HEALTH + "definition"
+Array: TypeAlias = np.ndarray[Any, Any]
+
 # What the schema of a table knows of its columns.
 _KEY = b"keras_rank"
-
-
-def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:
-    """Raises where two columns of a table with a row for each list would be one.
-
-    Args:
-        names: the names of all columns but those of weights and health.
-        metrics: those of the metrics among them.
-    """
-    weights = [WEIGHT, *map(OWN_WEIGHT.format, metrics)]
-    for name in names:
-        if names.count(name) > 1 or name in weights or name.startswith(HEALTH):
-            others = ", ".join(f'"{each}"' for each in weights)
-            raise ValueError(
-                "`query`, `keep` and `metrics` should have distinct names, as all "
-                f"become columns of the result. Others there are {others} and those "
-                f'that start with "{HEALTH}". Received: {name!r}'
-                + " twice"
-                * (names.count(name) > 1)
-            )
 
 
 class ListValues:
@@ -112,11 +88,7 @@ class ListValues:
         """The names of the columns that were kept."""
         others = {self.query, WEIGHT, *self.metric_names}
         others |= {OWN_WEIGHT.format(name) for name in self.metric_names}
-        return [
-            name
-            for name in self.table.column_names
-            if name not in others and not name.startswith(HEALTH)
-        ]
+        return [name for name in self._names_of_lists() if name not in others]
 
     @property
     def health(self) -> dict[str, Array]:
@@ -130,71 +102,53 @@ class ListValues:
     @property
     def has_health(self) -> bool:
         """Whether the columns of health are there, which `per_list` leaves out."""
-        of_all = ("items", "judged", "ties", "fractional scores")
-        needed = {HEALTH + name for name in of_all}
+        needed = {"items", "judged", "ties", "fractional scores"}
         for metric in self.metrics:
-            needed |= {SPREAD.format(metric.name, order) for order in ORDERS}
+            needed |= {f"{metric.name}/{order}" for order in ORDERS}
             if metric.k is not None:
-                at_k = (f"tied@{metric.k}", f"judged@{metric.k}")
-                needed |= {HEALTH + name for name in at_k}
-        return needed <= set(self.table.column_names)
+                needed |= {f"tied@{metric.k}", f"judged@{metric.k}"}
+        return {HEALTH + name for name in needed} <= set(self.table.column_names)
 
     def per_list(self) -> pa.Table:
         """The table without health, and with one column of weights if it can be."""
-        names = [x for x in self.table.column_names if not x.startswith(HEALTH)]
-        table = self.table.select(names).replace_schema_metadata()
-        return _with_one_weight(table, self.metric_names)
+        table = self.table.select(self._names_of_lists()).replace_schema_metadata()
+        own = [OWN_WEIGHT.format(name) for name in self.metric_names]
+        if not set(own) <= set(table.column_names):
+            return table
+        first = table[own[0]]
+        if not all(table[name].equals(first) for name in own):
+            return table
+        place = table.column_names.index(own[0])
+        return table.drop_columns(own).add_column(place, WEIGHT, first)
 
     def of_metrics(self, names: Sequence[str]) -> "ListValues":
         """The same without the columns of all other metrics."""
-        others = [name for name in self.metric_names if name not in names]
-        dropped = {*others, *(OWN_WEIGHT.format(name) for name in others)}
-        dropped |= {SPREAD.format(name, order) for name in others for order in ORDERS}
-        dropped.add(_DEFINITION)
+        dropped = {DEFINITION}
+        for name in set(self.metric_names) - set(names):
+            dropped |= {name, OWN_WEIGHT.format(name)}
+            dropped |= {SPREAD.format(name, order) for order in ORDERS}
         columns = [name for name in self.table.column_names if name not in dropped]
         metrics = [metric for metric in self.metrics if metric.name in names]
         return ListValues(self.table.select(columns), metrics)
 
-    def measured(self, name: str) -> Measured:
-        """What is known of the metric that a name stands for."""
-        metric = self.find(name)
-        if metric is None:
-            check_choice("metric", name, self.metric_names)
-        return metric
-
     def find(self, name: str) -> Measured | None:
-        """The same, or `None` where there is no such metric."""
+        """What is known of the metric that a name stands for, if there is one."""
         return find(name, self.metrics, self.rules)
 
-    def counted(self, metric: Measured) -> Array:
-        """The numbers of the lists that are not left out of the mean of a metric."""
-        return np.flatnonzero(~np.isnan(self.array(metric.name)))
+    def measured(self, name: str) -> Measured:
+        """The same, or an error where there is none."""
+        metric = self.find(name)
+        names = self.metric_names
+        found = check_choice("metric", metric.name if metric else name, names)
+        return self.metrics[names.index(found)]
 
     def array(self, name: str) -> Array:
         """A column of numbers, NaN where they are missing."""
         array: Array = self.table[name].to_numpy()
         return array
 
-    def mean(
-        self, metric: Measured, chosen: Array, column: str | None = None
-    ) -> statistics.Mean:
-        """The mean of a metric over chosen lists, or of another column like it."""
-        values = self.array(column or metric.name)[chosen]
-        weights = self._weights(metric)[chosen]
-        return statistics.mean(values, weights, metric.empty_value)
-
-    def are_shares(self, metric: Measured, chosen: Array) -> bool:
-        """Whether the mean over chosen lists is a share, of values of 0 and 1.
-
-        As of hit rates, of two or more lists that weigh the same.
-        """
-        values = self.array(metric.name)[chosen]
-        are_binary = np.isin(values, (0.0, 1.0)).all()
-        weights = self._weights(metric)[chosen]
-        weights = weights[~np.isnan(weights)]
-        return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
-
-    def _weights(self, metric: Measured) -> Array:
+    def weights(self, metric: Measured) -> Array:
+        """The weights of the lists to a metric, NaN where nothing is relevant."""
         own = OWN_WEIGHT.format(metric.name)
         return self.array(own if own in self.table.column_names else WEIGHT)
 
@@ -202,7 +156,7 @@ class ListValues:
         self, by: str | Sequence[str] | None, columns: Sequence[str]
     ) -> list[str]:
         """The columns of slices, beside the other columns of the result."""
-        names = [by] if isinstance(by, str) else list(by or [])
+        names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
         for name in names:
             self._require_kept("by", name)
             if name in columns:
@@ -214,28 +168,28 @@ class ListValues:
 
     def slices(self, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], Array]]:
         """Yields the values of the columns, and the numbers of the lists with them."""
+        numbers = np.arange(len(self))
         if not by:
-            yield {}, np.arange(len(self))
+            yield {}, numbers
             return
-        coded = [_codes(self.table[name]) for name in by]
-        codes = np.stack([codes for codes, _ in coded], axis=1)
-        slices, of_list = np.unique(codes, axis=0, return_inverse=True)
-        # A column in NumPy 2.0.
-        of_list = of_list.reshape(-1)
-        order = np.argsort(of_list, kind="stable")
-        ends = np.cumsum(np.bincount(of_list))
-        for slice_, chosen in zip(slices, np.split(order, ends[:-1]), strict=True):
-            values = [
-                names[code] for (_, names), code in zip(coded, slice_, strict=True)
-            ]
-            yield dict(zip(by, values, strict=True)), chosen
+        table = self.table.select(by).append_column(HEALTH, pa.array(numbers))
+        groups = table.group_by(by, use_threads=False).aggregate([(HEALTH, "list")])
+        groups = groups.sort_by([(name, "ascending") for name in by])
+        lists = groups[f"{HEALTH}_list"]
+        for slice_, chosen in zip(groups.select(by).to_pylist(), lists, strict=True):
+            yield slice_, chosen.values.to_numpy()
 
     def clusters(self, cluster: str | None) -> Array | None:
         """The number of the cluster of each list, if there are any."""
         if cluster is None:
             return None
         self._require_kept("cluster", cluster)
-        return _codes(self.table[cluster])[0]
+        column = self.table[cluster].combine_chunks()
+        return np.asarray(column.dictionary_encode(null_encoding="encode").indices)
+
+    def _names_of_lists(self) -> list[str]:
+        """The columns without those of health."""
+        return [x for x in self.table.column_names if not x.startswith(HEALTH)]
 
     def _require_kept(self, argument: str, name: str) -> None:
         if name not in self.kept:
@@ -246,11 +200,16 @@ class ListValues:
             )
 
 
+def is_described(table: pa.Schema | pa.Table) -> bool:
+    """Whether a schema says what the columns of a table are."""
+    return _KEY in (table.metadata or {})
+
+
 class _Known(NamedTuple):
     """What the schema of a table knows of its columns."""
 
-    query: str
-    metrics: list[Measured]
+    query: str = ""
+    metrics: Sequence[Measured] = ()
     rules: str | None = None
     left_out: int | None = None
 
@@ -258,7 +217,7 @@ class _Known(NamedTuple):
 def _known(table: pa.Table) -> _Known:
     written = (table.schema.metadata or {}).get(_KEY)
     if written is None:
-        return _Known("", [])
+        return _Known()
     try:
         known = json.loads(written)
         metrics = [Measured(*metric) for metric in known["metrics"]]
@@ -276,19 +235,18 @@ def _known(table: pa.Table) -> _Known:
 
 def _require_columns(table: pa.Table, query: str, metrics: Sequence[Measured]) -> None:
     names = table.column_names
-    needed = [query, *(metric.name for metric in metrics)]
-    if not metrics or not set(needed) <= set(names):
+    received = f"Received: a table with the columns {names}"
+    if not metrics or not {query, *(metric.name for metric in metrics)} <= set(names):
         raise ValueError(
             "`table` should be the table of an evaluation, whose schema describes its "
-            "columns; otherwise give `metrics` and `query`. Received: a "
-            f"table with the columns {names}"
+            f"columns; otherwise give `metrics` and `query`. {received}"
         )
     for metric in metrics:
-        if not {WEIGHT, OWN_WEIGHT.format(metric.name)} & set(names):
+        own = OWN_WEIGHT.format(metric.name)
+        if not {WEIGHT, own} & set(names):
             raise ValueError(
                 f'`table` should have a column "{WEIGHT}", or one for each metric such '
-                f'as "{OWN_WEIGHT.format(metric.name)}". Received: a table with the '
-                f"columns {names}"
+                f'as "{own}". {received}'
             )
 
 
@@ -305,36 +263,13 @@ def _with_one_definition(
     table: pa.Table, metrics: Sequence[Measured], rules: str | None
 ) -> pa.Table:
     """The table with a column that says what its metrics compute, the same for all."""
-    if _DEFINITION not in table.column_names:
+    if DEFINITION not in table.column_names:
         text = json.dumps([metrics, rules], sort_keys=True)
         number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
-        table = table.append_column(_DEFINITION, pa.repeat(number, len(table)))
-    if pc.count_distinct(table[_DEFINITION], mode="all").as_py() > 1:
+        table = table.append_column(DEFINITION, pa.repeat(number, len(table)))
+    if pc.count_distinct(table[DEFINITION], mode="all").as_py() > 1:
         raise ValueError(
             "`table` should be of evaluations whose metrics compute the same, by the "
             "same rules. Received: a concatenation of others"
         )
     return table
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[Array, list[Any]]:
-    """The values of a column in their order, and the number of that of each row."""
-    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    order = pc.array_sort_indices(encoded.dictionary)
-    place = np.empty(len(order), np.int64)
-    place[np.asarray(order)] = np.arange(len(order))
-    return place[np.asarray(encoded.indices)], encoded.dictionary.take(
-        order
-    ).to_pylist()
-
-
-def _with_one_weight(table: pa.Table, metrics: Sequence[str]) -> pa.Table:
-    """The table with one column of weights, if those of all metrics are the same."""
-    own = [OWN_WEIGHT.format(name) for name in metrics]
-    if not set(own) <= set(table.column_names):
-        return table
-    first = table[own[0]]
-    if not all(table[name].equals(first) for name in own):
-        return table
-    place = table.column_names.index(own[0])
-    return table.drop_columns(own).add_column(place, WEIGHT, first)

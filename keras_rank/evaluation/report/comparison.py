@@ -1,25 +1,26 @@
 """Differences between evaluations, list by list."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice, check_fraction
-from keras_rank.evaluation import statistics
-from keras_rank.evaluation.measures import Measured
-from keras_rank.evaluation.plots import intervals, pyplot
-from keras_rank.evaluation.statistics import Array
-from keras_rank.evaluation.table import Table, table_of
-from keras_rank.evaluation.values import ListValues
+from keras_rank.evaluation.lists.measures import Measured
+from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.report.intervals import Array, Values, corrected, estimate
+from keras_rank.evaluation.report.plots import intervals, pyplot
+from keras_rank.evaluation.report.table import Table, table_of
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
-# The columns of a comparison, but for those of the slices.
-_OF_A_DIFFERENCE = ("model", "baseline", "difference", "p", "corrected_p")
-_COLUMNS = ("metric", "value", "low", "high", "lists", *_OF_A_DIFFERENCE)
+# The columns of a comparison, but for those of the slices, which follow the first.
+_COLUMNS = (
+    *("model", "metric", "baseline", "value", "difference", "low", "high"),
+    *("p", "corrected_p", "lists"),
+)
 
 
 class Comparison(Table):
@@ -103,104 +104,79 @@ def compared(
     notes: list[str] = []
     differences = []
     for name, model in models.items():
-        paired = _Paired(model, baseline, *pairs_of(model, baseline))
-        notes += _unpaired(name, model, baseline, paired.mine, paired.theirs)
         of_model = {"model": name} if len(models) > 1 else {}
-        of_lists = paired.differences()
-        for column, value in of_model.items():
-            of_lists = of_lists.add_column(0, column, pa.array([value] * len(of_lists)))
-        differences.append(of_lists)
-        clusters = model.clusters(cluster)
-        for slice_, chosen in model.slices(model.sliced_by(by, _COLUMNS)):
-            for metric in paired.metrics():
-                row = paired.compared(
-                    metric, chosen, clusters, confidence, test == "permutation"
-                )
-                rows.append({**of_model, **slice_, **row})
-    columns = table_of(rows).columns
-    if correction is not None:
-        lists = columns.pop("lists")
-        p = statistics.corrected(np.array(columns["p"]), correction)
-        columns |= {"corrected_p": p.tolist(), "lists": lists}
-    # The differences of a metric that not all models have are missing.
+        places = pairs_of(model, baseline)
+        notes += _unpaired(name, model, baseline, *places)
+        pairs = {
+            metric.name: (
+                Values.of(model, metric),
+                beside(model, baseline, metric, places),
+            )
+            for metric in _common(model, baseline)
+        }
+        differences.append(_differences(of_model, baseline, pairs, *places))
+        by, clusters = model.sliced_by(by, _COLUMNS), model.clusters(cluster)
+        for slice_, chosen in model.slices(by):
+            for metric_name, (new, old) in pairs.items():
+                both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
+                after, before = new.mean(both), old.mean(both)
+                of_cluster = None if clusters is None else clusters[both]
+                permute = test == "permutation"
+                found = estimate(after - before, of_cluster, confidence, permute)
+                row = {**of_model, "metric": metric_name, **found._asdict()}
+                row |= {"baseline": before.value, "value": after.value}
+                rows.append({**row, "difference": found.value, **slice_})
+    p = corrected(np.array([row["p"] for row in rows]), correction)
+    rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
+    unused = {"corrected_p"} if correction is None else set()
+    unused |= {"model"} if len(models) == 1 else set()
+    names = ["model", *(by or []), *_COLUMNS[1:]]
     return Comparison(
-        columns,
+        table_of(rows, [name for name in names if name not in unused]).columns,
         notes=notes,
+        # The differences of a metric that not all models have are missing.
         differences=pa.concat_tables(differences, promote_options="default"),
     )
 
 
-class _Paired(NamedTuple):
-    """A model and the baseline, and the numbers of the lists that both have."""
+def beside(
+    model: ListValues,
+    baseline: ListValues,
+    metric: Measured,
+    places: tuple[Array, Array],
+) -> Values:
+    """The values of the baseline for the lists of the model, NaN where it has none."""
+    of_baseline = Values.of(baseline, baseline.measured(metric.name))
+    return of_baseline.placed(len(model), *places)
 
-    model: ListValues
-    baseline: ListValues
-    mine: Array
-    theirs: Array
 
-    def metrics(self) -> list[Measured]:
-        """The metrics that both have."""
-        names = self.baseline.metric_names
-        common = [
-            metric
-            for metric in self.model.metrics
-            if self.baseline.find(metric.name) is not None
-        ]
-        if not common:
-            raise ValueError(
-                "`baseline` should have metrics in common with the models. "
-                f"Received: {names} and {self.model.metric_names}"
-            )
-        for metric in common:
-            _require_one_definition(metric, self.baseline.measured(metric.name))
-        return common
-
-    def differences(self) -> pa.Table:
-        """The differences of all metrics, list by list."""
-        queries = self.baseline.table[self.baseline.query].take(pa.array(self.theirs))
-        columns = {self.baseline.query: queries}
-        for metric in self.metrics():
-            new = self.model.array(metric.name)[self.mine]
-            of_baseline = self.baseline.measured(metric.name)
-            old = self.baseline.array(of_baseline.name)[self.theirs]
-            columns[metric.name] = pa.array(new - old, from_pandas=True)
-        return pa.table(columns)
-
-    def compared(
-        self,
-        metric: Measured,
-        chosen: Array,
-        clusters: Array | None,
-        confidence: float,
-        permute: bool,
-    ) -> dict[str, Any]:
-        """The difference of a metric over chosen lists of the model."""
-        pair = np.full(len(self.model), -1)
-        pair[self.mine] = self.theirs
-        is_known = ~np.isnan(self.model.array(metric.name)[chosen])
-        of_both = chosen[is_known & (pair[chosen] >= 0)]
-        of_baseline = self.baseline.measured(metric.name)
-        before = self.baseline.array(of_baseline.name)[pair[of_both]]
-        of_both = of_both[~np.isnan(before)]
-        old = self.baseline.mean(of_baseline, pair[of_both])
-        new = self.model.mean(metric, of_both)
-        found = statistics.estimate(
-            new.value - old.value,
-            new.influence - old.influence,
-            None if clusters is None else clusters[of_both],
-            confidence,
-            permute=permute,
+def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
+    """The metrics that both have."""
+    common = [x for x in model.metrics if baseline.find(x.name) is not None]
+    if not common:
+        raise ValueError(
+            "`baseline` should have metrics in common with the models. "
+            f"Received: {baseline.metric_names} and {model.metric_names}"
         )
-        return {
-            "metric": metric.name,
-            "baseline": old.value,
-            "value": new.value,
-            "difference": found.value,
-            "low": found.low,
-            "high": found.high,
-            "p": found.p,
-            "lists": found.lists,
-        }
+    for metric in common:
+        _require_one_definition(metric, baseline.measured(metric.name))
+    return common
+
+
+def _differences(
+    of_model: Mapping[str, str],
+    baseline: ListValues,
+    pairs: Mapping[str, tuple[Values, Values]],
+    mine: Array,
+    theirs: Array,
+) -> pa.Table:
+    """The differences of all metrics, list by list."""
+    columns = {name: pa.repeat(value, len(mine)) for name, value in of_model.items()}
+    columns[baseline.query] = baseline.table[baseline.query].take(pa.array(theirs))
+    for name, (new, old) in pairs.items():
+        differences = (new.values - old.values)[mine]
+        columns[name] = pa.array(differences, from_pandas=True)
+    return pa.table(columns)
 
 
 def pairs_of(model: ListValues, baseline: ListValues) -> tuple[Array, Array]:
