@@ -574,3 +574,11 @@ def test_what_an_older_version_left_out_is_carried_on(tmp_path):
     again.write(tmp_path / "again.parquet")
     for each in (again, Evaluation.read(tmp_path / "again.parquet")):
         assert any("3 queries of the run are left out" in x for x in each.warnings)
+
+
+def test_losses_are_of_one_definition():
+    qrels, run = graded(0)
+    one = evaluate_run(qrels, run, ["ndcg@10"])
+    other = evaluate_run(qrels, run, ["ndcg@10"], rules="keras")
+    with pytest.raises(ValueError, match="computed as those of the models"):
+        one.worst("ndcg@10", baseline=other)

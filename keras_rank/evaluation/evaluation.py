@@ -208,15 +208,9 @@ class Evaluation:
             ValueError: if nothing can be compared, or an argument is not one of the
                 accepted values.
         """
-        return compared(
-            baseline._values,
-            {"": self._values},
-            by=by,
-            test=test,
-            correction=correction,
-            cluster=cluster,
-            confidence=confidence,
-        )
+        models = {"": self._values}
+        how = (by, test, correction, cluster, confidence)
+        return compared(baseline._values, models, *how)
 
     def health(self) -> Table:
         """Returns checks of what might make the numbers misleading, with warnings.

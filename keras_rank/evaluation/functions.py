@@ -275,15 +275,9 @@ def compare(
             f"evaluation. Received: models={reprlib.repr(models)} and a "
             f"{type(baseline).__name__}"
         )
-    return compared(
-        baseline._values,
-        {name: model._values for name, model in models.items()},
-        by=by,
-        test=test,
-        correction=correction,
-        cluster=cluster,
-        confidence=confidence,
-    )
+    values = {name: model._values for name, model in models.items()}
+    how = (by, test, correction, cluster, confidence)
+    return compared(baseline._values, values, *how)
 
 
 def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:

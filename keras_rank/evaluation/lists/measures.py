@@ -18,45 +18,20 @@ RULES = ("trec_eval", "keras")
 # What a metric may have of its own without being another one.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
-# The names of trec_eval, which a cutoff follows, or not.
-_TREC_EVAL_AT = {
-    "map_cut": "map",
-    "ndcg_cut": "ndcg",
-    "P": "precision",
-    "recall": "recall",
-    "success": "hit_rate",
+# The names of trec_eval (small letters, `P`, `Rprec`) and of ir_measures, with `k` in
+# the place of a cutoff. Theirs too: `P.5` for `P_5`, and `AP(rel=2)@100`.
+_SPELLINGS = {
+    "map": "map_cut_k AP AP@k MAP MAP@k",
+    "mrr": "recip_rank RR RR@k MRR MRR@k",
+    "ndcg": "ndcg_cut_k nDCG nDCG@k NDCG NDCG@k",
+    "precision": "P_k P@k Precision@k",
+    "recall": "recall_k R@k Recall@k",
+    "hit_rate": "success_k Success@k",
+    "r_precision": "Rprec Rprec@k RPrec RPrec@k",
+    "bpref": "Bpref Bpref@k BPref BPref@k",
 }
-_TREC_EVAL = {"recip_rank": "mrr", "Rprec": "r_precision"}
-# Those of ir_measures, where a cutoff has to follow or may follow.
-_IR_MEASURES_AT = {
-    "P": "precision",
-    "Precision": "precision",
-    "R": "recall",
-    "Recall": "recall",
-    "Success": "hit_rate",
-}
-_IR_MEASURES = {
-    "AP": "map",
-    "MAP": "map",
-    "RR": "mrr",
-    "MRR": "mrr",
-    "nDCG": "ndcg",
-    "NDCG": "ndcg",
-    "Rprec": "r_precision",
-    "RPrec": "r_precision",
-    "Bpref": "bpref",
-    "BPref": "bpref",
-}
-# As in `ndcg_cut_10`, `P.5` and `AP(rel=2)@100`.
-_SPELLINGS = (
-    (re.compile(r"(?P<name>\w+?)[_.](?P<k>\d+)"), _TREC_EVAL_AT),
-    (re.compile(r"(?P<name>\w+)"), _TREC_EVAL),
-    (
-        re.compile(r"(?P<name>\w+)(\(rel=(?P<rel>\d+)\))?@(?P<k>\d+)"),
-        {**_IR_MEASURES_AT, **_IR_MEASURES},
-    ),
-    (re.compile(r"(?P<name>\w+)(\(rel=(?P<rel>\d+)\))?"), _IR_MEASURES),
-)
+_OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
+_PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
 
 class Measured(NamedTuple):
@@ -99,12 +74,13 @@ def members_of(
 
 def metric_of(string: str, rules: str) -> RankingMetric:
     """Returns the metric that a string stands for, named like the string."""
-    for pattern, names in _SPELLINGS:
-        match = pattern.fullmatch(string)
-        if match and match["name"] in names:
-            parts = {"k": None, "rel": None, **match.groupdict()}
-            own = names[match["name"]] + (f"@{parts['k']}" if parts["k"] else "")
-            return _named(string, own, "trec_eval", parts["rel"])
+    parts = _PARTS.fullmatch(string)
+    if parts:
+        name, relevance, sign, k = parts.groups()
+        at_k = "" if k is None else f"@{k}"
+        own = _OWN.get(name + ("@k" if sign == "@" else "_k") if k else name)
+        if own is not None and not (relevance and name.islower()):
+            return _named(string, own + at_k, "trec_eval", relevance)
     return _named(string, string, rules)
 
 

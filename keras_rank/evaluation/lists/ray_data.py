@@ -1,5 +1,6 @@
 """The same on Ray Data: lists are evaluated where they are, and a table comes back."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -27,9 +28,8 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
     blocks = ray.data.DataContext.get_current().default_hash_shuffle_parallelism
     # Metrics of Keras are sent by their configs.
     config = RankingMetrics(settings.metrics).get_config()
-    of_block = functools.partial(
-        _of_block, config=config, settings=settings.with_metrics([])
-    )
+    settings = dataclasses.replace(settings, metrics=[])
+    of_block = functools.partial(_of_block, config=config, settings=settings)
     tables = (
         dataset.select_columns([name for name in dict.fromkeys(names) if name])
         .repartition(blocks, keys=[columns.query])
@@ -48,4 +48,4 @@ def _of_block(rows: pa.Table, config: dict[str, Any], settings: Settings) -> pa.
     if len(rows) == 0:
         return pa.table({})
     metrics = RankingMetrics.from_config(config).members
-    return table_of_rows(rows, settings.with_metrics(metrics))
+    return table_of_rows(rows, dataclasses.replace(settings, metrics=metrics))

@@ -70,7 +70,3 @@ class Settings:
         Those of trec_eval are in order when they come.
         """
         return "stable" if self.ties == "trec_eval" else None
-
-    def with_metrics(self, metrics: Sequence[RankingMetric]) -> "Settings":
-        """The same of other metrics."""
-        return dataclasses.replace(self, metrics=metrics)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from keras_rank.arguments import check_choice, check_fraction
 from keras_rank.evaluation.lists.measures import Measured
 from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.intervals import Array, Values, corrected, estimate
+from keras_rank.evaluation.report.intervals import Places, Values, corrected, estimate
 from keras_rank.evaluation.report.plots import intervals, pyplot
 from keras_rank.evaluation.report.table import Table, table_of
 
@@ -70,12 +70,12 @@ class Comparison(Table):
         check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
         _, axes = pyplot().subplots()
         differences = self.differences
-        models = differences["model"].to_pylist() if "model" in self.columns else None
-        for model in sorted(set(models)) if models else [None]:
-            values = differences[metric].to_numpy()
-            if models:
-                values = values[np.array(models) == model]
-            values = np.sort(values[~np.isnan(values)])[::-1]
+        models = sorted(set(self["model"])) if "model" in self.columns else []
+        tables = {
+            name: differences.filter(pc.field("model") == name) for name in models
+        }
+        for model, table in (tables or {None: differences}).items():
+            values = np.sort(table[metric].drop_null().to_numpy())[::-1]
             axes.plot(np.arange(1, len(values) + 1), values, label=model)
         axes.axhline(0.0, color="grey", linewidth=0.8)
         axes.set_xlabel("lists, the largest gain first")
@@ -88,7 +88,6 @@ class Comparison(Table):
 def compared(
     baseline: ListValues,
     models: Mapping[str, ListValues],
-    *,
     by: str | Sequence[str] | None,
     test: str,
     correction: str | None,
@@ -105,16 +104,13 @@ def compared(
     differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
-        places = pairs_of(model, baseline)
-        notes += _unpaired(name, model, baseline, *places)
+        places = places_of(model, baseline)
+        notes += _unpaired(name, model, baseline, places)
         pairs = {
-            metric.name: (
-                Values.of(model, metric),
-                beside(model, baseline, metric, places),
-            )
+            metric.name: (Values.of(model, metric), beside(metric, baseline, places))
             for metric in _common(model, baseline)
         }
-        differences.append(_differences(of_model, baseline, pairs, *places))
+        differences.append(_differences(of_model, baseline, pairs, places))
         by, clusters = model.sliced_by(by, _COLUMNS), model.clusters(cluster)
         for slice_, chosen in model.slices(by):
             for metric_name, (new, old) in pairs.items():
@@ -139,15 +135,11 @@ def compared(
     )
 
 
-def beside(
-    model: ListValues,
-    baseline: ListValues,
-    metric: Measured,
-    places: tuple[Array, Array],
-) -> Values:
-    """The values of the baseline for the lists of the model, NaN where it has none."""
-    of_baseline = Values.of(baseline, baseline.measured(metric.name))
-    return of_baseline.placed(len(model), *places)
+def beside(metric: Measured, baseline: ListValues, places: Places) -> Values:
+    """The baseline's values of a metric beside those of a model, NaN where none is."""
+    of_baseline = baseline.measured(metric.name)
+    _require_one_definition(metric, of_baseline)
+    return Values.of(baseline, of_baseline).placed(places)
 
 
 def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
@@ -158,8 +150,6 @@ def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
             "`baseline` should have metrics in common with the models. "
             f"Received: {baseline.metric_names} and {model.metric_names}"
         )
-    for metric in common:
-        _require_one_definition(metric, baseline.measured(metric.name))
     return common
 
 
@@ -167,20 +157,20 @@ def _differences(
     of_model: Mapping[str, str],
     baseline: ListValues,
     pairs: Mapping[str, tuple[Values, Values]],
-    mine: Array,
-    theirs: Array,
+    places: Places,
 ) -> pa.Table:
     """The differences of all metrics, list by list."""
-    columns = {name: pa.repeat(value, len(mine)) for name, value in of_model.items()}
-    columns[baseline.query] = baseline.table[baseline.query].take(pa.array(theirs))
+    numbers = pa.array(places.theirs)
+    columns = {name: pa.repeat(value, len(numbers)) for name, value in of_model.items()}
+    columns[baseline.query] = baseline.table[baseline.query].take(numbers)
     for name, (new, old) in pairs.items():
-        differences = (new.values - old.values)[mine]
+        differences = (new.values - old.values)[places.mine]
         columns[name] = pa.array(differences, from_pandas=True)
     return pa.table(columns)
 
 
-def pairs_of(model: ListValues, baseline: ListValues) -> tuple[Array, Array]:
-    """The numbers of the lists of the queries that both have, in both."""
+def places_of(model: ListValues, baseline: ListValues) -> Places:
+    """Where the queries are that both have."""
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
     are_integers = all(pa.types.is_integer(each.type) for each in (mine, theirs))
     if mine.type != theirs.type and are_integers:
@@ -200,8 +190,8 @@ def pairs_of(model: ListValues, baseline: ListValues) -> tuple[Array, Array]:
             f"Received: none, such as {theirs[0].as_py()!r} beside "
             f"{mine[0].as_py()!r}"
         )
-    places = found.drop_null().to_numpy()
-    return np.flatnonzero(has_pair), places
+    theirs_of_mine = found.drop_null().to_numpy()
+    return Places(len(model), np.flatnonzero(has_pair), theirs_of_mine)
 
 
 def _require_one_definition(mine: Measured, theirs: Measured) -> None:
@@ -219,20 +209,16 @@ def _require_one_definition(mine: Measured, theirs: Measured) -> None:
 
 
 def _unpaired(
-    name: str, model: ListValues, baseline: ListValues, mine: Array, theirs: Array
+    name: str, model: ListValues, baseline: ListValues, places: Places
 ) -> Iterator[str]:
     """Names the queries that only one side has."""
-    model_name = name or "the new one"
-    for owner, evaluation, paired in (
-        (model_name, model, mine),
-        ("the baseline", baseline, theirs),
-    ):
-        alone = np.setdiff1d(np.arange(len(evaluation)), paired)
+    first = (name or "the new one", model, places.mine)
+    for owner, lists, paired in (first, ("the baseline", baseline, places.theirs)):
+        alone = np.delete(np.arange(len(lists)), paired)
         if len(alone):
-            ids = evaluation.table[evaluation.query].take(pa.array(alone[:3]))
-            names = ", ".join(map(repr, ids.to_pylist()))
-            more = ", ..." if len(alone) > 3 else ""
+            ids = lists.table[lists.query].take(pa.array(alone[:3])).to_pylist()
+            names = ", ".join(map(repr, ids)) + ", ..." * (len(alone) > 3)
             yield (
                 f"Warning: {len(alone)} queries are left out, as only {owner} has "
-                f"them: {names}{more}."
+                f"them: {names}."
             )

@@ -43,6 +43,20 @@ class Estimate(NamedTuple):
     lists: int
 
 
+class Places(NamedTuple):
+    """Which lists of two evaluations are of one query.
+
+    Attributes:
+        lists: the number of lists of the one.
+        mine: the numbers of such lists among them.
+        theirs: the numbers of their pairs among the lists of the other.
+    """
+
+    lists: int
+    mine: Array
+    theirs: Array
+
+
 class Values(NamedTuple):
     """The values of a metric, of which means are taken.
 
@@ -65,10 +79,10 @@ class Values(NamedTuple):
         values = lists.array(column or metric.name)
         return cls(values, lists.weights(metric), metric.empty_value)
 
-    def placed(self, lists: int, places: Array, numbers: Array) -> "Values":
-        """The values of numbered lists at places among other lists, NaN elsewhere."""
-        both = np.full((2, lists), np.nan)
-        both[:, places] = self.values[numbers], self.weights[numbers]
+    def placed(self, places: Places) -> "Values":
+        """The values beside those of other lists, NaN where none is."""
+        both = np.full((2, places.lists), np.nan)
+        both[:, places.mine] = self.values[places.theirs], self.weights[places.theirs]
         return Values(both[0], both[1], self.empty_value)
 
     def mean(self, chosen: Array) -> Mean:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.comparison import beside, pairs_of
+from keras_rank.evaluation.report.comparison import beside, places_of
 from keras_rank.evaluation.report.table import Table
 
 
@@ -16,8 +16,8 @@ def worst_of(
     found = {metric.name: lists.array(metric.name)}
     keys = found[metric.name]
     if baseline is not None:
-        places = pairs_of(lists, baseline)
-        found["baseline"] = beside(lists, baseline, metric, places).values
+        of_baseline = beside(metric, baseline, places_of(lists, baseline))
+        found["baseline"] = of_baseline.values
         keys = found["difference"] = keys - found["baseline"]
     order = np.argsort(keys if metric.direction == "up" else -keys, kind="stable")
     first = order[: max(0, int(n))]
