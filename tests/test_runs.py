@@ -461,6 +461,8 @@ def test_an_evaluation_is_a_dict_of_values():
         ValueError, match=r"`metric` should be one of \['ndcg@10', 'mrr'\]"
     ):
         found["map"]
+    with raises("`metric` should be one of ['ndcg@10', 'mrr']. Received: metric=0"):
+        found[0]
 
 
 def test_a_summary_says_how_to_get_a_value():

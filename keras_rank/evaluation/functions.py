@@ -6,11 +6,7 @@ from typing import Any
 
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import members_of
-from keras_rank.evaluation.lists.per_list import (
-    Progress,
-    table_of_rows,
-    table_of_run,
-)
+from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.evaluation.report.comparison import Comparison, compared

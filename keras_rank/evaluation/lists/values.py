@@ -137,7 +137,7 @@ class ListValues:
 
     def measured(self, name: str) -> Measured:
         """The same, or an error where there is none."""
-        metric = self.find(name)
+        metric = self.find(name) if isinstance(name, str) else None
         names = self.metric_names
         found = check_choice("metric", metric.name if metric else name, names)
         return self.metrics[names.index(found)]

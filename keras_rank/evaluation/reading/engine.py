@@ -12,9 +12,8 @@ from keras_rank.evaluation.reading.files import folders_of, literally
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 
-# The sizes that DuckDB writes, and what a thread of it needs to write to disk the rest.
-_UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
-_MEMORY_OF_A_THREAD = 49e6
+# What a thread of DuckDB needs to write to disk the rest.
+_MEMORY_OF_A_THREAD = 49_000_000
 
 
 def connect(**config: str) -> Connection:
@@ -88,17 +87,16 @@ def in_sql(value: Any) -> str:
 
 def _share_memory(connection: Connection, memory_limit: str) -> None:
     """Gives DuckDB half of its memory, as what is known of the lists needs some too."""
-    ((size, unit, threads),) = connection.sql(
-        "SELECT split_part(current_setting('memory_limit'), ' ', 1)::DOUBLE, "
-        "split_part(current_setting('memory_limit'), ' ', 2), "
+    ((size, threads),) = connection.sql(
+        "SELECT parse_formatted_bytes(current_setting('memory_limit')), "
         "current_setting('threads')"
     ).fetchall()
-    half = size / 2 * _UNITS.get(unit, 0)
+    half = size // 2
     if half < _MEMORY_OF_A_THREAD:
         raise ValueError(
             '`memory_limit` should be a size such as "2GB", of at least "100MB". '
             f"Received: memory_limit={memory_limit!r}"
         )
     threads = min(threads, half // _MEMORY_OF_A_THREAD)
-    connection.execute(f"SET threads = {threads:.0f}")
-    connection.execute(f"SET memory_limit = '{half:.0f} bytes'")
+    connection.execute(f"SET threads = {threads}")
+    connection.execute(f"SET memory_limit = '{half} bytes'")

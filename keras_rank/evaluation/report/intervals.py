@@ -116,10 +116,7 @@ class Values(NamedTuple):
 
 
 def estimate(
-    mean: Mean,
-    clusters: Array | None,
-    confidence: float,
-    permute: bool = False,
+    mean: Mean, clusters: Array | None, confidence: float, permute: bool = False
 ) -> Estimate:
     """How sure a number is, by the delta method.
 
