@@ -1,17 +1,6 @@
-"""The command `keras-rank`, which is `python -m keras_rank` too."""
+"""The command by `python -m keras_rank`: on the backend of Keras, which is imported."""
 
-import sys
-
-
-def main() -> None:
-    """Runs the command with the arguments of the process, and exits."""
-    try:
-        from keras_rank.evaluation.command import run
-    except ImportError as error:
-        print(f"keras-rank: error: {error}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(run(sys.argv[1:]))
-
+from keras_rank_command import main
 
 if __name__ == "__main__":
     main()

@@ -378,7 +378,7 @@ def test_wrong_questions():
     assert named.summary(by="p")["p"] == [1, 2]
     with raises("`by` should not name a column of the result"):
         named.summary(by="value")
-    with raises("corrected_p. Received: by='p'"):
+    with raises("corrected_p, lists. Received: by='p'"):
         named.compare(named, by="p")
     with raises("`cluster` should name columns that were kept"):
         evaluation.summary(cluster="user")

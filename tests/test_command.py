@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import tomllib
 
 import pyarrow as pa
 import pytest
@@ -357,31 +359,62 @@ def test_streams_that_are_closed(command, monkeypatch, closed):
 
 
 def test_an_error_of_ours_is_no_gate(command, monkeypatch):
-    monkeypatch.setattr("keras_rank.evaluation.command._results", lambda *_: 1 / 0)
+    monkeypatch.setattr("keras_rank.evaluation.command.main._results", lambda *_: 1 / 0)
     assert "ZeroDivisionError" in command("evaluate qrels run", expected=2).err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("by_name", [False, True])
-def test_it_runs_as_a_module_and_by_its_name(tmp_path, by_name):
-    """On NumPy, unless another backend is named."""
-    call = ["-m", "keras_rank"]
-    if by_name:
-        call = [str(tmp_path / "keras-rank")]
-        (tmp_path / "keras-rank").write_text(
-            "from keras_rank.__main__ import main\nmain()\n"
-        )
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def started(*call, **variables):
+    """What a process printed in which no backend is named, but for the variables."""
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
-    root = os.path.dirname(os.path.dirname(__file__))
+    environment |= {"PYTHONPATH": str(ROOT), **variables}
+    call = [sys.executable, *map(str, call)]
     done = subprocess.run(
-        [sys.executable, *call, "evaluate", "qrels", "run", "-m", "mrr"],
-        capture_output=True,
-        text=True,
-        env={**environment, "PYTHONPATH": root},
-        check=False,
+        call, capture_output=True, text=True, env=environment, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "mrr     0.7500" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "variables"),
+    [("keras_rank_command", {}), ("keras_rank", {"KERAS_BACKEND": "numpy"})],
+)
+def test_it_runs_as_a_module(module, variables):
+    line = ["evaluate", "qrels", "run", "-m", "mrr"]
+    assert "mrr     0.7500" in started("-m", module, *line, **variables)
+
+
+@pytest.mark.slow
+def test_it_runs_by_its_name_with_no_backend_that_trains(tmp_path):
+    """As where `[numpy,evaluation]` is installed. Keras needs JAX on NumPy."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, function = scripts["keras-rank"].split(":")
+    (tmp_path / "keras-rank").write_text(
+        f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("tensorflow", "torch"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+from {module} import {function}
+try:
+    {function}()
+finally:
+    import keras
+    print(keras.backend.backend())
+"""
+    )
+    printed = started(tmp_path / "keras-rank", "--version")
+    assert printed == f"{keras_rank.__version__}\nnumpy\n"
+    printed = started(tmp_path / "keras-rank", "evaluate", "qrels", "run", "-m", "mrr")
+    assert "mrr     0.7500" in printed
 
 
 @pytest.mark.skipif(not TREC.exists(), reason="the data is not here")

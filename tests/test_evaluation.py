@@ -11,15 +11,9 @@ from scipy import stats
 from tables import TREC, lists_of, rows_of
 
 from keras_rank import functional
-from keras_rank.evaluation import (
-    Evaluation,
-    batches,
-    compare,
-    evaluate,
-    evaluate_run,
-    reading,
-    statistics,
-)
+from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.evaluation.lists import padded
+from keras_rank.evaluation.report import intervals
 from keras_rank.metrics import (
     NDCG,
     AverageRelevancePosition,
@@ -173,8 +167,8 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     """Nor which other lists there are: ties are shuffled by the id of the query."""
     rows, names = rows_of(digits=0), ["ndcg@5", "map"]
     expected = evaluate(rows, names, weight="item_weight", keep=["market"])
-    monkeypatch.setattr(reading, "_ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(batches, "_POSITIONS", 40)
+    monkeypatch.setattr("keras_rank.evaluation.reading.rows._ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(padded, "_POSITIONS", 40)
     found = evaluate(rows, names, weight="item_weight", keep=["market"])
     assert found.per_list.equals(expected.per_list)
     assert found.table.equals(expected.table)
@@ -195,7 +189,7 @@ def test_the_order_of_rows_does_not_matter_where_items_are_known():
 def test_lists_of_similar_length_are_padded_by_less_than_a_third():
     sizes = np.random.default_rng(0).integers(1, 2000, 3000)
     seen = []
-    for chosen, size in batches._batches_of(sizes):
+    for chosen, size in padded._batches_of(sizes):
         seen += chosen.tolist()
         assert size >= sizes[chosen].max()
         assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)
@@ -436,7 +430,7 @@ def test_weighted_errors_are_those_of_the_bootstrap(rng):
     means = []
     for _ in range(1000):
         drawn = rng.integers(0, len(values), len(values))
-        means.append(statistics.mean(values[drawn], weights[drawn], 0.3).value)
+        means.append(intervals.Values(values, weights, 0.3).mean(drawn).value)
     assert found["standard_error"] == pytest.approx(np.std(means), rel=0.1)
 
 
@@ -565,7 +559,7 @@ def test_a_few_large_differences_are_no_normal_distribution():
     """Among 20,000 small ones: half of the draws with one sign for all three."""
     differences = np.concatenate([np.full(3, 1e6), np.tile([1e-3, -1e-3], 10_000)])
     expected = 2 / 2**3 / 2
-    assert statistics._permuted(differences) == pytest.approx(expected, abs=0.02)
+    assert intervals._permuted(differences) == pytest.approx(expected, abs=0.02)
 
 
 def test_clusters_are_compared_as_wholes():
@@ -579,14 +573,14 @@ def test_clusters_are_compared_as_wholes():
 
 def test_corrections():
     p = np.array([0.01, 0.04, np.nan, 0.03, 0.005, 0.8])
-    holm = statistics.corrected(p, "holm")
+    holm = intervals.corrected(p, "holm")
     assert holm == pytest.approx([0.04, 0.09, np.nan, 0.09, 0.025, 0.8], nan_ok=True)
-    assert statistics.corrected(p, None) == pytest.approx(p, nan_ok=True)
+    assert intervals.corrected(p, None) == pytest.approx(p, nan_ok=True)
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     known = ~np.isnan(p)
     for ours, theirs in (("holm", "holm"), ("bh", "fdr_bh"), ("by", "fdr_by")):
         expected = multitest.multipletests(p[known], method=theirs)[1]
-        assert statistics.corrected(p, ours)[known] == pytest.approx(expected)
+        assert intervals.corrected(p, ours)[known] == pytest.approx(expected)
 
 
 def test_several_models_are_corrected_together():
@@ -598,7 +592,7 @@ def test_several_models_are_corrected_together():
     ]
     assert len(comparison) == 2 * 3 * 2
     assert comparison["p"][:6] == [1.0] * 6
-    expected = statistics.corrected(np.array(comparison["p"]), "holm")
+    expected = intervals.corrected(np.array(comparison["p"]), "holm")
     assert comparison["corrected_p"] == pytest.approx(expected)
     assert comparison.differences.column_names == ["model", "query_id", "ndcg@5", "map"]
     assert "corrected_p" not in compare(base, {"new": new}, correction=None).columns

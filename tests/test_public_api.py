@@ -1,6 +1,7 @@
 """What is public, that it is documented, and that the layers hold."""
 
 import ast
+import graphlib
 import importlib
 import inspect
 import pathlib
@@ -95,6 +96,35 @@ def test_imports_go_down_only(path):
     ours = [name for name in imports_of(path) if name.startswith("keras_rank")]
     others = {room_of(name) for name in ours} - {room}
     assert not {other for other in others if level_of(other) >= level_of(room)}
+
+
+# The same within `evaluation`: the way of its data, and what is asked of it. The
+# package itself is the empty name.
+PARTS = ["reading", "lists", "report", "evaluation", "functions", "", "command"]
+EVALUATION = [path for path in MODULES if place(path).startswith("evaluation/")]
+
+
+def test_modules_of_the_evaluation_import_each_other_in_one_direction():
+    """Inside of functions too."""
+    names = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+        for path in EVALUATION
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {name: set(imports_of(path)) & set(names) for name, path in names.items()}
+    # It raises for a circle.
+    graphlib.TopologicalSorter(graph).prepare()
+
+    def part_of(name):
+        return PARTS.index([*name.split("."), ""][2])
+
+    for name, imported in graph.items():
+        assert all(part_of(each) <= part_of(name) for each in imported), name
+
+
+@pytest.mark.parametrize("path", EVALUATION, ids=place)
+def test_files_of_the_evaluation_are_short(path):
+    assert len(path.read_text().splitlines()) <= 350
 
 
 @pytest.mark.parametrize("path", MODULES, ids=place)

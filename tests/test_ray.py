@@ -139,7 +139,7 @@ def test_a_catalogue_in_parts(tmp_path, example, dying):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # its own
 def test_a_dataset(tmp_path, dying, monkeypatch):
     pytest.importorskip("ray.data")
-    from keras_rank.evaluation import ray_data
+    from keras_rank.evaluation.lists import ray_data
 
     rows, shards = rows_of(lists=200, digits=0), tmp_path / "rows"
     shards.mkdir()

@@ -14,7 +14,7 @@ from tables import TREC, rows_of
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
-from keras_rank.evaluation.measures import metric_of
+from keras_rank.evaluation.lists.measures import metric_of
 from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK
 
 
@@ -461,6 +461,8 @@ def test_an_evaluation_is_a_dict_of_values():
         ValueError, match=r"`metric` should be one of \['ndcg@10', 'mrr'\]"
     ):
         found["map"]
+    with raises("`metric` should be one of ['ndcg@10', 'mrr']. Received: metric=0"):
+        found[0]
 
 
 def test_a_summary_says_how_to_get_a_value():
@@ -498,3 +500,87 @@ def test_gates_by_either_sign(tmp_path):
     line += ["-m", "ndcg@10", "--fail-below"]
     assert run_command([*line, "ndcg_at_10=0.7"]) == 0
     assert run_command([*line, "ndcg_at_10=0.99"]) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["ndcg_at_10", "ndcg_cut_10", "ndcg_cut.10", "nDCG@10"]
+)
+def test_a_metric_is_named_by_any_of_its_spellings(tmp_path, name):
+    """In gates, where metrics of a file are chosen, and in Python."""
+    files = []
+    for side, text in zip(("qrels", "run"), FORMS["nested"], strict=True):
+        files.append(str(tmp_path / f"{side}.json"))
+        (tmp_path / f"{side}.json").write_text(text)
+    lists = str(tmp_path / "lists.parquet")
+    line = ["evaluate", *files, "-m", "mrr", "ndcg@10", "--per-list", lists]
+    assert run_command([*line, "--fail-below", f"{name}=0.7"]) == 0
+    assert run_command([*line, "--fail-below", f"{name}=0.99"]) == 1
+    assert run_command(["evaluate", lists, "--fail-below", f"{name}=0.99"]) == 1
+    chosen = str(tmp_path / "chosen.parquet")
+    assert run_command(["evaluate", lists, "-m", name, "--per-list", chosen]) == 0
+    assert Evaluation.read(chosen).metric_names == ["ndcg@10"]
+    assert run_command(["compare", lists, lists, "-m", name]) == 0
+    found = evaluate_run(QRELS, RUN, ["mrr", "ndcg@10"])
+    assert found[name] == found["ndcg@10"]
+    assert found.worst(name, 1)["ndcg@10"] == found.worst("ndcg@10", 1)["ndcg@10"]
+    other = evaluate_run(QRELS, RUN, [name])
+    assert found.compare(other)["metric"] == ["ndcg@10"]
+
+
+def test_a_spelling_of_another_metric_is_none_of_it():
+    """The gains of `ndcg_cut_10` are linear, by any rules and in tables."""
+    for found in (
+        evaluate_run(*graded(0), ["ndcg@10"], rules="keras"),
+        evaluate(rows_of(), ["ndcg@10"]),
+    ):
+        assert found["ndcg_at_10"] == found["ndcg@10"]
+        with raises("`metric` should be one of ['ndcg@10']"):
+            found["ndcg_cut_10"]
+        assert (
+            evaluate(rows_of(), ["P_5"])["P@5"] == evaluate(rows_of(), ["P_5"])["P_5"]
+        )
+
+
+def test_evaluations_of_other_definitions_are_not_concatenated():
+    qrels, run = graded(0)
+    halves = [
+        {query: items for query, items in qrels.items() if int(query[1:]) % 2 == half}
+        for half in (0, 1)
+    ]
+    one, same = (evaluate_run(half, run, ["ndcg@10", "mrr"]) for half in halves)
+    both = Evaluation(pa.concat_tables([one.table, same.table]))
+    assert both["ndcg@10"] == pytest.approx(
+        evaluate_run(qrels, run, ["ndcg@10"])["ndcg@10"]
+    )
+    for others in (
+        evaluate_run(halves[1], run, ["ndcg@10", "mrr"], rules="keras"),
+        evaluate_run(halves[1], run, [NDCG(k=10, name="ndcg@10"), "mrr"]),
+        evaluate_run(halves[1], run, ["ndcg@10", "mrr"], ties="metric"),
+    ):
+        with raises("`table` should be of evaluations whose metrics compute the same"):
+            Evaluation(pa.concat_tables([one.table, others.table]))
+    chosen = [each._values.of_metrics(["mrr"]).table for each in (one, same)]
+    assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]
+
+
+def test_what_an_older_version_left_out_is_carried_on(tmp_path):
+    """Version 0.2.0 wrote the number into the schema."""
+    found = evaluate_run({"a": {"x": 1}}, {"a": {"x": 1}, "b": {"x": 1}}, ["mrr"])
+    known = {"metrics": [["mrr", None, 0.0, "up"]], "query": "query_id", "left_out": 3}
+    names = ["health/left out", "health/definition"]
+    older = found.table.drop_columns(names).replace_schema_metadata(
+        {"keras_rank": json.dumps(known)}
+    )
+    parquet.write_table(older, tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    again.write(tmp_path / "again.parquet")
+    for each in (again, Evaluation.read(tmp_path / "again.parquet")):
+        assert any("3 queries of the run are left out" in x for x in each.warnings)
+
+
+def test_losses_are_of_one_definition():
+    qrels, run = graded(0)
+    one = evaluate_run(qrels, run, ["ndcg@10"])
+    other = evaluate_run(qrels, run, ["ndcg@10"], rules="keras")
+    with pytest.raises(ValueError, match="computed as those of the models"):
+        one.worst("ndcg@10", baseline=other)

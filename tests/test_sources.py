@@ -13,7 +13,7 @@ import pytest
 from pyarrow import dataset, feather, parquet
 
 from keras_rank.evaluation import evaluate, evaluate_run
-from keras_rank.evaluation.parts import connect
+from keras_rank.evaluation.reading.engine import connect
 from keras_rank.metrics import MeanReciprocalRank
 
 

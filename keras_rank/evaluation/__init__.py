@@ -10,10 +10,10 @@ except ImportError as error:
         f'`pip install "keras-rank[evaluation]"`. Received: {error}'
     ) from error
 
-from keras_rank.evaluation.comparison import Comparison
-from keras_rank.evaluation.evaluation import Evaluation, compare
-from keras_rank.evaluation.scored import evaluate, evaluate_run
-from keras_rank.evaluation.table import Table
+from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.functions import compare, evaluate, evaluate_run
+from keras_rank.evaluation.report.comparison import Comparison
+from keras_rank.evaluation.report.table import Table
 
 __all__ = [
     "Comparison",

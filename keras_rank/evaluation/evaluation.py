@@ -1,20 +1,22 @@
 """What users see of an evaluation: the tables computed from the values of lists."""
 
 import os
-import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from keras_rank.evaluation.comparison import Comparison, compared, pairs_of
-from keras_rank.evaluation.health import checks_of, table_of_checks, warnings_of
-from keras_rank.evaluation.plots import intervals
-from keras_rank.evaluation.summary import summarized
-from keras_rank.evaluation.table import Table
-from keras_rank.evaluation.values import ListValues, measured_of
+from keras_rank.evaluation.lists.measures import measured_of
+from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.report.comparison import Comparison, compared
+from keras_rank.evaluation.report.health import checks_of, table_of_checks, warnings_of
+from keras_rank.evaluation.report.intervals import Values
+from keras_rank.evaluation.report.plots import intervals
+from keras_rank.evaluation.report.summary import summarized
+from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.worst import worst_of
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -26,7 +28,8 @@ class Evaluation:
 
     Args:
         table: `pyarrow.Table` with a row for each list, as `ev.table` and `per_list`
-            return it, or a concatenation of such tables.
+            return it, or a concatenation of such tables: of the same metrics, by the
+            same rules.
         metrics: list of ranking metrics: those of its columns. Defaults to `None`: as
             its schema says.
         query: str. The column of the queries. Defaults to `None`: as its schema says.
@@ -36,8 +39,8 @@ class Evaluation:
             to `None`: as its schema says.
 
     Raises:
-        ValueError: if the schema of the table does not describe its columns, or a
-            query has several rows.
+        ValueError: if the schema of the table does not describe its columns, a query
+            has several rows, or the metrics of the rows are not computed alike.
 
     Example:
 
@@ -105,8 +108,8 @@ class Evaluation:
         return iter(self.metric_names)
 
     def __getitem__(self, name: str) -> float:
-        measured = self._values.measured(name)
-        return self._values.mean(measured, self._values.counted(measured)).value
+        values = Values.of(self._values, self._values.measured(name))
+        return values.mean(~np.isnan(values.values)).value
 
     def to_dict(self) -> dict[str, float]:
         """Returns the value of each metric by its name, as trackers take it."""
@@ -205,15 +208,9 @@ class Evaluation:
             ValueError: if nothing can be compared, or an argument is not one of the
                 accepted values.
         """
-        return compare(
-            baseline,
-            {"": self},
-            by=by,
-            test=test,
-            correction=correction,
-            cluster=cluster,
-            confidence=confidence,
-        )
+        models = {"": self._values}
+        how = (by, test, correction, cluster, confidence)
+        return compared(baseline._values, models, *how)
 
     def health(self) -> Table:
         """Returns checks of what might make the numbers misleading, with warnings.
@@ -227,8 +224,7 @@ class Evaluation:
         Raises:
             ValueError: if the table lacks the columns for it.
         """
-        checks = checks_of(self._values)
-        return table_of_checks(checks, warnings_of(self._values, checks))
+        return table_of_checks(self._values)
 
     @property
     def warnings(self) -> list[str]:
@@ -254,26 +250,8 @@ class Evaluation:
         Raises:
             ValueError: if there is no such metric.
         """
-        measured = self._values.measured(metric)
-        names = [self.query, *self.kept]
-        metric = measured.name
-        values, chosen = self._values.array(metric), np.arange(len(self))
-        if baseline is not None:
-            of_baseline = baseline._values.measured(metric)
-            chosen, theirs = pairs_of(self._values, baseline._values)
-            before = baseline._values.array(of_baseline.name)[theirs]
-            keys = values[chosen] - before
-        else:
-            keys = values[chosen]
-        keys = keys if measured.direction == "up" else -keys
-        first = np.argsort(keys, kind="stable")[: max(0, int(n))]
-        first = first[~np.isnan(keys[first])]
-        columns = self.table.select(names).take(pa.array(chosen[first])).to_pydict()
-        columns[metric] = values[chosen][first].tolist()
-        if baseline is not None:
-            columns["baseline"] = before[first].tolist()
-            columns["difference"] = (values[chosen] - before)[first].tolist()
-        return Table(columns)
+        of_baseline = None if baseline is None else baseline._values
+        return worst_of(self._values, metric, n, of_baseline)
 
     def plot(
         self,
@@ -292,79 +270,3 @@ class Evaluation:
         return intervals(
             self.summary(by, cluster=cluster, confidence=confidence), "value"
         )
-
-
-def compare(
-    baseline: Evaluation,
-    models: Mapping[str, Evaluation],
-    *,
-    by: str | Sequence[str] | None = None,
-    test: str = "t",
-    correction: str | None = "holm",
-    cluster: str | None = None,
-    confidence: float = 0.95,
-) -> Comparison:
-    """Compares models with a baseline, list by list.
-
-    Look at the difference and its interval first; p is the probability that chance
-    alone gives such a difference, or a larger one. With many lists, nearly every
-    difference is significant, but few matter.
-
-    Args:
-        baseline: `Evaluation` that the others are compared with.
-        models: dict from names to `Evaluation`s of the same queries. Queries
-            that only one side has are left out, with a note.
-        by: str or list of strings. Columns kept in the evaluations of the models:
-            there is a comparison for each of their values. Defaults to `None`: one
-            over all lists.
-        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 random signs of the
-            differences, of which those beyond the 8,192 largest are drawn as a sum.
-            Defaults to `"t"`.
-        correction: the correction for multiple comparisons, over all rows. `"holm"`
-            controls the family-wise error rate; `"bh"` and `"by"` control the false
-            discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
-            correction. Defaults to `"holm"`.
-        cluster: str. A column kept in the evaluations of the models: lists with the
-            same value are not independent. Defaults to `None`.
-        confidence: float. The share of such intervals that contain the true
-            difference. Defaults to 0.95.
-
-    Returns:
-        A `Comparison`: a `Table` with the columns `model` (if there are several), those
-        of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
-        to `high`, `p`, `corrected_p` and `lists`.
-
-    Raises:
-        ValueError: if nothing can be compared, metrics of one name are not computed
-            alike, or an argument is not one of the accepted values.
-
-    Example:
-
-    >>> from keras_rank.evaluation import compare, evaluate
-    >>> rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
-    >>> base = evaluate({**rows, "score": [1, 2, 1, 2, 2, 1]}, ["mrr"])
-    >>> better = evaluate({**rows, "score": [2, 1, 2, 1, 2, 1]}, ["mrr"])
-    >>> comparison = compare(base, {"same": base, "better": better})
-    >>> for row in comparison:
-    ...     print(row["model"], f"{row['difference']:.3f}", f"{row['p']:.3f}")
-    same 0.000 1.000
-    better 0.333 0.184
-    """
-    are_evaluations = isinstance(models, Mapping) and all(
-        isinstance(each, Evaluation) for each in (baseline, *models.values())
-    )
-    if not (are_evaluations and models):
-        raise ValueError(
-            "`models` should be a dict from names to evaluations, and `baseline` an "
-            f"evaluation. Received: models={reprlib.repr(models)} and a "
-            f"{type(baseline).__name__}"
-        )
-    return compared(
-        baseline._values,
-        {name: model._values for name, model in models.items()},
-        by=by,
-        test=test,
-        correction=correction,
-        cluster=cluster,
-        confidence=confidence,
-    )

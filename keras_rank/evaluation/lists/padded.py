@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank import functional
-from keras_rank.evaluation.values import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
+from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
 from keras_rank.lists.inputs import of_few_shapes, read
 from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
 from keras_rank.metrics.binary import BPref
@@ -68,33 +68,27 @@ class PaddedBatches:
     def _of_batch(self, batch: dict[str, Array], numbers: Array) -> dict[str, Array]:
         """The columns of the lists of a padded batch."""
         found: dict[str, Array] = {}
-        for metric, judged, values, weights in self._computed(
+        health = _health_of(batch, self.cutoffs)
+        # In the precision of most metrics: these are most of what is known of a list.
+        spread: dict[str, Array] = {}
+        for metric, has_relevant, values, weights in self._computed(
             batch, numbers, self.ties
         ):
             found[metric.name] = values
             if "weight" in batch:
                 found[OWN_WEIGHT.format(metric.name)] = weights
             if metric is self.metrics[0]:
-                found[HEALTH + "relevant"] = judged
-        found |= _health_of(batch, self.cutoffs)
-        return found | self._spread(batch, found)
+                health["relevant"] = has_relevant
+            for order in ORDERS:
+                spread[SPREAD.format(metric.name, order)] = values.astype("float32")
+        if health["ties"].any():
+            self._spread(batch, np.flatnonzero(health["ties"]), spread)
+        return found | {HEALTH + name: x for name, x in health.items()} | spread
 
     def _spread(
-        self, batch: dict[str, Array], found: dict[str, Array]
-    ) -> dict[str, Array]:
-        """The values with the worst and the best order of ties, and their mean."""
-        names = {
-            (metric.name, order): SPREAD.format(metric.name, order)
-            for metric in self.metrics
-            for order in ORDERS
-        }
-        # In the precision of most metrics: these are most of what is known of a list.
-        spread = {
-            column: found[name].astype("float32") for (name, _), column in names.items()
-        }
-        chosen = np.flatnonzero(found[HEALTH + "ties"])
-        if not len(chosen):
-            return spread
+        self, batch: dict[str, Array], chosen: Array, spread: dict[str, Array]
+    ) -> None:
+        """Sets the values of chosen lists with each order of their ties."""
         tied = {name: values[chosen] for name, values in batch.items()}
         numbers = np.zeros(len(chosen), np.int32)
         for order, ties in ORDERS.items():
@@ -108,64 +102,55 @@ class PaddedBatches:
                     for name, values in tied.items()
                 }
             for metric, _, values, _ in self._computed(ordered, numbers, ties):
-                spread[names[metric.name, order]][chosen] = values
-        return spread
+                spread[SPREAD.format(metric.name, order)][chosen] = values
 
     def _computed(
         self, batch: dict[str, Array], numbers: Array, ties: Ties | None
     ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
         """Yields each metric, which lists have relevant items, values and weights."""
         # To bpref, an item that nobody judged is none, whatever it is to others.
-        by_label = {
-            "judgement": [m for m in self.metrics if isinstance(m, BPref)],
-            "label": [m for m in self.metrics if not isinstance(m, BPref)],
-        }
-        for label, members in (
-            (label, members)
-            for label, metrics in by_label.items()
-            for members in alike(metrics).values()
-        ):
-            plan = Plan.of(members, ties)
+        by_label: dict[str, list[RankingMetric]] = {}
+        for metric in self.metrics:
+            label = "judgement" if isinstance(metric, BPref) else "label"
+            by_label.setdefault(label, []).append(metric)
+        for label, metrics in by_label.items():
             lists = of_few_shapes(
                 read(batch[label], batch["score"], batch.get("weight"))
             )
             # A list is shuffled by its number, wherever it stands.
             padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
-            computed = values_with(
-                plan, lists, plan.keys, ops.convert_to_tensor(padded)
-            )
-            for metric, (has_relevant, values, weights) in zip(
-                members, computed, strict=True
-            ):
-                has_relevant, values, weights = (
-                    ops.convert_to_numpy(x)[: len(numbers)]
-                    for x in (has_relevant, values, weights)
-                )
-                # Missing, where a list weighs the average of the others.
-                has_weight = has_relevant | metric._weighs_empty_lists
-                weights = np.where(has_weight, weights, np.nan).astype("float64")
-                yield metric, has_relevant, values.astype("float64"), weights
+            keys = ops.convert_to_tensor(padded)
+            for members in alike(metrics).values():
+                plan = Plan.of(members, ties)
+                computed = values_with(plan, lists, plan.keys, keys)
+                for metric, of_lists in zip(members, computed, strict=True):
+                    has_relevant, values, weights = (
+                        ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
+                    )
+                    # Missing, where a list weighs the average of the others.
+                    has_weight = has_relevant | metric._weighs_empty_lists
+                    weights = np.where(has_weight, weights, np.nan).astype("float64")
+                    yield metric, has_relevant, values.astype("float64"), weights
 
 
 def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Array]:
-    """The columns of health of the lists of a padded batch."""
+    """What health knows of the lists of a padded batch."""
     scores = np.where(batch["label"] >= 0.0, batch["score"], np.nan)
     scores = np.sort(np.where(scores > -np.inf, scores, -np.inf), axis=1)[:, ::-1]
     is_retrieved = scores > -np.inf
     retrieved = np.sum(is_retrieved, axis=1).astype(np.int32)
     tied = (scores[:, 1:] == scores[:, :-1]) & is_retrieved[:, 1:]
-    found: dict[str, Array] = {HEALTH + "retrieved": retrieved}
-    is_judged = batch["judged"] & (batch["label"] >= 0.0)
-    is_judged &= batch["score"] > -np.inf
-    found[HEALTH + "unjudged"] = (retrieved > 0) & ~np.any(is_judged, axis=1)
-    found[HEALTH + "constant"] = (np.sum(tied, axis=1) == retrieved - 1) & (
-        retrieved > 1
-    )
+    is_judged = batch["judged"] & (batch["label"] >= 0.0) & (batch["score"] > -np.inf)
+    found: dict[str, Array] = {
+        "retrieved": retrieved,
+        "unjudged": (retrieved > 0) & ~np.any(is_judged, axis=1),
+        "constant": (np.sum(tied, axis=1) == retrieved - 1) & (retrieved > 1),
+        "ties": np.any(tied, axis=1),
+    }
     for k in cutoffs:
-        at_cut = tied[:, k - 1] if k <= tied.shape[1] else np.zeros(len(tied), bool)
-        found[f"{HEALTH}tied@{k}"] = at_cut
-        found[f"{HEALTH}judged@{k}"] = _judged_share(batch, k)
-    found[HEALTH + "ties"] = np.any(tied, axis=1)
+        none = np.zeros(len(tied), bool)
+        found[f"tied@{k}"] = tied[:, k - 1] if k <= tied.shape[1] else none
+        found[f"judged@{k}"] = _judged_share(batch, k)
     return found
 
 

@@ -1,10 +1,13 @@
 """Means over lists and differences of means, with their errors and intervals."""
 
-import dataclasses
-from typing import Any, TypeAlias
+import math
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import stats
+
+from keras_rank.evaluation.lists.measures import Measured
+from keras_rank.evaluation.lists.values import ListValues
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -13,8 +16,7 @@ _RESAMPLES = 9999
 _SIGNS = 2**13
 
 
-@dataclasses.dataclass(frozen=True)
-class Mean:
+class Mean(NamedTuple):
     """A weighted mean over lists.
 
     Attributes:
@@ -26,9 +28,11 @@ class Mean:
     value: float
     influence: Array
 
+    def __sub__(self, other: "Mean") -> "Mean":
+        return Mean(self.value - other.value, self.influence - other.influence)
 
-@dataclasses.dataclass(frozen=True)
-class Estimate:
+
+class Estimate(NamedTuple):
     """A number with its standard error, interval and p-value."""
 
     value: float
@@ -39,38 +43,80 @@ class Estimate:
     lists: int
 
 
-def mean(values: Array, weights: Array, empty_value: float | None) -> Mean:
-    """The mean as the metric computes it.
+class Places(NamedTuple):
+    """Which lists of two evaluations are of one query.
 
-    Args:
-        values: array of shape `(lists,)`.
+    Attributes:
+        lists: the number of lists of the one.
+        mine: the numbers of such lists among them.
+        theirs: the numbers of their pairs among the lists of the other.
+    """
+
+    lists: int
+    mine: Array
+    theirs: Array
+
+
+class Values(NamedTuple):
+    """The values of a metric, of which means are taken.
+
+    Attributes:
+        values: array of shape `(lists,)`, NaN for a list that is left out.
         weights: array of the same shape, NaN for a list without relevant items: it
             weighs the average of the others, whatever that is.
         empty_value: what such a list scores.
     """
-    is_relevant = ~np.isnan(weights)
-    relevant, weights = values[is_relevant], weights[is_relevant]
-    lists, total = len(values), weights.sum()
-    if lists == 0:
-        return Mean(float("nan"), values)
-    empty = float(empty_value or 0.0)
-    # Without weights of its own, the average is 1.
-    average = total / len(weights) if len(weights) and total > 0.0 else 1.0
-    of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
-    share = len(relevant) / lists
-    value = share * of_relevant + (1.0 - share) * empty
-    influence = np.full(lists, empty - value)
-    influence[is_relevant] = weights / average * (relevant - of_relevant)
-    influence[is_relevant] += of_relevant - value
-    return Mean(float(value), influence)
+
+    values: Array
+    weights: Array
+    empty_value: float | None
+
+    @classmethod
+    def of(
+        cls, lists: ListValues, metric: Measured, column: str | None = None
+    ) -> "Values":
+        """Those of a metric, or of another column like it."""
+        values = lists.array(column or metric.name)
+        return cls(values, lists.weights(metric), metric.empty_value)
+
+    def placed(self, places: Places) -> "Values":
+        """The values beside those of other lists, NaN where none is."""
+        both = np.full((2, places.lists), np.nan)
+        both[:, places.mine] = self.values[places.theirs], self.weights[places.theirs]
+        return Values(both[0], both[1], self.empty_value)
+
+    def mean(self, chosen: Array) -> Mean:
+        """The mean over chosen lists, as the metric computes it."""
+        values, weights = self.values[chosen], self.weights[chosen]
+        is_relevant = ~np.isnan(weights)
+        relevant, weights = values[is_relevant], weights[is_relevant]
+        lists, total = len(values), weights.sum()
+        if lists == 0:
+            return Mean(math.nan, values)
+        empty = float(self.empty_value or 0.0)
+        # Without weights of its own, the average is 1.
+        average = total / len(weights) if len(weights) and total > 0.0 else 1.0
+        of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
+        share = len(relevant) / lists
+        value = share * of_relevant + (1.0 - share) * empty
+        influence = np.full(lists, empty - value)
+        influence[is_relevant] = weights / average * (relevant - of_relevant)
+        influence[is_relevant] += of_relevant - value
+        return Mean(float(value), influence)
+
+    def are_shares(self, chosen: Array) -> bool:
+        """Whether the mean over chosen lists is a share, of values of 0 and 1.
+
+        As of hit rates, of two or more lists that weigh the same.
+        """
+        values, weights = self.values[chosen], self.weights[chosen]
+        weights = weights[~np.isnan(weights)]
+        are_binary = np.isin(values, (0.0, 1.0)).all()
+        return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
 
 
 def estimate(
-    value: float,
-    influence: Array,
-    clusters: Array | None,
-    confidence: float,
-    permute: bool = False,
+    mean: Mean, clusters: Array | None, confidence: float, permute: bool = False
 ) -> Estimate:
     """How sure a number is, by the delta method.
 
@@ -79,20 +125,19 @@ def estimate(
     that of the t-test.
 
     Args:
-        value: the number.
-        influence: array of shape `(lists,)`, as of `Mean`.
-        clusters: int array of the same shape, or `None` for a cluster for each list.
+        mean: the number, or the difference of two.
+        clusters: int array of shape `(lists,)`, or `None` for a cluster for each list.
         confidence: the share of such intervals that contain the true number.
         permute: whether p is found by random signs, instead of Student's t.
     """
+    value, influence = mean
     lists = len(influence)
     if clusters is not None:
         _, numbers = np.unique(clusters, return_inverse=True)
         influence = np.bincount(numbers, influence)
     units = len(influence)
     if units < 2:
-        nan = float("nan")
-        return Estimate(value, nan, nan, nan, nan, lists)
+        return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists)
     variance = units / (units - 1) * np.sum(np.square(influence)) / lists**2
     error = float(np.sqrt(variance))
     half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))

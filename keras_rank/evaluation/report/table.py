@@ -120,9 +120,11 @@ class Table:
         return [list(row) for row in zip(*columns, strict=True)]
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The table of rows that have the same columns."""
-    return Table({name: [row[name] for row in rows] for name in rows[0]})
+def table_of(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], notes: Sequence[str] = ()
+) -> Table:
+    """The table of named columns of rows."""
+    return Table({name: [row[name] for row in rows] for name in names}, notes=notes)
 
 
 def plain_rows(table: Table) -> list[dict[str, Any]]:

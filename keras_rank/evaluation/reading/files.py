@@ -14,16 +14,10 @@ import pyarrow as pa
 
 # What reads a file, by the end of its name, which `.gz` or `.zst` may follow.
 FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".arrow": "ipc",
-    ".feather": "ipc",
-    ".ipc": "ipc",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
 }
 # What else tells a format, at the beginning of a file, of which so much is looked at.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
@@ -119,6 +113,11 @@ def literally(file: str) -> str:
     return file if "://" in file else glob.escape(file)
 
 
+def folders_of(file: str) -> set[str]:
+    """The names of columns in the names of folders, such as `market=de`."""
+    return set(re.findall("([^/=]+)=[^/]*/", file))
+
+
 def named(source: Any) -> str:
     """What a source is called in messages."""
     if isinstance(source, str | os.PathLike):
@@ -140,12 +139,7 @@ def errors_of(argument: str, source: Any) -> Iterator[None]:
     """Turns errors of reading into errors that name the argument."""
     try:
         yield
-    except (
-        duckdb.Error,
-        pa.ArrowException,
-        json.JSONDecodeError,
-        OSError,
-    ) as error:
+    except (duckdb.Error, pa.ArrowException, json.JSONDecodeError, OSError) as error:
         reasons = itertools.takewhile(
             lambda line: line and not line.startswith(_ADVICE),
             str(error).strip().splitlines(),

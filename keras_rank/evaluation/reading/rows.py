@@ -6,19 +6,17 @@ judgements count; those that nobody judged are left out, and counted. Nothing el
 dropped: missing ids and items that a query has twice are errors.
 """
 
-import contextlib
 import dataclasses
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.evaluation.files import errors_of, no_rows
-from keras_rank.evaluation.parts import Connection, Relation, Sought, connect, query
-from keras_rank.evaluation.sources import files_with, select
+from keras_rank.evaluation.reading.engine import Connection, Relation, query
+from keras_rank.evaluation.reading.files import errors_of, no_rows
+from keras_rank.evaluation.reading.part import Sought
+from keras_rank.evaluation.reading.sources import files_with, select
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Order: TypeAlias = Literal["row", "item", "trec_eval"]
@@ -31,9 +29,6 @@ _ORDERS: dict[Order, str] = {
 
 # The columns of numbers that all rows have.
 _NUMBERS = ("label", "score")
-# The sizes that DuckDB writes, and what a thread of it needs to write to disk the rest.
-_UNITS = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
-_MEMORY_OF_A_THREAD = 49e6
 # So many rows are computed with at a time.
 _ROWS_AT_A_TIME = 500_000
 
@@ -88,49 +83,8 @@ class Rows:
     left_out: int | None = None
 
 
-@contextlib.contextmanager
-def connected(memory_limit: str | None) -> Iterator[Connection]:
-    """Yields a DuckDB, which writes to disk what it has no memory for."""
-    with tempfile.TemporaryDirectory(prefix="keras_rank") as folder:
-        config = {"temp_directory": folder}
-        if memory_limit is not None:
-            config["memory_limit"] = str(memory_limit)
-        try:
-            connection = connect(**config)
-        except duckdb.Error as error:
-            raise ValueError(
-                '`memory_limit` should be a size such as "2GB". '
-                f"Received: memory_limit={memory_limit!r}"
-            ) from error
-        with connection:
-            if memory_limit is not None:
-                _share_memory(connection, memory_limit)
-            yield connection
-
-
-def _share_memory(connection: Connection, memory_limit: str) -> None:
-    """Gives DuckDB half of its memory, as what is known of the lists needs some too."""
-    ((size, unit, threads),) = connection.sql(
-        "SELECT split_part(current_setting('memory_limit'), ' ', 1)::DOUBLE, "
-        "split_part(current_setting('memory_limit'), ' ', 2), "
-        "current_setting('threads')"
-    ).fetchall()
-    half = size / 2 * _UNITS.get(unit, 0)
-    if half < _MEMORY_OF_A_THREAD:
-        raise ValueError(
-            '`memory_limit` should be a size such as "2GB", of at least "100MB". '
-            f"Received: memory_limit={memory_limit!r}"
-        )
-    threads = min(threads, half // _MEMORY_OF_A_THREAD)
-    connection.execute(f"SET threads = {threads:.0f}")
-    connection.execute(f"SET memory_limit = '{half:.0f} bytes'")
-
-
 def read_rows(
-    connection: Connection,
-    source: Any,
-    columns: Columns,
-    order: Order,
+    connection: Connection, source: Any, columns: Columns, order: Order
 ) -> Rows:
     """Reads a table with a row for each item of each query.
 
@@ -150,17 +104,11 @@ def read_rows(
     if columns.weight is not None:
         numbers["weight"] = Sought("weight", columns.weight)
     table = select(connection, "rows", source, {**ids, **kept}, numbers)
-    score = "CAST(score AS FLOAT)" if order == "trec_eval" else "score"
     # DuckDB sorts in parallel: without the row, the order would change each time.
-    table = query(
-        table,
-        f"SELECT * REPLACE ({score} AS score), row_number() OVER () AS row FROM source",
-    )
+    table = query(table, "SELECT *, row_number() OVER () AS row FROM source")
     names = [*ids, *kept, *numbers]
     batches = sorted_batches(table, "rows", source, names, order)
-    return Rows(
-        batches, lambda *of_item: files_with(source, ids, [str(x) for x in of_item])
-    )
+    return Rows(batches, lambda *of_item: files_with(source, ids, of_item))
 
 
 def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
@@ -185,7 +133,10 @@ def sorted_batches(
     table: Relation, argument: str, source: Any, names: Sequence[str], order: Order
 ) -> Iterator[pa.RecordBatch]:
     """Yields the columns of rows, which are sorted by query and then in an order."""
-    selected = ", ".join(f'"{name}"' for name in names)
+    of_name = {name: f'"{name}"' for name in names}
+    if order == "trec_eval":
+        of_name["score"] = "CAST(score AS FLOAT)"
+    selected = ", ".join(f'{each} AS "{name}"' for name, each in of_name.items())
     with errors_of(argument, source):
         ordered = f"SELECT {selected} FROM source ORDER BY query, {_ORDERS[order]}"
         reader = query(table, ordered).to_arrow_reader(_ROWS_AT_A_TIME)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_rank.evaluation.table import Table
+from keras_rank.evaluation.report.table import Table
 
 
 def pyplot() -> Any:

@@ -1,4 +1,4 @@
-"""Judgements and runs, however they are written, joined as trec_eval joins them.
+"""The forms of judgements and runs, and how each becomes a table.
 
 They are lines of TREC or of three fields, `{query: {item: number}}`, or tables with the
 names of columns that known tools write.
@@ -9,29 +9,22 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from keras_rank.evaluation.files import (
+from keras_rank.evaluation.reading.engine import Connection, Relation, query
+from keras_rank.evaluation.reading.files import (
     beginning,
-    errors_of,
     files_of,
     is_number,
     is_table,
     literally,
     named,
-    no_rows,
 )
-from keras_rank.evaluation.parts import Connection, Relation, Sought, query
-from keras_rank.evaluation.reading import (
-    Columns,
-    Order,
-    Rows,
-    received_twice,
-    sorted_batches,
-)
-from keras_rank.evaluation.sources import columns_of, common_type, select, tabular
+from keras_rank.evaluation.reading.part import Sought
+from keras_rank.evaluation.reading.rows import Columns
+from keras_rank.evaluation.reading.sources import columns_of, select, tabular
 
 # The fields of a line, by how many there are.
 _RUN = ("query", "Q0", "item", "rank", "score", "tag")
@@ -59,36 +52,41 @@ _DEFAULTS = ("query_id", "item_id", "label", "score")
 _NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 
 
-def read_run(
-    connection: Connection, qrels: Any, run: Any, columns: Columns, order: Order
-) -> Rows:
-    """Joins judgements and a run: what is in one of them only has no score or label.
+class Side(NamedTuple):
+    """Judgements or a run: a table of the columns `query`, `item` and of numbers.
+
+    Attributes:
+        table: the table.
+        has_names: whether anything says what the numbers are.
+    """
+
+    table: Relation
+    has_names: bool
+
+
+def side_of(
+    connection: Connection, name: str, source: Any, columns: Columns, number: str
+) -> Side:
+    """Returns the table of one side.
 
     Args:
         connection: a DuckDB.
-        qrels: the judgements.
-        run: the run.
+        name: `"qrels"` or `"run"`.
+        source: what the user gave.
         columns: the names of the columns, for tables.
-        order: as in `read_rows`.
+        number: what the numbers are: `"label"` or `"score"`.
     """
-    of_qrels = _create(connection, "qrels", qrels, columns, "label")
-    of_run = _create(connection, "run", run, columns, "score")
-    for id_, one, other in zip(("query", "item"), of_qrels, of_run, strict=True):
-        if one != other:
-            type_ = common_type(id_, {"`qrels`": one, "`run`": other})
-            for name in ("qrels", "run"):
-                connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
-    with errors_of("run", run):
-        left_out = _count_left_out(connection, qrels, run)
-        score = "CAST(score AS FLOAT)" if order == "trec_eval" else "score"
-        table = connection.sql(
-            f"SELECT query, label, {score} AS score, item, of_run.row FROM qrels FULL "
-            "JOIN (SELECT * FROM run WHERE query IN (SELECT query FROM qrels)) "
-            "AS of_run USING (query, item)"
-        )
-    names = ["query", "label", "score", "item"]
-    batches = sorted_batches(table, "qrels", qrels, names, order)
-    return Rows(batches, lambda query, item: named(run), left_out)
+    layout = _layout(source)
+    if layout == "lines":
+        return _of_lines(connection, name, source, number)
+    if layout == "nested":
+        source = _of_queries(name, source, columns, number)
+    source = tabular(name, source)
+    names = columns_of(name, source)
+    found = {key: Sought(key, x) for key, x in _known(names, columns, number).items()}
+    numbers = {number: found.pop(number)}
+    table = select(connection, name, source, found, numbers)
+    return Side(table, names != list(_KNOWN[-1][:3]))
 
 
 def are_judgements(source: str, columns: Columns) -> bool:
@@ -98,59 +96,8 @@ def are_judgements(source: str, columns: Columns) -> bool:
     (file, *_) = files_of("qrels", source)
     names = columns_of("qrels", file)
     has_rows = columns.label in names and columns.score in names
-    found = _columns(names, columns, "label")
+    found = _known(names, columns, "label")
     return not has_rows and set(found.values()) <= set(names)
-
-
-def _count_left_out(connection: Connection, qrels: Any, run: Any) -> int:
-    """The number of queries that only the run has. Some have to be in both."""
-    ((in_qrels, in_run, common),) = connection.sql(
-        "SELECT count(DISTINCT q.query), count(DISTINCT r.query), "
-        "count(DISTINCT r.query) FILTER (q.query = r.query) FROM "
-        "(SELECT DISTINCT query FROM qrels) q FULL JOIN "
-        "(SELECT DISTINCT query FROM run) r ON q.query = r.query"
-    ).fetchall()
-    for name, number, source in (("qrels", in_qrels, qrels), ("run", in_run, run)):
-        if number == 0:
-            raise no_rows(name, source)
-    if common == 0:
-        one, other = (
-            connection.sql(f"SELECT min(query) FROM {name}").fetchall()[0][0]
-            for name in ("qrels", "run")
-        )
-        raise ValueError(
-            "`qrels` and `run` should have queries in common. Received: none, "
-            f"with judgements of queries such as {one!r} and a run of queries such as "
-            f"{other!r}"
-        )
-    return int(in_run - common)
-
-
-def _create(
-    connection: Connection, name: str, source: Any, columns: Columns, number: str
-) -> tuple[str, str]:
-    """Makes a table of one side of the join, and returns the types of its ids."""
-    with errors_of(name, source):
-        layout = _layout(source)
-        if layout == "lines":
-            table, is_bare = _of_lines(connection, name, source, number)
-        else:
-            read = source
-            if layout == "nested":
-                read = _of_queries(name, source, columns, number)
-            read = tabular(name, read)
-            names = columns_of(name, read)
-            found = _columns(names, columns, number)
-            is_bare = names == list(_KNOWN[-1][:3])
-            ids = {key: Sought(key, found[key]) for key in ("query", "item")}
-            numbers = {number: Sought(number, found[number])}
-            table = select(connection, name, read, ids, numbers)
-        query(table, "SELECT *, row_number() OVER () AS row FROM source").create(name)
-        created = connection.table(name)
-        _require_ids(name, source, created)
-        if is_bare and name == "run":
-            _require_scores(created, source)
-    return str(created.types[0]), str(created.types[1])
 
 
 def _layout(source: Any) -> str:
@@ -177,11 +124,11 @@ def _layout(source: Any) -> str:
     return "lines" if is_line or not is_table(source) else "table"
 
 
-def _columns(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
+def _known(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
     """The columns of queries, items and numbers: as given, or those of a known tool."""
     given = (columns.query, columns.item or "", columns.label, columns.score)
     keys = ("query", "item", "label", "score")
-    for known in (_DEFAULTS, *_KNOWN):
+    for known in (_DEFAULTS, *_KNOWN, given):
         named_so = [
             name if name != default else other
             for name, default, other in zip(given, _DEFAULTS, known, strict=True)
@@ -189,9 +136,8 @@ def _columns(names: Sequence[str], columns: Columns, number: str) -> dict[str, s
         found = dict(zip(keys, named_so, strict=True))
         chosen = {key: found[key] for key in ("query", "item", number)}
         if set(chosen.values()) <= set(names):
-            return chosen
-    chosen = dict(zip(keys, given, strict=True))
-    return {key: chosen[key] for key in ("query", "item", number)}
+            break
+    return chosen
 
 
 def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Table:
@@ -235,16 +181,15 @@ def _nested(file: str) -> Any:
 
 def _of_lines(
     connection: Connection, name: str, source: str | os.PathLike[str], number: str
-) -> tuple[Relation, bool]:
-    """Returns the fields of lines, which are checked, and whether there are three."""
-    lines = _lines(connection, name, source)
+) -> Side:
+    """Returns the fields of lines, which are checked."""
+    space = r"E' \t\r'"
     query(
-        lines,
+        _lines(connection, name, source),
         "SELECT line, row_number() OVER () AS number, "
-        r"string_split_regex(trim(line, E' \t\r'), '\s+') AS fields FROM source",
+        rf"string_split_regex(trim(line, {space}), '\s+') AS fields FROM source",
     ).create(f"lines_of_{name}")
-    table = connection.table(f"lines_of_{name}")
-    table = table.filter("trim(line, E' \t\r') <> ''")
+    table = connection.table(f"lines_of_{name}").filter(f"trim(line, {space}) <> ''")
     first = table.order("number").select("len(fields)").limit(1).fetchall()
     by_width = _FIELDS[name]
     is_bare = first == [(3,)]
@@ -271,7 +216,7 @@ def _of_lines(
         f"SELECT fields[{place['query']}] AS query, fields[{place['item']}] AS item, "
         f"CAST(fields[{place[number]}] AS DOUBLE) AS {number} FROM source",
     )
-    return selected, is_bare
+    return Side(selected, not is_bare)
 
 
 def _lines(
@@ -287,34 +232,3 @@ def _lines(
     if sys.stdin is None:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
     return connection.from_arrow(pa.table({"line": sys.stdin.read().split("\n")}))
-
-
-def _require_ids(name: str, source: Any, table: Relation) -> None:
-    """Raises for missing ids, and for an item that a query has twice."""
-    for id_ in ("query", "item"):
-        ((missing,),) = table.filter(f"{id_} IS NULL").count("*").fetchall()
-        if missing:
-            raise ValueError(
-                f"`{id_}` should name a column without missing ids. Received: "
-                f"{missing} missing, in {named(source)}"
-            )
-    counts = table.aggregate("query, item, count(*) AS number")
-    for twice in counts.filter("number > 1").limit(1).fetchall():
-        raise received_twice(name, twice[0], twice[1], named(source))
-
-
-def _require_scores(table: Relation, source: Any) -> None:
-    """Raises for numbers without a name that are the ranks 1, 2, 3, ..."""
-    of_queries = table.aggregate(
-        "query, count(*) AS n, min(score) = 1 AND max(score) = count(*) AND "
-        "count(DISTINCT score) = count(*) AS are_ranks"
-    )
-    ((are_ranks,),) = of_queries.aggregate(
-        "bool_and(are_ranks) AND max(n) > 1"
-    ).fetchall()
-    if are_ranks:
-        raise ValueError(
-            "`run` should have scores, of which a higher one is better. Received: the "
-            f"numbers 1, 2, 3, ... for each query in {named(source)}, as if they were "
-            "ranks; if they are scores, give the columns names"
-        )

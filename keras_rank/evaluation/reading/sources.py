@@ -12,7 +12,14 @@ import duckdb
 import pyarrow as pa
 from pyarrow import dataset
 
-from keras_rank.evaluation.files import (
+from keras_rank.evaluation.reading.arrow_and_parquet import (
+    ArrowPart,
+    ParquetPart,
+    alike,
+)
+from keras_rank.evaluation.reading.csv_and_json import CsvPart, JsonPart
+from keras_rank.evaluation.reading.engine import Connection, Relation, connect, in_sql
+from keras_rank.evaluation.reading.files import (
     FORMATS,
     are_files,
     errors_of,
@@ -21,21 +28,13 @@ from keras_rank.evaluation.files import (
     named,
     no_rows,
 )
-from keras_rank.evaluation.parts import (
+from keras_rank.evaluation.reading.part import (
     FLOATS,
     INTEGERS,
     NOTHING,
     SMALL,
-    ArrowPart,
-    Connection,
-    CsvPart,
-    JsonPart,
-    ParquetPart,
     Part,
-    Relation,
     Sought,
-    alike,
-    connect,
 )
 
 # What is the same in text, so that it meets ids that are text.
@@ -61,13 +60,11 @@ def select(
     """
     with errors_of(argument, source):
         parts = _parts(connection, argument, source, {*ids.values(), *numbers.values()})
-        types = {
-            key: common_type(
-                sought.argument,
-                {_described(part, sought): part.id_type(sought) for part in parts},
-            )
-            for key, sought in ids.items()
-        }
+        types = {}
+        for key, sought in ids.items():
+            where = f"the column {sought.name!r} of"
+            of_ids = {f"{where} {part.name}": part.id_type(sought) for part in parts}
+            types[key] = common_type(sought.argument, of_ids)
         for key, sought in numbers.items():
             of_parts = {part.number_type(sought) for part in parts}
             types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
@@ -132,33 +129,30 @@ def files_with(source: Any, ids: Mapping[str, Sought], values: Sequence[Any]) ->
     """Names the files that have a row with the values in columns of ids."""
     if not are_files(source):
         return named(source)
-    is_row = " AND ".join(f'CAST("{key}" AS VARCHAR) = ?' for key in ids)
-    texts = [str(value) for value in values]
-    found = []
+    of_row = zip(ids, values, strict=True)
+    is_row = " AND ".join(
+        f'CAST("{key}" AS VARCHAR) = {in_sql(str(value))}' for key, value in of_row
+    )
     # Another DuckDB, as the rows are still read from the one.
     with connect() as connection:
-        for file in files_of("rows", source):
-            rows = select(connection, "rows", file, ids, {})
-            connection.register("rows_of_file", rows)
-            sql = f"SELECT count(*) FROM rows_of_file WHERE {is_row}"
-            ((number,),) = connection.execute(sql, texts).fetchall()
-            found += [file] * bool(number)
+        found = [
+            file
+            for file in files_of("rows", source)
+            if select(connection, "rows", file, ids, {})
+            .filter(is_row)
+            .limit(1)
+            .fetchall()
+        ]
     return named(found or source)
 
 
 def _parts(
     connection: Connection, argument: str, source: Any, sought: set[Sought]
-) -> list[Part]:
+) -> Sequence[Part]:
     """Returns the tables of files, or of anything that Arrow knows, unread."""
-    if are_files(source):
-        return _parts_of_files(connection, argument, source, sought)
-    table = tabular(argument, source)
-    return [ArrowPart(connection, "a table", table.schema, table)]
-
-
-def _parts_of_files(
-    connection: Connection, argument: str, source: Any, sought: set[Sought]
-) -> list[Part]:
+    if not are_files(source):
+        table = tabular(argument, source)
+        return [ArrowPart(connection, "a table", table.schema, table)]
     files = files_of(argument, source)
     formats = {format_of(file) for file in files}
     if len(formats) > 1 or None in formats:
@@ -168,11 +162,8 @@ def _parts_of_files(
         )
     (format_,) = formats
     if format_ == "ipc":
-        shards = [dataset.dataset(file, format="ipc") for file in files]
-        return [
-            ArrowPart(connection, file, shard.schema, shard)
-            for file, shard in zip(files, shards, strict=True)
-        ]
+        shards = {file: dataset.dataset(file, format="ipc") for file in files}
+        return [ArrowPart(connection, x, y.schema, y) for x, y in shards.items()]
     if format_ == "parquet":
         names = list({each.name for each in sought})
         return [ParquetPart(connection, x) for x in alike(connection, files, names)]
@@ -180,12 +171,8 @@ def _parts_of_files(
     files = [file for file in files if "://" in file or os.path.getsize(file)]
     if not files:
         raise no_rows(argument, source)
-    read = {"csv": CsvPart, "json": JsonPart}[str(format_)]
-    return [read(connection, file) for file in files]
-
-
-def _described(part: Part, sought: Sought) -> str:
-    return f"the column {sought.name!r} of {part.name}"
+    of_file = CsvPart if format_ == "csv" else JsonPart
+    return [of_file(connection, file) for file in files]
 
 
 def _union(tables: Sequence[Relation]) -> Relation:

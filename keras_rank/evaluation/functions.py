@@ -1,28 +1,17 @@
-"""The functions that evaluate tables and runs."""
+"""The functions that evaluate tables and runs, and compare what comes of it."""
 
-import dataclasses
-from collections.abc import Sequence
+import reprlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from keras_rank.arguments import check_choice
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists import PerList, Progress
-from keras_rank.evaluation.measures import members_of
-from keras_rank.evaluation.reading import Columns, Order, Rows, connected, read_rows
-from keras_rank.evaluation.trec import read_run
-from keras_rank.evaluation.values import require_free_names
+from keras_rank.evaluation.lists.measures import members_of
+from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
+from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.evaluation.reading.rows import Columns
+from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.ordering.preference import Ties
-
-# Which of tied items comes first: as the metric says, or as in trec_eval.
-TIES = ("metric", "trec_eval")
-# What an item without a label is.
-UNJUDGED = ("irrelevant", "drop")
-# What to do with an item that a query has twice.
-DUPLICATES = ("error", "count")
 
 
 def evaluate(
@@ -116,33 +105,14 @@ def evaluate(
     """
     columns = Columns(query, label, score, item, weight, _names("keep", keep))
     members = members_of(metrics)
-    check_choice("ties", ties, TIES)
-    check_choice("unjudged", unjudged, UNJUDGED)
-    check_choice("duplicates", duplicates, DUPLICATES)
-    if ties == "trec_eval" and item is None:
-        raise ValueError(
-            '`item` should name a column with `ties="trec_eval"`, which orders tied '
-            "items by their ids. Received: item=None"
-        )
-    names = [member.name for member in members]
-    require_free_names([columns.query, *columns.keep, *names], names)
+    settings = Settings(members, columns, ties, unjudged, duplicates, memory_limit)
     if type(rows).__module__.startswith("ray.data"):
-        from keras_rank.evaluation.ray_data import evaluate_dataset
+        from keras_rank.evaluation.lists.ray_data import table_of_dataset
 
-        passed = {**dataclasses.asdict(columns), "ties": ties, "unjudged": unjudged}
-        passed |= {"duplicates": duplicates, "memory_limit": memory_limit}
-        return evaluate_dataset(rows, members, columns, passed)
-    per_list = PerList(
-        members,
-        columns,
-        _order_of_ties(ties),
-        drops_unjudged=unjudged == "drop",
-        counts_duplicates=duplicates == "count",
-    )
-    order = _order_of_rows(ties, item, members)
-    with connected(memory_limit) as connection:
-        read = read_rows(connection, rows, columns, order)
-        return _evaluation(per_list, read, progress)
+        table = table_of_dataset(rows, settings)
+    else:
+        table = table_of_rows(rows, settings, progress)
+    return Evaluation(table, metrics=members, query=query)
 
 
 def evaluate_run(
@@ -224,41 +194,86 @@ def evaluate_run(
     >>> evaluate_run(qrels, run, ["mrr"]).per_list["mrr"].to_pylist()
     [0.5, 0.0]
     """
-    columns = Columns(query, label, score, item)
     members = members_of(metrics, rules)
     followed = rules if ties is None else f"{rules}, ties={ties}"
     if ties is None:
         ties = "trec_eval" if rules == "trec_eval" else "metric"
-    check_choice("ties", ties, TIES)
-    check_choice("unjudged", unjudged, UNJUDGED)
-    names = [member.name for member in members]
-    require_free_names([columns.query, *columns.keep, *names], names)
-    per_list = PerList(
-        members, columns, _order_of_ties(ties), drops_unjudged=unjudged == "drop"
+    columns = Columns(query, label, score, item)
+    settings = Settings(members, columns, ties, unjudged, memory_limit=memory_limit)
+    table, left_out = table_of_run(qrels, run, settings, progress)
+    return Evaluation(
+        table, metrics=members, query=query, left_out=left_out, rules=followed
     )
-    order = _order_of_rows(ties, item, members)
-    with connected(memory_limit) as connection:
-        read = read_run(connection, qrels, run, columns, order)
-        return _evaluation(per_list, read, progress, followed)
 
 
-def _order_of_rows(
-    ties: str, item: str | None, members: Sequence[RankingMetric]
-) -> Order:
-    """How the rows of a list are ordered, by which tied items are told apart.
+def compare(
+    baseline: Evaluation,
+    models: Mapping[str, Evaluation],
+    *,
+    by: str | Sequence[str] | None = None,
+    test: str = "t",
+    correction: str | None = "holm",
+    cluster: str | None = None,
+    confidence: float = 0.95,
+) -> Comparison:
+    """Compares models with a baseline, list by list.
 
-    By the items where these are known, so that a table has the same numbers in any
-    order of its rows; but for a metric that says that the earlier one is first.
+    Look at the difference and its interval first; p is the probability that chance
+    alone gives such a difference, or a larger one. With many lists, nearly every
+    difference is significant, but few matter.
+
+    Args:
+        baseline: `Evaluation` that the others are compared with.
+        models: dict from names to `Evaluation`s of the same queries. Queries
+            that only one side has are left out, with a note.
+        by: str or list of strings. Columns kept in the evaluations of the models:
+            there is a comparison for each of their values. Defaults to `None`: one
+            over all lists.
+        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 random signs of the
+            differences, of which those beyond the 8,192 largest are drawn as a sum.
+            Defaults to `"t"`.
+        correction: the correction for multiple comparisons, over all rows. `"holm"`
+            controls the family-wise error rate; `"bh"` and `"by"` control the false
+            discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
+            correction. Defaults to `"holm"`.
+        cluster: str. A column kept in the evaluations of the models: lists with the
+            same value are not independent. Defaults to `None`.
+        confidence: float. The share of such intervals that contain the true
+            difference. Defaults to 0.95.
+
+    Returns:
+        A `Comparison`: a `Table` with the columns `model` (if there are several), those
+        of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
+        to `high`, `p`, `corrected_p` and `lists`.
+
+    Raises:
+        ValueError: if nothing can be compared, metrics of one name are not computed
+            alike, or an argument is not one of the accepted values.
+
+    Example:
+
+    >>> from keras_rank.evaluation import compare, evaluate
+    >>> rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
+    >>> base = evaluate({**rows, "score": [1, 2, 1, 2, 2, 1]}, ["mrr"])
+    >>> better = evaluate({**rows, "score": [2, 1, 2, 1, 2, 1]}, ["mrr"])
+    >>> comparison = compare(base, {"same": base, "better": better})
+    >>> for row in comparison:
+    ...     print(row["model"], f"{row['difference']:.3f}", f"{row['p']:.3f}")
+    same 0.000 1.000
+    better 0.333 0.184
     """
-    if ties == "trec_eval":
-        return "trec_eval"
-    are_stable = [metric.shuffle_ties is False for metric in members]
-    return "row" if item is None or any(are_stable) else "item"
-
-
-def _order_of_ties(ties: str) -> Ties | None:
-    """How all metrics order ties: those of trec_eval are in order when they come."""
-    return "stable" if ties == "trec_eval" else None
+    are_evaluations = isinstance(models, Mapping) and all(
+        isinstance(each, Evaluation) for each in (baseline, *models.values())
+    )
+    if not (are_evaluations and models):
+        raise ValueError(
+            "`models` should be a dict from names to evaluations, and `baseline` an "
+            f"evaluation. Received: models={reprlib.repr(models)} and a "
+            f"{type(baseline).__name__}"
+        )
+    values = {name: model._values for name, model in models.items()}
+    how = (by, test, correction, cluster, confidence)
+    return compared(baseline._values, values, *how)
 
 
 def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
@@ -267,20 +282,4 @@ def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(names))
     raise ValueError(
         f"`{argument}` should be names of columns. Received: {argument}={names!r}"
-    )
-
-
-def _evaluation(
-    per_list: PerList,
-    rows: Rows,
-    progress: Progress | None,
-    rules: str | None = None,
-) -> Evaluation:
-    table = pa.concat_tables(per_list.tables(rows, progress))
-    return Evaluation(
-        table,
-        metrics=per_list.metrics,
-        query=per_list.columns.query,
-        left_out=rows.left_out,
-        rules=rules,
     )

@@ -1,0 +1,88 @@
+"""What contradicts what: options without an effect, and files given twice."""
+
+import argparse
+import glob
+import itertools
+import os
+from collections.abc import Sequence
+
+from keras_rank.evaluation.reading.files import is_table
+
+# The options that have no effect on runs, which have no such columns.
+_OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
+# Those that have none on values that are computed already.
+_OF_READING = (
+    *("qrels", "query", "label", "score", "item", "weight", "keep", "memory_limit"),
+    *("rules", "ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
+)
+
+
+def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
+    """Raises for options that would do nothing, given the files that hold rows."""
+    if not rows:
+        where = "files that --per-list wrote, whose values are computed already"
+        _require_left_out(parsed, _OF_READING, where)
+    elif parsed.qrels is None:
+        _require_left_out(parsed, ["rules"], "tables, where the metrics say what to do")
+        if "duplicates" in parsed and "item" not in parsed:
+            raise ValueError(
+                "--duplicates should come with --item, the column of the items. "
+                f"Received: --duplicates {parsed.duplicates}"
+            )
+    else:
+        _require_left_out(parsed, _OF_ROWS, "qrels and runs, where it has no effect")
+        both = [parsed.qrels, *rows]
+        of_tables = {"label": [parsed.qrels], "score": rows}
+        of_tables |= {"query": both, "item": both}
+        unused = [name for name, of in of_tables.items() if not any(map(is_table, of))]
+        _require_left_out(parsed, unused, "TREC files, whose columns have no names")
+    if parsed.keep and not (parsed.print_lists or parsed.per_list):
+        raise ValueError(
+            "--keep should come with --print-lists or --per-list. Received: --keep "
+            f"{' '.join(parsed.keep)}"
+        )
+
+
+def require_once(names: Sequence[str]) -> None:
+    """Raises for a run or a model that is there twice, as results go by the name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"Each file should be given once. Received twice: {name}")
+
+
+def require_writable(
+    file: str, sources: Sequence[str | list[str]], inputs: Sequence[str]
+) -> None:
+    """Raises where `--per-list` can't write a file of one run that is no input.
+
+    `compare` knows it again by the end of its name.
+    """
+    if len(sources) > 1:
+        raise ValueError(
+            f"--per-list takes one run. Received: {', '.join(map(str, sources))}"
+        )
+    if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
+        raise ValueError(
+            "--per-list should name a file that ends in .parquet, in a folder that "
+            f"exists. Received: {file!r}"
+        )
+    found = (glob.glob(name, recursive=True) or [name] for name in inputs)
+    for each in itertools.chain.from_iterable(found):
+        if all(map(os.path.exists, (file, each))) and os.path.samefile(file, each):
+            raise ValueError(
+                "--per-list should name a file that is not read, as it would be "
+                f"replaced. Received: {file!r}, which is the input {each!r}"
+            )
+
+
+def _require_left_out(
+    parsed: argparse.Namespace, names: Sequence[str], where: str
+) -> None:
+    for name in names:
+        value = getattr(parsed, name, None)
+        if value not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            values = " ".join(map(str, value)) if isinstance(value, list) else value
+            raise ValueError(
+                f"{option} should be left out with {where}. Received: {option} {values}"
+            )

@@ -1,0 +1,129 @@
+"""The files of a command: which ones are judgements, rows, or lists that are done."""
+
+import argparse
+import glob
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from keras_rank import evaluation
+from keras_rank.evaluation.command.printing import show_progress
+from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.lists.measures import RULES, members_of
+from keras_rank.evaluation.lists.values import is_described
+from keras_rank.evaluation.reading.files import is_table
+from keras_rank.evaluation.reading.forms import are_judgements
+from keras_rank.evaluation.reading.rows import Columns
+from keras_rank.metrics.group import RankingMetrics
+
+# What is given on to the functions under the same names.
+_OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
+
+
+def files_of(parsed: argparse.Namespace) -> list[str]:
+    """The files, also those that follow names: `-m map qrels run`, `--by user rows`."""
+    files: list[str] = parsed.files
+    for option in ("metrics", "by", "keep"):
+        names = getattr(parsed, option) or []
+        are_files = [
+            is_table(name) or os.path.exists(name) or bool(glob.glob(name))
+            for name in names
+        ]
+        if not files and any(are_files):
+            first = are_files.index(True)
+            setattr(parsed, option, names[:first])
+            files = names[first:]
+    if not files:
+        raise ValueError("There should be files to read. Received: none")
+    return files
+
+
+def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> bool:
+    """Whether the first of the files is one of judgements."""
+    if len(files) == 1 or are_lists(files[0]):
+        return not is_table(files[0])
+    names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
+    given: Any = {name: getattr(parsed, name, x) for name, x in names.items()}
+    return are_judgements(files[0], Columns(**given))
+
+
+def are_lists(file: str) -> bool:
+    """Whether a file is one that `--per-list` wrote."""
+    if not (file.endswith(".parquet") and os.path.isfile(file)):
+        return False
+    try:
+        return is_described(parquet.read_schema(file))
+    except (pa.ArrowException, OSError):
+        # That it can't be read is said where it is read as a table.
+        return False
+
+
+def rules_of(parsed: argparse.Namespace) -> str:
+    """The rules by which names of metrics are understood."""
+    return getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
+
+
+def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
+    """The metrics, with what was said of all of them."""
+    members = []
+    gains, threshold = parsed.gains, parsed.relevance_threshold
+    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules_of(parsed))
+    for member in named:
+        config = member.get_config()
+        if gains is not None and "gain_fn" in config:
+            config["gain_fn"] = gains
+        if threshold is not None:
+            config["relevance_threshold"] = threshold
+        members.append(type(member).from_config(config))
+    if gains is not None and not any("gain_fn" in x.get_config() for x in members):
+        raise ValueError(
+            "--gains should be left out without a metric of gains, such as ndcg. "
+            f"Received: --gains {gains}"
+        )
+    return RankingMetrics(members)
+
+
+def lists_of(file: str, metrics: Sequence[str] | None) -> Evaluation:
+    """Reads what `--per-list` wrote, and chooses metrics where some are named."""
+    values = Evaluation.read(file)._values
+    names = []
+    for name in metrics or values.metric_names:
+        metric = values.find(name)
+        if metric is None:
+            raise ValueError(
+                f"--metrics should be some of those in {file}, which has "
+                f"{values.metric_names}. Received: {name!r}"
+            )
+        names.append(metric.name)
+    return Evaluation(values.of_metrics(names).table)
+
+
+def evaluated(
+    parsed: argparse.Namespace, source: str | list[str], metrics: RankingMetrics
+) -> Evaluation:
+    """Evaluates a run, or the rows of files."""
+    of_one = ("weight", "duplicates") if parsed.qrels is None else ("rules",)
+    names = [name for name in (*_OF_BOTH, *of_one) if name in parsed]
+    arguments: dict[str, Any] = {name: getattr(parsed, name) for name in names}
+    arguments["progress"] = show_progress if sys.stderr.isatty() else None
+    clusters = [parsed.cluster] if parsed.cluster else []
+    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
+    kept = {name: option for option, names in of_options.items() for name in names}
+    try:
+        if parsed.qrels is not None:
+            return evaluation.evaluate_run(parsed.qrels, source, metrics, **arguments)
+        return evaluation.evaluate(source, metrics, keep=list(kept), **arguments)
+    except ValueError as error:
+        text = str(error)
+        for name, option in kept.items():
+            if f"keep={name!r}" in text:
+                text = text.replace("`keep`", option)
+                text = text.replace(f"keep={name!r}", f"{option} {name}")
+        raise ValueError(text) from error
+    finally:
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,180 @@
+"""What the command does: it evaluates or compares, and returns an exit code."""
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+
+from keras_rank.evaluation import compare
+from keras_rank.evaluation.command.contradictions import (
+    require_once,
+    require_used,
+    require_writable,
+)
+from keras_rank.evaluation.command.gates import shut, worse
+from keras_rank.evaluation.command.inputs import (
+    are_lists,
+    evaluated,
+    files_of,
+    lists_of,
+    metrics_of,
+    rules_of,
+    start_with_judgements,
+)
+from keras_rank.evaluation.command.options import parser_of
+from keras_rank.evaluation.command.printing import joined, print_results, say
+from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.lists.measures import measured_of
+from keras_rank.evaluation.reading.files import is_table
+from keras_rank.evaluation.report.table import Table
+
+_TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command, and returns its exit code."""
+    with contextlib.ExitStack() as stack:
+        if sys.stderr is None:
+            # Closed: nobody reads, and what is opened next is not to be written to.
+            nothing = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(nothing))
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        if sys.stdout is None:
+            raise ValueError("Standard output should be open, as results go there.")
+        parsed = parser_of(_evaluate, _compare).parse_args(arguments)
+        exit_code: int = parsed.function(parsed)
+        sys.stdout.flush()
+        return exit_code
+    except BrokenPipeError:
+        # Whoever reads has enough. What is left to be written is dropped.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        say(f"error: {' '.join(str(error).split())}")
+        return 2
+    except Exception:
+        # An error of ours: not 1, which is that of a gate.
+        traceback.print_exc()
+        return 2
+
+
+def _evaluate(parsed: argparse.Namespace) -> int:
+    files = files_of(parsed)
+    if parsed.qrels is None and start_with_judgements(files, parsed):
+        parsed.qrels, *files = files
+        if not files:
+            raise ValueError(
+                f"Qrels should be followed by runs, and {_TABLES}. "
+                f"Received: {parsed.qrels!r}"
+            )
+    require_once(files)
+    rows = [file for file in files if not are_lists(file)]
+    require_used(parsed, rows)
+    sources = files if parsed.qrels is not None else [files]
+    if parsed.per_list is not None:
+        inputs = [*files, *filter(None, [parsed.qrels])]
+        require_writable(parsed.per_list, sources, inputs)
+    if rows == files:
+        metrics = metrics_of(parsed)
+        measured, rules = [*map(measured_of, metrics.members)], rules_of(parsed)
+        gates = [gate.among(measured, rules) for gate in parsed.gates]
+        found = {str(each): evaluated(parsed, each, metrics) for each in sources}
+    elif len(files) > 1:
+        raise ValueError(
+            "A file that --per-list wrote should be the only one of evaluate; compare "
+            f"takes several. Received: {', '.join(files)}"
+        )
+    else:
+        lists = lists_of(files[0], parsed.metrics)
+        gates = [x.among(lists._values.metrics, lists.rules) for x in parsed.gates]
+        found = {files[0]: lists}
+    if parsed.per_list is not None:
+        next(iter(found.values())).write(parsed.per_list)
+    results = _results(parsed, found)
+    print_results(results, _warnings_of(found), parsed.output)
+    return _exit_code(shut(gates, results["summary"]))
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    files = files_of(parsed)
+    if len(files) < 2:
+        raise ValueError(
+            "compare should get a baseline, and at least one file to compare with it. "
+            f"Received: {', '.join(files)}"
+        )
+    require_once(files[1:])
+    for file in files:
+        if parsed.qrels is None and not is_table(file):
+            raise ValueError(
+                "Runs should be compared with their judgements: --qrels FILE; and "
+                f"{_TABLES}. Received: {file!r}"
+            )
+    rows = [file for file in files if not are_lists(file)]
+    require_used(parsed, rows)
+    metrics = metrics_of(parsed) if rows else None
+    found = {
+        file: evaluated(parsed, file, metrics)
+        if metrics is not None and file in rows
+        else lists_of(file, parsed.metrics)
+        for file in files
+    }
+    base = found[files[0]]
+    comparison = compare(
+        base,
+        {file: found[file] for file in files[1:]},
+        by=parsed.by,
+        test=parsed.test,
+        correction=None if parsed.correction == "none" else parsed.correction,
+        cluster=parsed.cluster,
+        confidence=parsed.confidence,
+    )
+    notes = [*comparison.notes, *_warnings_of(found)]
+    print_results({"comparison": Table(comparison.columns)}, notes, parsed.output)
+    is_gate = parsed.fail_if_worse
+    lines = worse(comparison, base._values, parsed.confidence) if is_gate else ()
+    return _exit_code(lines)
+
+
+def _results(
+    parsed: argparse.Namespace, found: Mapping[str, Evaluation]
+) -> dict[str, Table]:
+    """The tables that are printed, by their names."""
+    results: dict[str, dict[str, Table]] = {}
+    for name, ev in found.items():
+        of_run = {}
+        if parsed.print_lists:
+            of_run["per_list"] = Table(ev.per_list.to_pydict())
+        if parsed.health:
+            of_run["health"] = Table(ev.health().columns)
+        cluster, confidence = parsed.cluster, parsed.confidence
+        of_run["summary"] = ev.summary(
+            parsed.by, cluster=cluster, confidence=confidence
+        )
+        for kind, table in of_run.items():
+            results.setdefault(kind, {})[name] = table
+    return {kind: joined(tables) for kind, tables in results.items()}
+
+
+def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:
+    """The warnings of evaluations, with their names where there are several."""
+    return [
+        f"{name}: {warning}" if len(found) > 1 else warning
+        for name, ev in found.items()
+        for warning in ev.warnings
+    ]
+
+
+def _exit_code(failed: Iterable[str]) -> int:
+    """Says which gates failed, and returns the code that tells of it."""
+    lines = list(failed)
+    for line in lines:
+        say(line)
+    return int(bool(lines))

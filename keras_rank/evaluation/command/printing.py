@@ -1,0 +1,53 @@
+"""What the command prints: results on stdout, all else on stderr."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from keras_rank.evaluation.report.table import Table, plain_rows
+
+# How a table is printed, by the name of `--output`.
+_TEXTS: dict[str, Callable[[Table], str]] = {
+    "table": str,
+    "tsv": Table.to_tsv,
+    "markdown": Table.to_markdown,
+}
+OUTPUTS = [*_TEXTS, "json"]
+
+
+def print_results(
+    results: Mapping[str, Table], warnings: Sequence[str], output: str
+) -> None:
+    """Prints tables, by their names, and warnings."""
+    if output == "json":
+        data = {name: plain_rows(table) for name, table in results.items()}
+        notes = [note for table in results.values() for note in table.notes]
+        print(json.dumps({**data, "notes": notes, "warnings": warnings}, indent=1))
+    else:
+        print("\n\n".join(map(_TEXTS[output], results.values())))
+    for warning in warnings:
+        say(warning)
+
+
+def joined(tables: Mapping[str, Table]) -> Table:
+    """Tables of runs below each other, with their names where there are several."""
+    first = next(iter(tables.values()))
+    if len(tables) == 1:
+        return first
+    runs = [name for name, table in tables.items() for _ in range(len(table))]
+    columns = {
+        name: [value for table in tables.values() for value in table[name]]
+        for name in first.columns
+    }
+    return Table({"run": runs, **columns}, notes=first.notes)
+
+
+def say(text: str) -> None:
+    """Prints a line to stderr."""
+    print(f"keras-rank: {text}", file=sys.stderr)
+
+
+def show_progress(rows: int, lists: int) -> None:
+    """Writes over the last line of a terminal how much is done."""
+    text = f"\r{rows:,} rows read, {lists:,} queries done"
+    print(text, end="", file=sys.stderr, flush=True)

@@ -1,0 +1,142 @@
+"""What the strings of users stand for: names of this package and of other tools.
+
+The result of a string is named as the string is written.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from keras_rank.arguments import check_choice
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.group import RankingMetrics, as_group
+
+# Whose definitions this package's own names have, and whose order tied items.
+RULES = ("trec_eval", "keras")
+
+# What a metric may have of its own without being another one.
+_NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
+
+# The names of trec_eval (small letters, `P`, `Rprec`) and of ir_measures, with `k` in
+# the place of a cutoff. Theirs too: `P.5` for `P_5`, and `AP(rel=2)@100`.
+_SPELLINGS = {
+    "map": "map_cut_k AP AP@k MAP MAP@k",
+    "mrr": "recip_rank RR RR@k MRR MRR@k",
+    "ndcg": "ndcg_cut_k nDCG nDCG@k NDCG NDCG@k",
+    "precision": "P_k P@k Precision@k",
+    "recall": "recall_k R@k Recall@k",
+    "hit_rate": "success_k Success@k",
+    "r_precision": "Rprec Rprec@k RPrec RPrec@k",
+    "bpref": "Bpref Bpref@k BPref BPref@k",
+}
+_OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
+_PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
+
+
+class Measured(NamedTuple):
+    """What has to be known of a metric once its values are there."""
+
+    name: str
+    k: int | None
+    empty_value: float | None
+    direction: str
+    definition: dict[str, Any] | None = None
+
+
+def members_of(
+    metrics: RankingMetrics | Sequence[RankingMetric | str], rules: str = "keras"
+) -> list[RankingMetric]:
+    """Returns metrics that order the lists of a table alike each time.
+
+    Args:
+        metrics: as for `evaluate`.
+        rules: one of `RULES`, for strings that are names of this package.
+    """
+    check_choice("rules", rules, RULES)
+    if isinstance(metrics, Sequence) and not isinstance(metrics, str):
+        metrics = [
+            metric_of(metric, rules) if isinstance(metric, str) else metric
+            for metric in metrics
+        ]
+    group = as_group(metrics)
+    for member in group.members:
+        if member.sparse_labels:
+            raise ValueError(
+                "`metrics` should have `sparse_labels=False`, as a table has a label "
+                f"for each item. Received: {member.name!r} with sparse_labels=True"
+            )
+    return [
+        member._with_seed(0) if member._seed_is_drawn else member
+        for member in group.members
+    ]
+
+
+def metric_of(string: str, rules: str) -> RankingMetric:
+    """Returns the metric that a string stands for, named like the string."""
+    parts = _PARTS.fullmatch(string)
+    if parts:
+        name, relevance, sign, k = parts.groups()
+        at_k = "" if k is None else f"@{k}"
+        own = _OWN.get(name + ("@k" if sign == "@" else "_k") if k else name)
+        if own is not None and not (relevance and name.islower()):
+            return _named(string, own + at_k, "trec_eval", relevance)
+    return _named(string, string, rules)
+
+
+def measured_of(metric: RankingMetric) -> Measured:
+    """What has to be known of a metric, and what its values depend on."""
+    try:
+        config = json.loads(json.dumps(metric.get_config()))
+        definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
+        definition["class_name"] = type(metric).__name__
+    except (TypeError, ValueError):
+        # As with a function that can't be saved.
+        definition = None
+    return Measured(
+        metric.name, metric.k, metric.empty_value, metric._direction, definition
+    )
+
+
+def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured | None:
+    """Returns the one of the metrics that a name stands for, if there is one.
+
+    It may be written with another sign (`ndcg@10`, `ndcg_at_10`), or in another tool's
+    way (`ndcg_cut_10`) where that is the same metric.
+
+    Args:
+        name: the name.
+        metrics: what is known of the metrics.
+        rules: the rules that they were computed by, `None` for a table.
+    """
+    for spelled in (str, _with_one_sign):
+        for metric in metrics:
+            if spelled(metric.name) == spelled(name):
+                return metric
+    try:
+        # What else was said of a run follows, as in `trec_eval, ties=metric`.
+        of_name = metric_of(name, (rules or "keras").partition(",")[0])
+    except ValueError:
+        return None
+    definition = measured_of(of_name).definition
+    return next((each for each in metrics if each.definition == definition), None)
+
+
+def _named(
+    string: str, own: str, rules: str, relevance: str | None = None
+) -> RankingMetric:
+    (metric,) = as_group([own]).members
+    config = {**metric.get_config(), "name": string, "seed": 0}
+    if rules == "trec_eval":
+        if "gain_fn" in config:
+            config["gain_fn"] = "linear"
+        if "denominator" in config:
+            config["denominator"] = "retrieved" if metric.k is None else "k"
+    if relevance is not None and "relevance_threshold" in config:
+        config["relevance_threshold"] = float(relevance)
+    named: RankingMetric = type(metric).from_config(config)
+    return named
+
+
+def _with_one_sign(name: str) -> str:
+    return name.replace("@", "_at_")

@@ -1,0 +1,234 @@
+"""From rows that are sorted by query to a row for each list: its values and weight.
+
+The columns whose names start with `health/` are what `health` reads.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keras_rank.evaluation.lists.columns import HEALTH, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.padded import PaddedBatches
+from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.evaluation.reading.engine import connected
+from keras_rank.evaluation.reading.rows import Rows, judge, read_rows, received_twice
+from keras_rank.evaluation.reading.runs import read_run
+from keras_rank.lists.base import LARGEST_WEIGHT
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+def table_of_rows(
+    source: Any, settings: Settings, progress: Progress | None = None
+) -> pa.Table:
+    """Returns a row for each list of files, or of a table in memory."""
+    with connected(settings.memory_limit) as connection:
+        rows = read_rows(connection, source, settings.columns, settings.order)
+        return PerList(settings).table(rows, progress)
+
+
+def table_of_run(
+    qrels: Any, run: Any, settings: Settings, progress: Progress | None = None
+) -> tuple[pa.Table, int | None]:
+    """Returns a row for each query of judgements, and how many were left out."""
+    with connected(settings.memory_limit) as connection:
+        rows = read_run(connection, qrels, run, settings.columns, settings.order)
+        return PerList(settings).table(rows, progress), rows.left_out
+
+
+class _Lists(NamedTuple):
+    """Which rows belong to which list.
+
+    Attributes:
+        queries: the query of each list.
+        starts: the places where they start.
+        sizes: how many rows they have.
+        of_row: the number of the list of each row.
+    """
+
+    queries: pa.Array
+    starts: Array
+    sizes: Array
+    of_row: Array
+
+    @classmethod
+    def of(cls, queries: pa.Array) -> "_Lists":
+        """The lists of rows that are sorted by query."""
+        groups = pc.run_end_encode(queries)
+        sizes = np.diff(groups.run_ends, prepend=0)
+        of_row = np.repeat(np.arange(len(sizes)), sizes)
+        return cls(groups.values, np.asarray(groups.run_ends) - sizes, sizes, of_row)
+
+    def counts(self, is_counted: Array) -> Array:
+        """How many rows of each list are counted."""
+        counts: Array = np.add.reduceat(is_counted, self.starts, dtype=np.int32)
+        return counts
+
+    def query_of(self, row: Any) -> Any:
+        """The query of a row, for messages."""
+        return self.queries[int(self.of_row[row])].as_py()
+
+
+class PerList:
+    """Computes a row for each list.
+
+    Args:
+        settings: what is computed, and how.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.columns = settings, settings.columns
+        self.batches = PaddedBatches(settings.metrics, settings.order_of_ties)
+
+    def table(self, rows: Rows, progress: Progress | None) -> pa.Table:
+        """Returns a table with a row for each list.
+
+        Args:
+            rows: the rows.
+            progress: function that is told how many rows and lists are done.
+        """
+        tables: list[pa.Table] = []
+        rows_done = lists_done = 0
+        for whole in _whole_lists(rows.batches, self.columns.query):
+            tables.append(self._table(whole, rows.described))
+            rows_done, lists_done = rows_done + len(whole), lists_done + len(tables[-1])
+            if progress is not None:
+                progress(rows_done, lists_done)
+        return pa.concat_tables(tables)
+
+    def _table(self, rows: pa.Table, described: Callable[[Any, Any], str]) -> pa.Table:
+        """Returns the table of the lists of rows, each of which is whole."""
+        lists = _Lists.of(rows["query"].combine_chunks())
+        kept = [
+            _kept(name, rows[str(i)].combine_chunks(), lists)
+            for i, name in enumerate(self.columns.keep)
+        ]
+        given, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+        drops_unjudged = self.settings.unjudged == "drop"
+        items = {
+            "label": judge(given, lists.starts, drops_unjudged),
+            "judgement": judge(given, lists.starts, drop_unjudged=True),
+            "judged": ~np.isnan(given),
+            "score": score,
+        }
+        found: dict[str, Array] = {}
+        if self.columns.weight is None:
+            found[WEIGHT] = np.ones(len(lists.starts))
+        else:
+            items["weight"] = self._weights(rows["weight"], lists)
+            found[HEALTH + "weightless"] = lists.counts(items["weight"] <= 0.0)
+        numbers = _numbers_of_lists(lists.queries)
+        found |= self.batches.values(items, lists.starts, lists.sizes, numbers)
+        if self.columns.weight is not None:
+            for metric in self.settings.metrics:
+                name = OWN_WEIGHT.format(metric.name)
+                found[name] = _exact(found[name], items["weight"], lists.starts)
+        is_nan = np.isnan(score) & np.asarray(rows["score"].is_valid())
+        for name, is_counted in {
+            "items": items["label"] >= 0.0,
+            "judged": items["judged"],
+            "nan": is_nan,
+            "fractional labels": np.floor(given) < given,
+            "fractional scores": np.floor(score) < score,
+        }.items():
+            found[HEALTH + name] = lists.counts(is_counted)
+        if self.columns.item is not None:
+            codes = rows["item"].combine_chunks()
+            found[HEALTH + "duplicates"] = self._duplicates(codes, lists, described)
+        columns = dict(zip(self.columns.keep, kept, strict=True))
+        columns = {self.columns.query: lists.queries, **columns}
+        return pa.table({**columns, **self._ordered(found)})
+
+    def _ordered(self, found: dict[str, Array]) -> dict[str, pa.Array]:
+        """The columns of metrics, weights, and health. NaN is missing in all."""
+        names = [metric.name for metric in self.settings.metrics]
+        names = [*names, *map(OWN_WEIGHT.format, names), WEIGHT]
+        names += [name for name in found if name.startswith(HEALTH)]
+        return {
+            name: pa.array(found[name], from_pandas=True)
+            for name in names
+            if name in found
+        }
+
+    def _weights(self, column: pa.ChunkedArray, lists: _Lists) -> Array:
+        weights: Array = column.to_numpy()
+        for row in np.flatnonzero(np.isnan(weights))[:1]:
+            raise ValueError(
+                f"`weight` should name a column without missing weights. Received: "
+                f"weight={self.columns.weight!r}, with one missing in the query "
+                f"{lists.query_of(row)!r}"
+            )
+        # As those of a metric are.
+        cut: Array = np.minimum(weights, LARGEST_WEIGHT)
+        return cut
+
+    def _duplicates(
+        self, items: pa.Array, lists: _Lists, described: Callable[[Any, Any], str]
+    ) -> Array:
+        """The number of rows of each list whose items stood in it before."""
+        codes = items.dictionary_encode(null_encoding="encode")
+        keys = lists.of_row * len(codes.dictionary) + np.asarray(codes.indices)
+        keys.sort()
+        again = keys[1:][keys[1:] == keys[:-1]]
+        twice, item = np.divmod(again, max(len(codes.dictionary), 1))
+        if len(again) and self.settings.duplicates == "error":
+            values = lists.queries[twice[0]].as_py(), codes.dictionary[item[0]].as_py()
+            raise received_twice("rows", *values, described(*values))
+        return np.bincount(twice, minlength=len(lists.starts)).astype(np.int32)
+
+
+def _whole_lists(
+    batches: Iterable[pa.RecordBatch], query_name: str
+) -> Iterator[pa.Table]:
+    """Yields the rows of whole lists: the last may go on in the next batch."""
+    rest: pa.Table | None = None
+    for batch in batches:
+        if batch["query"].is_null(nan_is_null=True).true_count:
+            raise ValueError(
+                f"`query` should name a column without missing ids. Received: "
+                f"query={query_name!r}, with a row without one"
+            )
+        rows = pa.Table.from_batches([batch])
+        if rest is not None:
+            rows = pa.concat_tables([rest, rows])
+        last = pc.index(rows["query"], rows["query"][-1]).as_py()
+        if last:
+            yield rows.slice(0, last)
+        rest = rows.slice(last)
+    if rest is not None:
+        yield rest
+
+
+def _numbers_of_lists(queries: pa.Array) -> Array:
+    """Numbers that key the shuffle: a list has the same in every table."""
+    numbers = [zlib.crc32(str(query).encode()) for query in queries.to_pylist()]
+    return np.array(numbers, np.uint32).view(np.int32)
+
+
+def _kept(name: str, column: pa.Array, lists: _Lists) -> pa.Array:
+    """The value of each list, of which all rows have to have the same."""
+    codes = np.asarray(column.dictionary_encode(null_encoding="encode").indices)
+    for row in np.flatnonzero(codes != codes[lists.starts][lists.of_row])[:1]:
+        first = column[int(lists.starts[lists.of_row[row]])].as_py()
+        raise ValueError(
+            "`keep` should name columns with one value for each query. Received: "
+            f"keep={name!r}, with {first!r} and {column[int(row)].as_py()!r} in the "
+            f"query {lists.query_of(row)!r}"
+        )
+    return column.take(pa.array(lists.starts))
+
+
+def _exact(own: Array, weights: Array, starts: Array) -> Array:
+    """The weights of lists, as they are given where that is one number.
+
+    The mean of equal ones may differ from it in the last digit, and another relevance
+    would make another digit.
+    """
+    lowest = np.minimum.reduceat(weights, starts)
+    highest = np.maximum.reduceat(weights, starts)
+    return np.where((lowest < highest) | np.isnan(own), own, lowest)

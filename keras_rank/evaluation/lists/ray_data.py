@@ -1,0 +1,51 @@
+"""The same on Ray Data: lists are evaluated where they are, and a table comes back."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from keras_rank.evaluation.lists.per_list import table_of_rows
+from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.metrics.group import RankingMetrics
+
+
+def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Table:
+    """Returns a row for each list of a dataset.
+
+    Each query goes to one worker as a whole. A worker that dies has returned nothing,
+    and Ray gives its queries to another one.
+
+    Args:
+        dataset: the rows.
+        settings: what is computed, and how.
+    """
+    columns = settings.columns
+    names = [columns.query, columns.label, columns.score, columns.item, columns.weight]
+    names += columns.keep
+    blocks = ray.data.DataContext.get_current().default_hash_shuffle_parallelism
+    # Metrics of Keras are sent by their configs.
+    config = RankingMetrics(settings.metrics).get_config()
+    settings = dataclasses.replace(settings, metrics=[])
+    of_block = functools.partial(_of_block, config=config, settings=settings)
+    tables = (
+        dataset.select_columns([name for name in dict.fromkeys(names) if name])
+        .repartition(blocks, keys=[columns.query])
+        # A block as a whole, as it has all rows of its queries.
+        .map_batches(of_block, batch_size=None, batch_format="pyarrow")
+        .to_arrow_refs()
+    )
+    found = [table for table in ray.get(tables) if len(table)]
+    if not found:
+        raise ValueError("`rows` should have rows. Received: none, from a Dataset")
+    return pa.concat_tables(found).sort_by(columns.query)
+
+
+def _of_block(rows: pa.Table, config: dict[str, Any], settings: Settings) -> pa.Table:
+    """Returns the table of the lists of a block, without columns if it has no rows."""
+    if len(rows) == 0:
+        return pa.table({})
+    metrics = RankingMetrics.from_config(config).members
+    return table_of_rows(rows, dataclasses.replace(settings, metrics=metrics))

@@ -1,0 +1,275 @@
+"""A table with a row for each list, and what its schema says of the columns."""
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keras_rank.arguments import check_choice
+from keras_rank.evaluation.lists.columns import (
+    DEFINITION,
+    HEALTH,
+    LEFT_OUT,
+    ORDERS,
+    OWN_WEIGHT,
+    SPREAD,
+    WEIGHT,
+    require_free_names,
+)
+from keras_rank.evaluation.lists.measures import Measured, find
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+# What the schema of a table knows of its columns.
+_KEY = b"keras_rank"
+
+
+class ListValues:
+    """A table with a row for each list, and what its schema says of the columns.
+
+    Args:
+        table: `pyarrow.Table`.
+        metrics: the metrics of its columns. `None`: as its schema says.
+        query: the column of the queries. `None`: as its schema says.
+        left_out: the number of queries that were left out. `None`: as its column says.
+        rules: the rules that were followed. `None`: as its schema says.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        metrics: Sequence[Measured] | None = None,
+        query: str | None = None,
+        left_out: int | None = None,
+        rules: str | None = None,
+    ) -> None:
+        known = _known(table)
+        self.metrics = known.metrics if metrics is None else list(metrics)
+        self.query = query or known.query
+        self.rules = rules or known.rules
+        _require_columns(table, self.query, self.metrics)
+        require_free_names([self.query, *self.metric_names], self.metric_names)
+        if left_out is None and LEFT_OUT not in table.column_names:
+            left_out = known.left_out
+        if left_out is not None:
+            table = _with_left_out(table, left_out)
+        table = _with_one_definition(table, self.metrics, self.rules)
+        described = {"query": self.query, "metrics": self.metrics, "rules": self.rules}
+        metadata = dict(table.schema.metadata or {})
+        metadata[_KEY] = json.dumps(described).encode()
+        self.table = table.replace_schema_metadata(metadata)
+        if pc.count_distinct(table[self.query]).as_py() < len(table):
+            raise ValueError(
+                "`table` should have one row per query, as the value of a query cannot "
+                "be put together from parts. Received: a table of "
+                f"{len(table)} lists, some of the same query"
+            )
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def left_out(self) -> int:
+        """The number of queries that were left out."""
+        has_number = LEFT_OUT in self.table.column_names
+        return pc.sum(self.table[LEFT_OUT]).as_py() if has_number else 0
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics."""
+        return [metric.name for metric in self.metrics]
+
+    @property
+    def kept(self) -> list[str]:
+        """The names of the columns that were kept."""
+        others = {self.query, WEIGHT, *self.metric_names}
+        others |= {OWN_WEIGHT.format(name) for name in self.metric_names}
+        return [name for name in self._names_of_lists() if name not in others]
+
+    @property
+    def health(self) -> dict[str, Array]:
+        """The columns of health, by their names without the prefix."""
+        return {
+            name.removeprefix(HEALTH): self.array(name)
+            for name in self.table.column_names
+            if name.startswith(HEALTH)
+        }
+
+    @property
+    def has_health(self) -> bool:
+        """Whether the columns of health are there, which `per_list` leaves out."""
+        needed = {"items", "judged", "ties", "fractional scores"}
+        for metric in self.metrics:
+            needed |= {f"{metric.name}/{order}" for order in ORDERS}
+            if metric.k is not None:
+                needed |= {f"tied@{metric.k}", f"judged@{metric.k}"}
+        return {HEALTH + name for name in needed} <= set(self.table.column_names)
+
+    def per_list(self) -> pa.Table:
+        """The table without health, and with one column of weights if it can be."""
+        table = self.table.select(self._names_of_lists()).replace_schema_metadata()
+        own = [OWN_WEIGHT.format(name) for name in self.metric_names]
+        if not set(own) <= set(table.column_names):
+            return table
+        first = table[own[0]]
+        if not all(table[name].equals(first) for name in own):
+            return table
+        place = table.column_names.index(own[0])
+        return table.drop_columns(own).add_column(place, WEIGHT, first)
+
+    def of_metrics(self, names: Sequence[str]) -> "ListValues":
+        """The same without the columns of all other metrics."""
+        dropped = {DEFINITION}
+        for name in set(self.metric_names) - set(names):
+            dropped |= {name, OWN_WEIGHT.format(name)}
+            dropped |= {SPREAD.format(name, order) for order in ORDERS}
+        columns = [name for name in self.table.column_names if name not in dropped]
+        metrics = [metric for metric in self.metrics if metric.name in names]
+        return ListValues(self.table.select(columns), metrics)
+
+    def find(self, name: str) -> Measured | None:
+        """What is known of the metric that a name stands for, if there is one."""
+        return find(name, self.metrics, self.rules)
+
+    def measured(self, name: str) -> Measured:
+        """The same, or an error where there is none."""
+        metric = self.find(name) if isinstance(name, str) else None
+        names = self.metric_names
+        found = check_choice("metric", metric.name if metric else name, names)
+        return self.metrics[names.index(found)]
+
+    def array(self, name: str) -> Array:
+        """A column of numbers, NaN where they are missing."""
+        array: Array = self.table[name].to_numpy()
+        return array
+
+    def weights(self, metric: Measured) -> Array:
+        """The weights of the lists to a metric, NaN where nothing is relevant."""
+        own = OWN_WEIGHT.format(metric.name)
+        return self.array(own if own in self.table.column_names else WEIGHT)
+
+    def sliced_by(
+        self, by: str | Sequence[str] | None, columns: Sequence[str]
+    ) -> list[str]:
+        """The columns of slices, beside the other columns of the result."""
+        names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
+        for name in names:
+            self._require_kept("by", name)
+            if name in columns:
+                raise ValueError(
+                    "`by` should not name a column of the result: "
+                    f"{', '.join(columns)}. Received: by={name!r}"
+                )
+        return names
+
+    def slices(self, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], Array]]:
+        """Yields the values of the columns, and the numbers of the lists with them."""
+        numbers = np.arange(len(self))
+        if not by:
+            yield {}, numbers
+            return
+        table = self.table.select(by).append_column(HEALTH, pa.array(numbers))
+        groups = table.group_by(by, use_threads=False).aggregate([(HEALTH, "list")])
+        groups = groups.sort_by([(name, "ascending") for name in by])
+        lists = groups[f"{HEALTH}_list"]
+        for slice_, chosen in zip(groups.select(by).to_pylist(), lists, strict=True):
+            yield slice_, chosen.values.to_numpy()
+
+    def clusters(self, cluster: str | None) -> Array | None:
+        """The number of the cluster of each list, if there are any."""
+        if cluster is None:
+            return None
+        self._require_kept("cluster", cluster)
+        column = self.table[cluster].combine_chunks()
+        return np.asarray(column.dictionary_encode(null_encoding="encode").indices)
+
+    def _names_of_lists(self) -> list[str]:
+        """The columns without those of health."""
+        return [x for x in self.table.column_names if not x.startswith(HEALTH)]
+
+    def _require_kept(self, argument: str, name: str) -> None:
+        if name not in self.kept:
+            raise ValueError(
+                f"`{argument}` should name columns that were kept, as by "
+                f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
+                f"with keep={self.kept}"
+            )
+
+
+def is_described(table: pa.Schema | pa.Table) -> bool:
+    """Whether a schema says what the columns of a table are."""
+    return _KEY in (table.metadata or {})
+
+
+class _Known(NamedTuple):
+    """What the schema of a table knows of its columns."""
+
+    query: str = ""
+    metrics: Sequence[Measured] = ()
+    rules: str | None = None
+    left_out: int | None = None
+
+
+def _known(table: pa.Table) -> _Known:
+    written = (table.schema.metadata or {}).get(_KEY)
+    if written is None:
+        return _Known()
+    try:
+        known = json.loads(written)
+        metrics = [Measured(*metric) for metric in known["metrics"]]
+        if not all(isinstance(each.definition, dict | None) for each in metrics):
+            raise TypeError
+        # Version 0.2.0 wrote the number of queries that were left out into the schema.
+        left_out = known.get("left_out")
+        return _Known(known["query"], metrics, known.get("rules"), left_out)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            "`table` should have a schema that this version of keras_rank wrote. "
+            f"Received: {written.decode(errors='replace')}"
+        ) from error
+
+
+def _require_columns(table: pa.Table, query: str, metrics: Sequence[Measured]) -> None:
+    names = table.column_names
+    received = f"Received: a table with the columns {names}"
+    if not metrics or not {query, *(metric.name for metric in metrics)} <= set(names):
+        raise ValueError(
+            "`table` should be the table of an evaluation, whose schema describes its "
+            f"columns; otherwise give `metrics` and `query`. {received}"
+        )
+    for metric in metrics:
+        own = OWN_WEIGHT.format(metric.name)
+        if not {WEIGHT, own} & set(names):
+            raise ValueError(
+                f'`table` should have a column "{WEIGHT}", or one for each metric such '
+                f'as "{own}". {received}'
+            )
+
+
+def _with_left_out(table: pa.Table, left_out: int) -> pa.Table:
+    """The table with a number that its first row has."""
+    if LEFT_OUT in table.column_names:
+        table = table.drop_columns(LEFT_OUT)
+    numbers = np.zeros(len(table), np.int64)
+    numbers[:1] = left_out
+    return table.append_column(LEFT_OUT, pa.array(numbers))
+
+
+def _with_one_definition(
+    table: pa.Table, metrics: Sequence[Measured], rules: str | None
+) -> pa.Table:
+    """The table with a column that says what its metrics compute, the same for all."""
+    if DEFINITION not in table.column_names:
+        text = json.dumps([metrics, rules], sort_keys=True)
+        number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
+        table = table.append_column(DEFINITION, pa.repeat(number, len(table)))
+    if pc.count_distinct(table[DEFINITION], mode="all").as_py() > 1:
+        raise ValueError(
+            "`table` should be of evaluations whose metrics compute the same, by the "
+            "same rules. Received: a concatenation of others"
+        )
+    return table

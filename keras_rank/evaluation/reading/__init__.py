@@ -1,0 +1,1 @@
+"""Reading: whatever users have becomes rows that are sorted by query."""

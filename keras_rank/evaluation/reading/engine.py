@@ -1,0 +1,102 @@
+"""DuckDB, the engine that reads and sorts: connections, memory, and SQL."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, cast
+
+import duckdb
+
+from keras_rank.evaluation.reading.files import folders_of, literally
+
+Connection: TypeAlias = duckdb.DuckDBPyConnection
+Relation: TypeAlias = duckdb.DuckDBPyRelation
+
+# What a thread of DuckDB needs to write to disk the rest.
+_MEMORY_OF_A_THREAD = 49_000_000
+
+
+def connect(**config: str) -> Connection:
+    """A DuckDB that leaves standard output to what is asked for."""
+    connection = duckdb.connect(config=dict(config))
+    connection.execute("SET enable_progress_bar_print = false")
+    return connection
+
+
+@contextlib.contextmanager
+def connected(memory_limit: str | None) -> Iterator[Connection]:
+    """Yields a DuckDB, which writes to disk what it has no memory for."""
+    with tempfile.TemporaryDirectory(prefix="keras_rank") as folder:
+        limit = {} if memory_limit is None else {"memory_limit": str(memory_limit)}
+        try:
+            connection = connect(temp_directory=folder, **limit)
+        except duckdb.Error as error:
+            raise ValueError(
+                '`memory_limit` should be a size such as "2GB". '
+                f"Received: memory_limit={memory_limit!r}"
+            ) from error
+        with connection:
+            if memory_limit is not None:
+                _share_memory(connection, memory_limit)
+            yield connection
+
+
+def query(table: Relation, sql: str) -> Relation:
+    """Returns what a query selects from the table, which it calls `source`."""
+    return cast(Relation, table.query("source", sql))
+
+
+def read_files(
+    connection: Connection,
+    function: str,
+    files: Sequence[str],
+    columns_inside: Sequence[str] | None,
+    **arguments: Any,
+) -> Relation:
+    """Returns what a function of DuckDB reads from files.
+
+    Args:
+        connection: a DuckDB.
+        function: the function.
+        files: the files.
+        columns_inside: the columns of the files, which those that folders name must not
+            replace. `None`: without those of folders.
+        arguments: the other arguments of the function.
+    """
+    folders = folders_of(files[0])
+    has_folders = columns_inside is not None and not folders & set(columns_inside)
+    arguments["hive_partitioning"] = bool(folders) and has_folders
+    # What the names of folders say is read as it is written too.
+    arguments["hive_types_autocast"] = False
+    given = "".join(f", {name} := {in_sql(each)}" for name, each in arguments.items())
+    paths = in_sql(list(map(literally, files)))
+    return connection.sql(f"SELECT * FROM {function}({paths}{given})")
+
+
+def in_sql(value: Any) -> str:
+    """A value in SQL, as relations with parameters can't be put together."""
+    if isinstance(value, dict):
+        pairs = [f"{in_sql(key)}: {in_sql(each)}" for key, each in value.items()]
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(in_sql, value))}]"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value)
+
+
+def _share_memory(connection: Connection, memory_limit: str) -> None:
+    """Gives DuckDB half of its memory, as what is known of the lists needs some too."""
+    ((size, threads),) = connection.sql(
+        "SELECT parse_formatted_bytes(current_setting('memory_limit')), "
+        "current_setting('threads')"
+    ).fetchall()
+    half = size // 2
+    if half < _MEMORY_OF_A_THREAD:
+        raise ValueError(
+            '`memory_limit` should be a size such as "2GB", of at least "100MB". '
+            f"Received: memory_limit={memory_limit!r}"
+        )
+    threads = min(threads, half // _MEMORY_OF_A_THREAD)
+    connection.execute(f"SET threads = {threads}")
+    connection.execute(f"SET memory_limit = '{half} bytes'")

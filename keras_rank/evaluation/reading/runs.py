@@ -1,0 +1,112 @@
+"""Judgements and a run, joined as trec_eval joins them."""
+
+from typing import Any
+
+from keras_rank.evaluation.reading.engine import Connection, Relation, query
+from keras_rank.evaluation.reading.files import errors_of, named, no_rows
+from keras_rank.evaluation.reading.forms import side_of
+from keras_rank.evaluation.reading.rows import (
+    Columns,
+    Order,
+    Rows,
+    received_twice,
+    sorted_batches,
+)
+from keras_rank.evaluation.reading.sources import common_type
+
+
+def read_run(
+    connection: Connection, qrels: Any, run: Any, columns: Columns, order: Order
+) -> Rows:
+    """Joins judgements and a run: what is in one of them only has no score or label.
+
+    Args:
+        connection: a DuckDB.
+        qrels: the judgements.
+        run: the run.
+        columns: the names of the columns, for tables.
+        order: as in `read_rows`.
+    """
+    of_qrels = _create(connection, "qrels", qrels, columns, "label")
+    of_run = _create(connection, "run", run, columns, "score")
+    for id_, one, other in zip(("query", "item"), of_qrels, of_run, strict=True):
+        if one != other:
+            type_ = common_type(id_, {"`qrels`": one, "`run`": other})
+            for name in ("qrels", "run"):
+                connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
+    with errors_of("run", run):
+        left_out = _count_left_out(connection)
+        table = connection.sql(
+            "SELECT query, label, score, item, of_run.row FROM qrels FULL JOIN "
+            "(SELECT * FROM run WHERE query IN (SELECT query FROM qrels)) AS of_run "
+            "USING (query, item)"
+        )
+    names = ["query", "label", "score", "item"]
+    batches = sorted_batches(table, "qrels", qrels, names, order)
+    return Rows(batches, lambda query, item: named(run), left_out)
+
+
+def _create(
+    connection: Connection, name: str, source: Any, columns: Columns, number: str
+) -> tuple[str, str]:
+    """Makes a table of one side of the join, and returns the types of its ids."""
+    with errors_of(name, source):
+        side = side_of(connection, name, source, columns, number)
+        numbered = "SELECT *, row_number() OVER () AS row FROM source"
+        query(side.table, numbered).create(name)
+        created = connection.table(name)
+        _require_ids(name, source, created)
+        if name == "run" and not side.has_names:
+            _require_scores(created, source)
+    return str(created.types[0]), str(created.types[1])
+
+
+def _count_left_out(connection: Connection) -> int:
+    """The number of queries that only the run has. Some have to be in both."""
+    ((in_run, common, one, other),) = connection.sql(
+        "SELECT count(DISTINCT r.query), count(DISTINCT r.query) FILTER (q.query = "
+        "r.query), min(q.query), min(r.query) FROM (SELECT DISTINCT query FROM qrels) "
+        "q FULL JOIN (SELECT DISTINCT query FROM run) r ON q.query = r.query"
+    ).fetchall()
+    if common == 0:
+        raise ValueError(
+            "`qrels` and `run` should have queries in common. Received: none, "
+            f"with judgements of queries such as {one!r} and a run of queries such as "
+            f"{other!r}"
+        )
+    return int(in_run - common)
+
+
+def _require_ids(name: str, source: Any, table: Relation) -> None:
+    """Raises where there are no rows, ids are missing, or a query has an item twice."""
+    ((rows, *of_ids),) = table.aggregate(
+        "count(*), count(query), count(item)"
+    ).fetchall()
+    if rows == 0:
+        raise no_rows(name, source)
+    for id_, number in zip(("query", "item"), of_ids, strict=True):
+        if number < rows:
+            raise ValueError(
+                f"`{id_}` should name a column without missing ids. Received: "
+                f"{rows - number} missing, in {named(source)}"
+            )
+    counts = table.aggregate("query, item, count(*) AS number")
+    for twice in counts.filter("number > 1").limit(1).fetchall():
+        raise received_twice(name, twice[0], twice[1], named(source))
+
+
+def _require_scores(table: Relation, source: Any) -> None:
+    """Raises for numbers without a name that are the ranks 1, 2, 3, ..."""
+    of_queries = table.aggregate(
+        "query, count(*) AS n, min(score) = 1 AND max(score) = count(*) AND "
+        "count(DISTINCT score) = count(*) AS are_ranks"
+    )
+    ((are_ranks,),) = of_queries.aggregate(
+        "bool_and(are_ranks) AND max(n) > 1"
+    ).fetchall()
+    if are_ranks:
+        raise ValueError(
+            "`run` should have scores, of which a higher one is better. Received: the "
+            f"numbers 1, 2, 3, ... for each query in {named(source)}, as if they were "
+            "ranks; if they are scores, give the columns names"
+        )

@@ -1,0 +1,224 @@
+"""Differences between evaluations, list by list."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keras_rank.arguments import check_choice, check_fraction
+from keras_rank.evaluation.lists.measures import Measured
+from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.report.intervals import Places, Values, corrected, estimate
+from keras_rank.evaluation.report.plots import intervals, pyplot
+from keras_rank.evaluation.report.table import Table, table_of
+
+TESTS = ("t", "permutation")
+CORRECTIONS = ("holm", "bh", "by")
+# The columns of a comparison, but for those of the slices, which follow the first.
+_COLUMNS = (
+    *("model", "metric", "baseline", "value", "difference", "low", "high"),
+    *("p", "corrected_p", "lists"),
+)
+
+
+class Comparison(Table):
+    """The differences between evaluations, with their intervals, and of each list.
+
+    Args:
+        columns: as for `Table`.
+        notes: as for `Table`.
+        differences: `pyarrow.Table` with the differences of each metric for each query,
+            and for each of several models.
+
+    Example:
+
+    >>> from keras_rank.evaluation import evaluate
+    >>> rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0]}
+    >>> base = evaluate({**rows, "score": [2, 1, 1, 2]}, ["mrr"])
+    >>> new = evaluate({**rows, "score": [2, 1, 2, 1]}, ["mrr"])
+    >>> comparison = new.compare(base)
+    >>> comparison["difference"]
+    [0.25]
+    >>> comparison.differences.to_pydict()
+    {'query_id': [1, 2], 'mrr': [0.0, 0.5]}
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        *,
+        notes: Sequence[str] = (),
+        differences: pa.Table = None,
+    ) -> None:
+        super().__init__(columns, notes=notes)
+        self.differences = differences
+
+    def plot(self, metric: str | None = None) -> Any:
+        """Plots the differences with their intervals, or those of each list.
+
+        Args:
+            metric: str. The metric whose differences are plotted for all lists, the
+                largest first. Defaults to `None`: the mean differences.
+
+        Returns:
+            Matplotlib's axes.
+        """
+        if metric is None:
+            return intervals(self, "difference")
+        check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
+        _, axes = pyplot().subplots()
+        differences = self.differences
+        models = sorted(set(self["model"])) if "model" in self.columns else []
+        tables = {
+            name: differences.filter(pc.field("model") == name) for name in models
+        }
+        for model, table in (tables or {None: differences}).items():
+            values = np.sort(table[metric].drop_null().to_numpy())[::-1]
+            axes.plot(np.arange(1, len(values) + 1), values, label=model)
+        axes.axhline(0.0, color="grey", linewidth=0.8)
+        axes.set_xlabel("lists, the largest gain first")
+        axes.set_ylabel(f"difference of {metric}")
+        if models:
+            axes.legend()
+        return axes
+
+
+def compared(
+    baseline: ListValues,
+    models: Mapping[str, ListValues],
+    by: str | Sequence[str] | None,
+    test: str,
+    correction: str | None,
+    cluster: str | None,
+    confidence: float,
+) -> Comparison:
+    """Compares models with a baseline, as `compare` does with evaluations."""
+    check_choice("test", test, TESTS)
+    if correction is not None:
+        check_choice("correction", correction, CORRECTIONS)
+    confidence = check_fraction("confidence", confidence)
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    differences = []
+    for name, model in models.items():
+        of_model = {"model": name} if len(models) > 1 else {}
+        places = places_of(model, baseline)
+        notes += _unpaired(name, model, baseline, places)
+        pairs = {
+            metric.name: (Values.of(model, metric), beside(metric, baseline, places))
+            for metric in _common(model, baseline)
+        }
+        differences.append(_differences(of_model, baseline, pairs, places))
+        by, clusters = model.sliced_by(by, _COLUMNS), model.clusters(cluster)
+        for slice_, chosen in model.slices(by):
+            for metric_name, (new, old) in pairs.items():
+                both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
+                after, before = new.mean(both), old.mean(both)
+                of_cluster = None if clusters is None else clusters[both]
+                permute = test == "permutation"
+                found = estimate(after - before, of_cluster, confidence, permute)
+                row = {**of_model, "metric": metric_name, **found._asdict()}
+                row |= {"baseline": before.value, "value": after.value}
+                rows.append({**row, "difference": found.value, **slice_})
+    p = corrected(np.array([row["p"] for row in rows]), correction)
+    rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
+    unused = {"corrected_p"} if correction is None else set()
+    unused |= {"model"} if len(models) == 1 else set()
+    names = ["model", *(by or []), *_COLUMNS[1:]]
+    return Comparison(
+        table_of(rows, [name for name in names if name not in unused]).columns,
+        notes=notes,
+        # The differences of a metric that not all models have are missing.
+        differences=pa.concat_tables(differences, promote_options="default"),
+    )
+
+
+def beside(metric: Measured, baseline: ListValues, places: Places) -> Values:
+    """The baseline's values of a metric beside those of a model, NaN where none is."""
+    of_baseline = baseline.measured(metric.name)
+    _require_one_definition(metric, of_baseline)
+    return Values.of(baseline, of_baseline).placed(places)
+
+
+def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
+    """The metrics that both have."""
+    common = [x for x in model.metrics if baseline.find(x.name) is not None]
+    if not common:
+        raise ValueError(
+            "`baseline` should have metrics in common with the models. "
+            f"Received: {baseline.metric_names} and {model.metric_names}"
+        )
+    return common
+
+
+def _differences(
+    of_model: Mapping[str, str],
+    baseline: ListValues,
+    pairs: Mapping[str, tuple[Values, Values]],
+    places: Places,
+) -> pa.Table:
+    """The differences of all metrics, list by list."""
+    numbers = pa.array(places.theirs)
+    columns = {name: pa.repeat(value, len(numbers)) for name, value in of_model.items()}
+    columns[baseline.query] = baseline.table[baseline.query].take(numbers)
+    for name, (new, old) in pairs.items():
+        differences = (new.values - old.values)[places.mine]
+        columns[name] = pa.array(differences, from_pandas=True)
+    return pa.table(columns)
+
+
+def places_of(model: ListValues, baseline: ListValues) -> Places:
+    """Where the queries are that both have."""
+    mine, theirs = model.table[model.query], baseline.table[baseline.query]
+    are_integers = all(pa.types.is_integer(each.type) for each in (mine, theirs))
+    if mine.type != theirs.type and are_integers:
+        # Integers of other sizes are the same, of which no size has room for all.
+        mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
+    if mine.type != theirs.type:
+        raise ValueError(
+            "`baseline` should have query ids of the same type as the models. "
+            f"Received: {theirs.type}, such as {theirs[0].as_py()!r}, and {mine.type}, "
+            f"such as {mine[0].as_py()!r}"
+        )
+    found = pc.index_in(mine, value_set=theirs.combine_chunks())
+    has_pair = np.asarray(found.is_valid())
+    if not has_pair.any():
+        raise ValueError(
+            "`baseline` should have queries in common with the models. "
+            f"Received: none, such as {theirs[0].as_py()!r} beside "
+            f"{mine[0].as_py()!r}"
+        )
+    theirs_of_mine = found.drop_null().to_numpy()
+    return Places(len(model), np.flatnonzero(has_pair), theirs_of_mine)
+
+
+def _require_one_definition(mine: Measured, theirs: Measured) -> None:
+    """Raises for metrics of one name that do not compute the same."""
+    if mine.definition is None or theirs.definition is None:
+        return
+    both = theirs.definition, mine.definition
+    differ = [key for key in both[1] if both[0].get(key) != both[1][key]]
+    if differ:
+        one, other = ({key: each.get(key) for key in differ} for each in both)
+        raise ValueError(
+            "`baseline` should have metrics that are computed as those of the models. "
+            f"Received: {mine.name!r} with {one} and {other}"
+        )
+
+
+def _unpaired(
+    name: str, model: ListValues, baseline: ListValues, places: Places
+) -> Iterator[str]:
+    """Names the queries that only one side has."""
+    first = (name or "the new one", model, places.mine)
+    for owner, lists, paired in (first, ("the baseline", baseline, places.theirs)):
+        alone = np.delete(np.arange(len(lists)), paired)
+        if len(alone):
+            ids = lists.table[lists.query].take(pa.array(alone[:3])).to_pylist()
+            names = ", ".join(map(repr, ids)) + ", ..." * (len(alone) > 3)
+            yield (
+                f"Warning: {len(alone)} queries are left out, as only {owner} has "
+                f"them: {names}."
+            )

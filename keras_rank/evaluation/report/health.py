@@ -1,0 +1,195 @@
+"""Reasons to mistrust a number: what is unusual about the lists, in words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
+from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.report.intervals import Array, Values
+from keras_rank.evaluation.report.table import Table, table_of
+
+_COLUMNS = ("check", "lists", "share", "threshold", *ORDERS)
+
+
+class Check(NamedTuple):
+    """What is looked for in all lists.
+
+    Attributes:
+        check: its name.
+        lists: the number of lists that have it.
+        share: these among all lists, or what else is held against the threshold.
+        threshold: what the share may be.
+        warning: what to say where it is not within the threshold.
+        at_least: whether the share should be at least the threshold, not at most.
+        spread: the value by each of `ORDERS` of the tied items.
+    """
+
+    check: str
+    lists: int
+    share: float
+    threshold: float
+    warning: str
+    at_least: bool = False
+    spread: tuple[float | None, ...] = (None,) * len(ORDERS)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether there is nothing to warn of."""
+        if self.at_least:
+            return self.share >= self.threshold
+        # Of no lists, the share is NaN, which is nothing to warn of.
+        return not self.share > self.threshold
+
+
+# With fewer judgements than this in most lists, most items have none, however good.
+_FEW_JUDGEMENTS = 10
+# Where it is so, only this share of lists without any tells of ids that differ.
+_NEARLY_ALL = 0.98
+
+# What is looked for in a column that has a number for each list: the name of the check,
+# the column, the number, `None` for any but 0, and the share of the lists that may have
+# it; and what to say where more have it. Nothing is where the column is not there.
+_SOUGHT = {
+    ("nothing relevant", "relevant", 0, 0.1): "have no relevant items for "
+    "{first_metric}: all orders of their items are equally good, so that they move the "
+    "mean whatever the model does",
+    ("one item", "items", 1, 0.5): "have one item, so that there is nothing to order: "
+    "does `query` name the column of the lists, not that of the items?",
+    ("nothing retrieved", "retrieved", 0, 0.0): "have no items with a score, as if the "
+    "model was not run on their queries: they count as lists where nothing was found",
+    ("constant scores", "constant", None, 0.01): "have one score for all items: their "
+    "order is random",
+    ("NaN scores", "nan", None, 0.0): "have scores that are NaN: these items count as "
+    "not retrieved",
+    ("nothing judged", "unjudged", None, 0.5): "have no judged items with a score: do "
+    "the judgements and the run have the same item ids?",
+    ("duplicated items", "duplicates", None, 0.0): "have an item more than once: each "
+    "occurrence counts",
+    ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
+    "or less, which are left out",
+    # Where a score is a fraction too, this column is not looked at.
+    ("labels like scores", "fractional labels", None, 0.5): "have labels that are "
+    "fractions, while all scores are integers: are `label` and `score` swapped?",
+}
+
+
+def checks_of(lists: ListValues) -> list[Check]:
+    """All checks, the last ones of the order of tied items.
+
+    Args:
+        lists: the values of lists, with the columns of health.
+    """
+    columns = lists.health
+    if not lists.has_health:
+        raise ValueError(
+            "`table` should have the columns of health, which `per_list` leaves out: "
+            "save evaluations by `write`. Received: the columns "
+            f"{lists.table.column_names}"
+        )
+    checks = _checks_of_lists(columns, lists.metric_names[0])
+    for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
+        checks += _checks_of_cutoff(columns, k)
+    for metric in lists.metrics:
+        counted = np.flatnonzero(~np.isnan(lists.array(metric.name)))
+        of_orders = (SPREAD.format(metric.name, order) for order in ORDERS)
+        means = (Values.of(lists, metric, x).mean(counted).value for x in of_orders)
+        checks.append(_check_of_spread(metric.name, columns["ties"], *means))
+    return checks
+
+
+def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
+    """Warns of what checks have found, and of queries that were left out."""
+    warnings = [
+        f"Warning: {check.lists} of {len(lists)} lists {check.warning}"
+        + "." * (not check.warning.endswith("?"))
+        for check in checks
+        if not check.is_passed
+    ]
+    if lists.left_out:
+        warnings.append(
+            f"Warning: {lists.left_out} queries of the run are left out, as they "
+            "have no judgements."
+        )
+    return warnings
+
+
+def table_of_checks(lists: ListValues) -> Table:
+    """The table of all checks, with warnings as its notes."""
+    checks = checks_of(lists)
+    rows = [
+        {**check._asdict(), **dict(zip(ORDERS, check.spread, strict=True))}
+        for check in checks
+    ]
+    return table_of(rows, _COLUMNS, warnings_of(lists, checks))
+
+
+def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
+    """The checks of lists, by what is known of each.
+
+    Args:
+        columns: arrays of shape `(lists,)` by what they hold. Those that are not
+            known are missing.
+        first_metric: the name of the metric that tells what is relevant.
+    """
+    if np.any(columns["fractional scores"] > 0):
+        columns = {k: v for k, v in columns.items() if k != "fractional labels"}
+    has_few = _has_few_judgements(columns, _FEW_JUDGEMENTS)
+    checks = []
+    for (name, column, number, threshold), warning in _SOUGHT.items():
+        if column in columns:
+            values = columns[column]
+            has = values > 0 if number is None else values == number
+            if has_few and name == "nothing judged":
+                threshold = _NEARLY_ALL
+            text = warning.format(first_metric=first_metric)
+            checks.append(_share_of(has, name, threshold, text))
+    return checks
+
+
+def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
+    """A check of how many lists have something."""
+    return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
+
+
+def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
+    """Whether most lists have few judgements, and more items than these."""
+    judged = columns["judged"]
+    return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
+
+
+def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
+    """The checks of what is asked of the first k items."""
+    judged = columns[f"judged@{k}"]
+    share = float(np.mean(judged))
+    # Where few items have a judgement, it is nothing to warn of that others have none.
+    threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
+    short = f"have fewer than {k} items, all of which are in their top {k}"
+    tied = (
+        f"have the same score at ranks {k} and {k + 1}: which items are in their top "
+        f"{k} depends on the order of tied items"
+    )
+    missing = (
+        f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
+        "average: these count as irrelevant, which they need not be"
+    )
+    lists = int(np.sum(judged < 1.0))
+    return [
+        _share_of(columns["items"] < k, f"shorter than {k}", 0.5, short),
+        _share_of(columns[f"tied@{k}"] > 0, f"tied at {k}", 0.05, tied),
+        Check(f"judged@{k}", lists, share, threshold, missing, at_least=True),
+    ]
+
+
+def _check_of_spread(
+    metric: str, has_ties: Array, worst: float, average: float, best: float
+) -> Check:
+    """The check of what the order of tied items makes of a metric."""
+    warning = (
+        f"have tied items: {metric} is {worst:.4f} with their worst order, "
+        f"{best:.4f} with the best one, and {average:.4f} on average"
+    )
+    lists, spread = int(np.sum(has_ties)), (worst, average, best)
+    share = abs(best - worst)
+    return Check(f"ties of {metric}", lists, share, 0.01, warning, spread=spread)

@@ -1,0 +1,27 @@
+"""The queries with the worst values, or with the largest losses."""
+
+import numpy as np
+import pyarrow as pa
+
+from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.report.comparison import beside, places_of
+from keras_rank.evaluation.report.table import Table
+
+
+def worst_of(
+    lists: ListValues, name: str, n: int, baseline: ListValues | None
+) -> Table:
+    """Returns the queries, as `Evaluation.worst` does."""
+    metric = lists.measured(name)
+    found = {metric.name: lists.array(metric.name)}
+    keys = found[metric.name]
+    if baseline is not None:
+        of_baseline = beside(metric, baseline, places_of(lists, baseline))
+        found["baseline"] = of_baseline.values
+        keys = found["difference"] = keys - found["baseline"]
+    order = np.argsort(keys if metric.direction == "up" else -keys, kind="stable")
+    first = order[: max(0, int(n))]
+    first = first[~np.isnan(keys[first])]
+    columns = lists.table.select([lists.query, *lists.kept]).take(pa.array(first))
+    of_metric = {name: values[first].tolist() for name, values in found.items()}
+    return Table({**columns.to_pydict(), **of_metric})

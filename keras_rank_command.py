@@ -1,0 +1,21 @@
+"""The command `keras-rank`, on NumPy unless `KERAS_BACKEND` names another backend."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Runs the command with the arguments of the process, and exits."""
+    # Keras reads its backend when it is imported, and `keras_rank` imports it: so this
+    # is no part of that package. The command trains nothing, and NumPy starts fastest.
+    os.environ.setdefault("KERAS_BACKEND", "numpy")
+    try:
+        from keras_rank.evaluation.command import run
+    except ImportError as error:
+        print(f"keras-rank: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
