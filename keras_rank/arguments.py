@@ -143,6 +143,17 @@ def check_ties(shuffle_ties: Any) -> Ties:
     )
 
 
+def check_ties_broken(shuffle_ties: Any) -> Ties:
+    """Returns the same, but for averaging, where each rank has to have one item."""
+    ties = check_ties(shuffle_ties)
+    if ties == "average":
+        raise ValueError(
+            "`shuffle_ties` should be True or False, as a place is that of one item. "
+            'Received: shuffle_ties="average"'
+        )
+    return ties
+
+
 def check_seed(seed: Any) -> int:
     """Returns the seed as an int, drawn here if there is none."""
     if seed is None:

@@ -37,6 +37,11 @@ class RankingModel(keras.Model):
     not. With several outputs, the `y` of each may be such a dict, in a list or in a
     dict by the names of the outputs.
 
+    For metrics with `sparse_labels=True` it may be `{"ids": ..., "labels": ...}`, and
+    `"mask"`: what is relevant in a whole catalogue, graded. The loss and the metrics
+    get the ids and their labels side by side, as one tensor of shape
+    `(batch, targets, 2)`, with an id of -1 where the mask is False.
+
     Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors instead
     of arrays. Keras would fill them up with 0, a label of an item, or fail. This
     model pads each batch to its longest list: labels with -1, features and weights with
@@ -53,7 +58,7 @@ class RankingModel(keras.Model):
         name: as for `keras.Model`.
 
     Raises:
-        ValueError: if `y` has keys beside `"labels"` and `"mask"`.
+        ValueError: if `y` has keys beside `"labels"`, `"mask"` and `"ids"`.
 
     Example:
 
@@ -211,7 +216,7 @@ def _labels(y: Any) -> Any:
     It would accept only weights of whole lists then.
     """
     dense = _dense("y_true", y, ops.convert_to_numpy)
-    return _folded(dense, ops.convert_to_numpy)
+    return _folded(dense, ops.convert_to_numpy, with_ids=False)
 
 
 def _weights(sample_weight: Any) -> Any:
@@ -247,24 +252,46 @@ def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> 
     return keras.tree.pack_sequence_as(structure, parts)
 
 
-def _folded(y: Any, convert: Callable[[Any], Any] = _same) -> Any:
-    """Writes each mask into the labels beside it, and makes tuples of lists."""
+def _folded(
+    y: Any, convert: Callable[[Any], Any] = _same, *, with_ids: bool = True
+) -> Any:
+    """Writes each mask into the labels beside it, and makes tuples of lists.
+
+    And puts labels beside ids `with_ids`: not before Keras has the data, as it may
+    bring floats, which ids are then, down to half precision.
+    """
 
     def labels(part: Any) -> Any:
         """Returns labels, or `None` to go on to the parts of a part."""
-        if not isinstance(part, dict) or not {"labels", "mask"} & set(part):
+        if not isinstance(part, dict) or not {"ids", "labels", "mask"} & set(part):
             return None
-        unknown = sorted(set(part) - {"labels", "mask"})
-        if unknown or "labels" not in part:
+        unknown = sorted(set(part) - {"ids", "labels", "mask"})
+        if unknown or not {"ids", "labels"} & set(part):
             raise ValueError(
                 '`y` should be labels, or a dict with the keys "labels" and "mask" '
-                f"(optional). Received: y with the keys {sorted(part)}"
+                '(optional), or "ids" beside these. '
+                f"Received: y with the keys {sorted(part)}"
             )
+        if "ids" in part:
+            return _side_by_side(part) if with_ids else None
         if "mask" not in part:
             return part["labels"]
         return convert(mask_labels(part["labels"], part["mask"]))
 
     return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
+
+
+def _side_by_side(part: dict[str, Any]) -> Any:
+    """Ids, -1 where the mask is False, and their labels if there are any."""
+    ids = part["ids"]
+    if "mask" in part:
+        ids = mask_labels(ids, part["mask"])
+    if "labels" not in part:
+        return ids
+    pair = [ops.cast(x, "float32") for x in (ids, part["labels"])]
+    if len(pair[0].shape) == 1:
+        pair = [x[:, None] for x in pair]
+    return ops.stack(pair, axis=2)
 
 
 # What becomes of the arguments of Keras.

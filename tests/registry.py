@@ -294,6 +294,14 @@ CASES = [
     ),
 ]
 
+# Their values are none of lists: `test_exposure.py` has their laws.
+OF_EXPOSURE = {
+    metrics.AveragePopularity,
+    metrics.Coverage,
+    metrics.Gini,
+    metrics.Novelty,
+}
+
 # One case of each metric, for what takes long.
 FIRST_CASES = list({case.metric: case for case in reversed(CASES)}.values())[::-1]
 # Where operations are compiled one by one, or slow by themselves.

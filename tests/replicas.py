@@ -17,7 +17,7 @@ import tempfile
 import keras
 import numpy as np
 
-from keras_rank.metrics import NDCG, RankingMetrics
+from keras_rank.metrics import NDCG, Gini, RankingMetrics
 from keras_rank.utils import export_state, merge_state
 
 LISTS, ITEMS, FEATURES = 24, 6, 3
@@ -34,13 +34,14 @@ def data(rows):
 
 
 def make_metrics():
-    """A metric, a group, and one that sees the weights."""
+    """A metric, a group, and those that see the weights: one counts items."""
     return [
         NDCG(k=3, seed=1),
         RankingMetrics(
             ["map@3", "mrr", "precision@2"], prefix="group_", standard_errors=True
         ),
         NDCG(k=5, seed=1, name="weighted_ndcg_at_5"),
+        Gini(k=2, items=ITEMS, seed=1, name="weighted_gini_at_2"),
     ]
 
 
@@ -248,7 +249,8 @@ def train_with_ddp(rank, world):
             model.optimizer.apply(gradients, model.trainable_weights)
         for metric in metrics[:2]:
             metric.update_state(labels[rows], scores)
-        metrics[2].update_state(labels[rows], scores, weights[rows])
+        for metric in metrics[2:]:
+            metric.update_state(labels[rows], scores, weights[rows])
     if world > 1:
         metrics = map(recipe(), metrics)
     return named("trained", results(metrics))

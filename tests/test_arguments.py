@@ -7,11 +7,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from registry import FIRST_CASES
 
 import keras_rank
 from keras_rank import catalogue, discounts, functional, gains, metrics
 
-FAMILY = [name for name in metrics.__all__ if name != "RankingMetrics"]
+FAMILY = ["RankingMetric", *(case.metric.__name__ for case in FIRST_CASES)]
 
 
 @pytest.mark.parametrize("k", [0, -5, 3.5, True, "3", [3], np.int64(0)])

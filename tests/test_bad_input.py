@@ -63,7 +63,7 @@ UNEVEN = {
 }
 SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
 SHAPES += [(2, 2, 2, 1)]
-THIRD_AXES = [(1, 2, 4), (2, 4, 2), (2, 4, 0)]
+THIRD_AXES = [(1, 2, 4), (2, 4, 2), (2, 4, 3), (2, 4, 0)]
 # Weights that fit: a number, one per list, one per item.
 WEIGHT_SHAPES = [(), (2,), (2, 1)]
 
@@ -81,6 +81,8 @@ def update_errors():
             message = f"`{argument}` should be an array without a mask of its own"
             yield f"{argument} with a mask", kind, {part: value}, message
             for shape in THIRD_AXES:
+                if (kind, part, shape) == (sparse, "labels", (2, 4, 2)):
+                    continue  # Ids and labels side by side.
                 message = f"`{argument}` should have one number for each item, in the "
                 message += "shape (batch, list_size) or (batch, list_size, 1). "
                 message += "`keras.layers.Reshape((-1,))` turns other outputs of a "

@@ -35,12 +35,22 @@ def rows_by_library():
 ROWS = rows_by_library()
 
 
-def named(library, row, k=10, more=None):
+# What the page takes as given of a catalogue.
+GIVEN = {
+    "n": 5,
+    "interactions": np.array([1, 1, 2, 3, 1]),
+    "quantiles": np.array([0.25, 0.25, 0.75, 1.0, 0.0]),
+    "users_who_know_it": np.array([1, 1, 2, 3, 1]),
+    "users": 8,
+}
+
+
+def named(library, row, k=10, more=None, **given):
     """The metric that the page names, with another cutoff and `more` arguments."""
     call = ROWS[library][row].replace("k=10", f"k={k}")
     if more:
         call = f"{call[:-1]}, {more})".replace("(, ", "(")
-    return eval(call, {**NAMES, "discounts": discounts})
+    return eval(call, {**NAMES, "discounts": discounts, **GIVEN, **given})
 
 
 def agree(metric, expected, lists, precision=2e-6):
@@ -602,6 +612,51 @@ def test_recbole():
     agree(named("RecBole", "GAUC"), expected, (labels, scores, [1.0, 2.0, 3.0]))
 
 
+# The items that three users are shown.
+SHOWN = [[0, 1], [1, 4], [4, 2]]
+
+
+@by_values
+def test_what_recommenders_shows():
+    """Asserted in its `test_python_evaluation.py` of the same counts."""
+    coverage = "catalog_coverage of the top 10, n items in train_df"
+    agree(named("recommenders", coverage, 2), 0.8, [SHOWN])
+    agree(named("recommenders", "novelty of the top 10", 2), 2.83333, [SHOWN], 1e-5)
+
+
+@by_values
+def test_what_rectools_shows():
+    """Asserted in its `test_catalog.py` and its docstrings."""
+    shown = [[1, 2], [1, 2], [-1, -1], [-1, 1]]
+    agree(named("RecTools", "CatalogCoverage, k=10, normalize=True", 2), 0.4, [shown])
+    popularity = named("RecTools", "AvgRecPopularity, k=10", 1, interactions=[3, 2, 1])
+    agree(popularity, (3 + 1 + 1) / 3, [[[0], [2], [2]]])
+    known = {"users_who_know_it": np.array([3, 1, 1]), "users": 3}
+    novelty = named("RecTools", "MeanInvUserFreq, k=10", 1, **known)
+    agree(novelty, (1.5849625 + 1.5849625 + 0) / 3, [[[2], [1], [0]]])
+
+
+@by_values
+def test_what_lenskit_and_recbole_show():
+    """By the formulas of `_gini.py`, `_pop.py` and `recbole/evaluator/metrics.py`."""
+    counts = np.sort([1, 2, 1, 0, 2])
+    gini = np.sum((2 * np.arange(1, 6) - 5 - 1) * counts) / counts.sum() / 5
+    for row, expected in (
+        ("ListGini, k=10, items=n", gini),
+        ("MeanPopRank, k=10", np.mean([0.25, 0.25, 0.25, 0.0, 0.0, 0.75])),
+    ):
+        agree(named("LensKit", row, 2), expected, [SHOWN])
+    # The counts of items that are shown, with the last of all places.
+    shown = np.array([1, 1, 2, 2])
+    gini = np.sum((2 * np.arange(5 - 4 + 1, 5 + 1) - 5 - 1) * shown) / (3 * 2) / 5
+    for row, expected in (
+        ("ItemCoverage, topk=[10]", 4 / 5),
+        ("GiniIndex, topk=[10]", gini),
+        ("AveragePopularity, topk=[10]", np.mean([1, 1, 1, 1, 1, 2])),
+    ):
+        agree(named("RecBole", row, 2), expected, [SHOWN])
+
+
 @by_values
 def test_cornac():
     """Asserted in its `tests/cornac/metrics/test_ranking.py`.
@@ -1121,11 +1176,11 @@ def test_weighted_gains_of_rax():
 
 
 def test_every_call_on_the_page_is_a_call():
-    names = {**NAMES, "discounts": discounts, "math": math}
+    names = {**NAMES, **GIVEN, "discounts": discounts, "math": math}
     calls = CALL.findall(PAGE.read_text())
     assert len(calls) > 150
     for call in calls:
-        assert isinstance(eval(call, names), metrics.RankingMetric), call
+        assert isinstance(eval(call, names), keras.metrics.Metric), call
 
 
 @pytest.mark.parametrize("library", ROWS)

@@ -5,11 +5,12 @@ import re
 from collections import defaultdict
 
 import pytest
-from registry import CASES
+from registry import CASES, OF_EXPOSURE
 
 import keras_rank
 
 FACES = [keras_rank.functional, keras_rank.metrics]
+NAMES_OF_EXPOSURE = {metric.__name__ for metric in OF_EXPOSURE}
 # Who says something else of an argument than all others of its face.
 OWN = {
     "y_true": [{"rank"}],
@@ -19,8 +20,8 @@ OWN = {
         {"pairwise_accuracy"},
         {"dcg", "ndcg", "rank"},
     ],
-    "k": [{"rank"}],
-    "shuffle_ties": [{"pairwise_accuracy"}, {"PairwiseAccuracy"}],
+    "k": [{"rank"}, NAMES_OF_EXPOSURE],
+    "shuffle_ties": [{"pairwise_accuracy"}, {"PairwiseAccuracy"}, NAMES_OF_EXPOSURE],
     "seed": [{"pairwise_accuracy"}, {"PairwiseAccuracy"}, {"RankingMetric"}],
     "empty_value": [
         {"average_relevance_position"},
@@ -44,7 +45,9 @@ OWN = {
         {"bpref", "fall_out"},
         {"RankingMetric"},
         {"BPref", "FallOut"},
+        NAMES_OF_EXPOSURE,
     ],
+    "items": [],
     "dtype": [],
 }
 # What a class says otherwise than its function, as it computes a mean later on.

@@ -1,6 +1,7 @@
 """Graded targets in a whole catalogue: the numbers of labels for every item."""
 
 import functools
+import re
 
 import keras
 import numpy as np
@@ -229,3 +230,44 @@ def test_the_callback_takes_them():
     expected = ops.convert_to_numpy(NDCG(targets, SCORES, k=10)).mean()
     (name,) = set(logs) - {"loss"}
     assert logs[name] == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0])
+def test_a_threshold_that_all_items_reach(threshold):
+    """Those without a label would be relevant, and are not counted."""
+    message = re.escape(
+        "`relevance_threshold` should be above 0 where only some items have labels, as "
+        f"all others have the label 0. Received: relevance_threshold={threshold}"
+    )
+    targets = {"ids": [1, 0], "labels": [3, 1]}
+    for function in (functional.recall, functional.ndcg):
+        is_of_gain = function is functional.ndcg
+        gains = {"gain_fn": lambda y: y + 1} if is_of_gain else {}
+        with pytest.raises(ValueError, match="gain_fn" if is_of_gain else message):
+            function(
+                targets,
+                SCORES,
+                sparse_labels=True,
+                relevance_threshold=threshold,
+                **gains,
+            )
+    metric = metrics.RecallAtK(relevance_threshold=threshold)
+    with pytest.raises(ValueError, match=message):
+        metric.update_state(catalogue.rank([1], SCORES[:1], np.eye(4)))
+
+
+def test_a_gain_of_what_has_no_label():
+    """Every item would have to be counted."""
+    targets = {"ids": [[1, 2], [0, -1]], "labels": [[3, 1], [2, -1]]}
+    message = re.escape(
+        "`gain_fn` should return 0 for a label of 0 where only some items have labels, "
+        "as all others have the label 0. Received: a function that returns more"
+    )
+    with pytest.raises(ValueError, match=message):
+        NDCG(targets, SCORES, gain_fn=lambda labels: labels + 1.0)
+    squares = NDCG(targets, SCORES, gain_fn=lambda labels: labels**2)
+    labels = [[0, 3, 1, 0], [2, 0, 0, 0]]
+    expected = functional.ndcg(labels, SCORES, gain_fn=lambda labels: labels**2)
+    np.testing.assert_allclose(
+        *(ops.convert_to_numpy(x) for x in (squares, expected)), rtol=1e-6
+    )

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import oracle
 import pytest
+from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
@@ -173,11 +174,9 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
     """Keras traces them without values first: one that it cannot breaks all."""
     arguments = {"k": 2, "seed": 1, "shuffle_ties": shuffle_ties}
     first = NDCG(k=3, seed=1, sparse_labels=sparse_labels)
-    names = set(keras_rank.metrics.__all__) - {"RankingMetric", "RankingMetrics"}
-    classes = [getattr(keras_rank.metrics, name) for name in sorted(names)]
     metrics = [first] + [
         metric(sparse_labels=sparse_labels, **arguments)
-        for metric in classes
+        for metric in (case.metric for case in FIRST_CASES)
         if metric.takes_sparse_labels or not sparse_labels
         if not (sparse_labels and metric is PairwiseAccuracy)
     ]

@@ -508,3 +508,107 @@ def test_kinds_of_models_beside_each_other(data, first, tmp_path):
         model.compile(loss=lambda y_true, _: y_true, run_eagerly=True)
         logs = model.evaluate(x, y, return_dict=True, verbose=0)
         assert logs["loss"] == pytest.approx(expected)
+
+
+GRADED = {
+    "ids": np.array([[3, 1, -1], [0, -1, -1], [2, 4, 0], [1, 1, -1]]),
+    "labels": np.float32([[2, 1, 0], [3, 4, 4], [1, 0, 2], [1, 1, 1]]),
+}
+MASK = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1]], bool)
+
+
+def of_grades(targets, scores):
+    """Minus the log of what the softmax gives the targets, by their labels."""
+    ids, labels = targets[..., 0], targets[..., 1]
+    is_target = ops.cast(ids >= 0, "float32")
+    chosen = ops.one_hot(ops.cast(ids, "int32"), ITEMS)
+    logs = ops.sum(chosen * ops.log_softmax(scores)[:, None], axis=2)
+    return -ops.sum(is_target * labels * logs, axis=1)
+
+
+def catalogue_model(model_class, metrics):
+    inputs = keras.Input((FEATURES,))
+    model = model_class(inputs, keras.layers.Dense(ITEMS)(inputs))
+    model.compile(keras.optimizers.SGD(0.0), of_grades, metrics=metrics)
+    return model
+
+
+def metrics_of_grades():
+    arguments = {"sparse_labels": True, "seed": 1}
+    return [
+        NDCG(k=3, **arguments),
+        keras_rank.metrics.RankingMetrics(
+            [
+                keras_rank.metrics.ExpectedReciprocalRank(k=3, **arguments),
+                keras_rank.metrics.Coverage(2, ITEMS, **arguments),
+            ]
+        ),
+    ]
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_graded_ids_in_fit(masked, precision, rng):
+    """Ids stay whole where floats of the data are brought down to half precision."""
+    x = rng.normal(size=(4, FEATURES)).astype("float32")
+    y = {**GRADED, "mask": MASK} if masked else GRADED
+    model = catalogue_model(keras_rank.RankingModel, metrics_of_grades())
+    default = keras.config.floatx()
+    keras.config.set_floatx(precision)
+    try:
+        given = {"batch_size": 3, "verbose": 0}
+        history = model.fit(
+            x, y, validation_data=(x, y), shuffle=False, **given
+        ).history
+        logs = model.evaluate(x, y, return_dict=True, **given)
+    finally:
+        keras.config.set_floatx(default)
+    scores = model.predict(x, verbose=0)
+    for metric in metrics_of_grades():
+        metric.update_state(y, scores)
+        expected = metric.result()
+        if not isinstance(expected, dict):
+            expected = {metric.name: expected}
+        for name, value in expected.items():
+            for log in (logs[name], history[name][0], history[f"val_{name}"][0]):
+                assert log == pytest.approx(float(value), abs=2e-6)
+    ids = np.where(MASK, GRADED["ids"], -1) if masked else GRADED["ids"]
+    pairs = np.stack([ids, GRADED["labels"]], axis=2).astype("float32")
+    loss = np.mean(ops.convert_to_numpy(of_grades(pairs, scores)))
+    assert logs["loss"] == pytest.approx(float(loss), rel=1e-2)
+
+
+def test_ids_and_labels_side_by_side(rng):
+    """What Keras takes without a model of ours: one tensor."""
+    scores = rng.normal(size=(4, ITEMS)).astype("float32")
+    pairs = np.stack([GRADED["ids"], GRADED["labels"]], axis=2).astype("float32")
+    for metric in metrics_of_grades():
+        metric.update_state(pairs, scores)
+        found = metric.result()
+        metric.reset_state()
+        metric.update_state(GRADED, scores)
+        assert found == metric.result()
+    model = catalogue_model(keras.Model, [NDCG(k=3, sparse_labels=True)])
+    x = np.ones((4, FEATURES), "float32")
+    logs = model.evaluate(x, pairs, return_dict=True, verbose=0)
+    expected = NDCG(k=3, sparse_labels=True)(GRADED, model.predict(x, verbose=0))
+    assert logs["ndcg_at_3"] == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_ids_alone_and_ids_of_one_target(rng):
+    x = rng.normal(size=(3, FEATURES)).astype("float32")
+    inputs = keras.Input((FEATURES,))
+    model = keras_rank.RankingModel(inputs, keras.layers.Dense(ITEMS)(inputs))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(loss=loss, metrics=[NDCG(k=3, sparse_labels=True)])
+    logs = [
+        model.evaluate(x, y, return_dict=True, verbose=0)
+        for y in (np.array([1, 0, 3]), {"ids": np.array([1, 0, 3])})
+    ]
+    assert logs[0] == logs[1]
+    model.compile(loss=of_grades, metrics=[NDCG(k=3, sparse_labels=True)])
+    graded = {"ids": np.array([1, 0, 3]), "labels": np.float32([1, 2, 0])}
+    found = model.evaluate(x, graded, return_dict=True, verbose=0)
+    expected = NDCG(k=3, sparse_labels=True)(graded, model.predict(x, verbose=0))
+    assert found["ndcg_at_3"] == pytest.approx(float(expected), abs=1e-6)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
@@ -167,10 +168,7 @@ def test_state_is_float32_whatever_the_default(precision):
 
 
 def all_results(labels, scores, weights):
-    names = [name for name in metrics.__all__ if not name.startswith("RankingMetric")]
-    group = metrics.RankingMetrics(
-        [getattr(metrics, name)(k=3, seed=1) for name in names]
-    )
+    group = metrics.RankingMetrics([case.metric(k=3, seed=1) for case in FIRST_CASES])
     group.update_state(labels, scores, weights)
     return {name: float(value) for name, value in group.result().items()}
 

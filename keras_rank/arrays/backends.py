@@ -785,6 +785,23 @@ def _argsort_by_bits(bits: Tensor) -> Tensor:
     return take(order, places_by(higher))
 
 
+def number_of_each(ids: Tensor, number: int) -> Tensor:
+    """Counts how often each id below a number occurs, as int32: no other id does.
+
+    Args:
+        ids: int32 tensor of any shape. From 0 on; what is `number` or more counts not.
+        number: the number of ids.
+    """
+    if isinstance(ids, np.ndarray):
+        return np.bincount(ids[ids < number], minlength=number).astype("int32")
+    ids = ops.reshape(ops.minimum(ids, number), (-1,))
+    ones = ops.ones_like(ids)
+    if keras.backend.backend() == "torch":
+        # In one operation, which torch.compile can trace.
+        return ids.new_zeros(number + 1).index_add(0, ids, ones)[:number]
+    return ops.segment_sum(ones, ids, num_segments=number + 1)[:number]
+
+
 def total_by_group(values: Tensor, group: Tensor) -> Tensor:
     """Returns, for each entry, the sum over its group.
 

@@ -16,7 +16,7 @@ from keras_rank.arguments import (
     check_dtype,
     check_positive,
     check_seed,
-    check_ties,
+    check_ties_broken,
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
@@ -103,13 +103,8 @@ def top_k(
     >>> [[int(i) for i in row] for row in ids]
     [[0, 1], [2, 1]]
     """
-    k, ties = check_positive("k", k), check_ties(shuffle_ties)
+    k, ties = check_positive("k", k), check_ties_broken(shuffle_ties)
     dtype = check_dtype(dtype)
-    if ties == "average":
-        raise ValueError(
-            "`shuffle_ties` should be True or False, as a place is that of one item. "
-            'Received: shuffle_ties="average"'
-        )
     embeddings, found = open_scored(queries, candidates, score, block_size)
     number = int(embeddings.shape[0])
     if number == 0:
@@ -122,11 +117,7 @@ def top_k(
     if ties == "shuffle":
         everyone = ops.ones((number,), "bool")
         keys = list_keys(key_of_seed(check_seed(seed)), everyone, 0)
-    seekers = Seekers(embeddings, excluded, keys)
-    if isinstance(found, OpenShards):
-        best = best_in_shards(seekers, found, score, k)
-    else:
-        best = best_of(seekers, found, score, k)
+    best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
     return ops.cast(best.scores, dtype), best.ids
 
 
@@ -162,17 +153,29 @@ class Best(NamedTuple):
     ids: Tensor
 
 
-def best_of(
-    seekers: Seekers, candidates: Candidates, score: str | Score, k: int
+def best_among(
+    seekers: Seekers,
+    candidates: Candidates | OpenShards,
+    score: str | Score,
+    k: int,
 ) -> Best:
     """Reads candidates once, and keeps the best of each query.
 
     Args:
         seekers: all queries.
-        candidates: all candidates, or some that follow each other.
+        candidates: all candidates.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates.
         k: the number of candidates to keep.
     """
+    if isinstance(candidates, OpenShards):
+        return best_in_shards(seekers, candidates, score, k)
+    return best_of(seekers, candidates, score, k)
+
+
+def best_of(
+    seekers: Seekers, candidates: Candidates, score: str | Score, k: int
+) -> Best:
+    """The same of all candidates, or of some that follow each other."""
     # A function of the user's may change with its weights, which are compiled in.
     steps = _steps_kept if isinstance(score, str) else _steps_of
     search, join = steps(score, min(k, candidates.block_size), k)

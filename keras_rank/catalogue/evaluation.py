@@ -9,14 +9,17 @@ import keras
 from keras import ops
 
 from keras_rank.arguments import names_arguments
+from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor
+from keras_rank.catalogue.best import Seekers, best_among
 from keras_rank.catalogue.counting import Counts
-from keras_rank.catalogue.ranks import ranked_by_counts, retrieval
+from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.sparse import TargetLists
-from keras_rank.metrics import RankingMetric, RankingMetrics
-from keras_rank.metrics.base import check_takes_targets, orders_of
-from keras_rank.metrics.group import as_group
-from keras_rank.ordering.preference import Ties
+from keras_rank.metrics import RankingMetrics
+from keras_rank.metrics.base import Order, check_takes_targets, orders_of
+from keras_rank.metrics.exposure import ExposureMetric
+from keras_rank.metrics.group import Member, as_group, by_kind
+from keras_rank.ordering.preference import Ties, list_keys
 
 # So many seconds after which `verbose="auto"` shows how far it is.
 LONG = 5.0
@@ -24,7 +27,7 @@ LONG = 5.0
 # Averaged ties may list a rank for each candidate: so many at a time.
 MOST_RANKS = 2**22
 
-Metrics = RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]]
+Metrics = RankingMetrics | Sequence[Member | str | dict[str, Any]]
 
 
 @names_arguments
@@ -101,7 +104,8 @@ def evaluate(
             dtype=dtype,
         )
     )
-    for order in orders_of(group.members):
+    of_lists, of_exposure = by_kind(group.members)
+    for order in orders_of(of_lists):
         task = task_in(order.dtype)
         progress = _progress(verbose, task.candidates.items)
         counts = task.counted(order.ties, order.key, progress)
@@ -113,15 +117,32 @@ def evaluate(
                 )
     variables = [value for member in group.members for value in states[member.name]]
     results = group.stateless_result(variables)
+    for order in orders_of(of_exposure):
+        task = task_in(order.dtype)
+        shown = _shown(task, order)
+        for member in order.members:
+            value = member.of_shown(shown, task.candidates.items)
+            results[group.prefix + member.name] = value
     return {name: float(value) for name, value in results.items()}
 
 
 def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
     """Returns metrics as a group, whose members need the relevant items alone."""
     group = as_group(metrics, as_written=as_written)
-    for member in group.members:
+    for member in by_kind(group.members)[0]:
         check_takes_targets(member)
     return group
+
+
+def _shown(task: Retrieval, order: Order[ExposureMetric]) -> Tensor:
+    """The ids of the best candidates of each list that counts, -1 for the others."""
+    counts, k = task.lists.has_items, max(member.k for member in order.members)
+    if ops.shape(counts)[0] == 0:
+        return ops.zeros((0, k), "int32")
+    keys = list_keys(order.key, counts, 0) if order.ties == "shuffle" else None
+    seekers = Seekers(task.embeddings, task.excluded, keys)
+    best = best_among(seekers, task.candidates, task.score, k)
+    return where(counts[:, None], best.ids, -1)
 
 
 def _parts(

@@ -37,6 +37,9 @@ from keras_rank.lists.tensors import (
 # The fewest lists and items that sizes are rounded up to.
 _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
+# Float32 has all whole numbers up to it.
+_MOST_FLOATS = 2**24
+
 # The id of a relevant item that is none of the items: it is never found.
 NO_CANDIDATE = -2
 
@@ -97,7 +100,8 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
 
     Args:
         y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
-            a dict with the keys `"ids"`, `"labels"` and `"mask"`.
+            a dict with the keys `"ids"`, `"labels"` and `"mask"`, or ids and labels
+            side by side, of shape `(batch, targets, 2)`.
         y_pred: scores of shape `(batch, items)`.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
@@ -119,6 +123,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
             "`y_true` and `y_pred` should have as many lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
+    _require_distinct(ids, scores)
     return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids), labels)
 
 
@@ -371,6 +376,9 @@ def _are_repeated(ids: Tensor, labels: Tensor | None) -> Tensor:
 
 def _ids_labels_and_mask(argument: str, value: Any) -> tuple[Any, Any, Any]:
     if not isinstance(value, dict):
+        shape = tuple(getattr(value, "shape", ()))
+        if len(shape) == 3 and shape[2] == 2:
+            return value[:, :, 0], value[:, :, 1], None
         return value, None, None
     if "ids" not in value:
         # Ids in the place of labels, as those of dense lists are given.
@@ -460,6 +468,16 @@ def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
         return are_below
     # Not by Keras, which rounds float64 to float32 on some backends.
     return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
+
+
+def _require_distinct(ids: Tensor, scores: Tensor) -> None:
+    """Raises for ids in a precision that does not tell all items apart."""
+    dtype, items = keras.backend.standardize_dtype(ids.dtype), scores.shape[1]
+    if dtype == "float32" and items is not None and items > _MOST_FLOATS:
+        raise ValueError(
+            f"`y_true` should hold whole numbers as ids of more than {_MOST_FLOATS} "
+            f"items. Received: float32, with scores of {items} items"
+        )
 
 
 def _as(number: Tensor | int, ids: Tensor) -> Tensor:

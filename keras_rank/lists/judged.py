@@ -8,10 +8,12 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, total, where
 from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.programs import require
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.shared import Shared, kept, key_of
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import Lists, without_denormal
+from keras_rank.lists.sparse import TargetLists
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -223,6 +225,29 @@ class JudgedLists(Shared):
 def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
     """Returns the lists with the relevance of their items, as given or by label."""
     if isinstance(judgement, Judgement):
+        if isinstance(lists, TargetLists):
+            _require_worthless_others(judgement, lists.dtype)
         return JudgedLists(lists, Gains(lists, judgement))
     relevance = where(lists.mask, ops.cast(judgement, lists.dtype), 0.0)
     return JudgedLists(lists, Values(relevance))
+
+
+def _require_worthless_others(judgement: Judgement, dtype: str) -> None:
+    """Raises if the items that nobody named, whose label is 0, were worth anything."""
+    if judgement.only_relevant:
+        return
+    others = "where only some items have labels, as all others have the label 0"
+    if judgement.is_binary:
+        # A number, of which the answer is known in a graph too.
+        if judgement.function(0.0, None, *judgement.arguments):
+            raise ValueError(
+                f"`relevance_threshold` should be above 0 {others}. Received: "
+                f"relevance_threshold={judgement.arguments[0]}"
+            )
+        return
+    worth = judgement.function(ops.zeros((1, 1), dtype), None, *judgement.arguments)
+    require(
+        ops.logical_not(ops.any(worth > 0.0)),
+        f"`gain_fn` should return 0 for a label of 0 {others}. Received: a function "
+        "that returns more",
+    )

@@ -13,6 +13,7 @@ from keras_rank.metrics.binary import (
     RecallAtK,
     RPrecision,
 )
+from keras_rank.metrics.exposure import AveragePopularity, Coverage, Gini, Novelty
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
@@ -20,14 +21,18 @@ from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccura
 __all__ = [
     "DCG",
     "NDCG",
+    "AveragePopularity",
     "AverageRelevancePosition",
     "BPref",
+    "Coverage",
     "ExpectedReciprocalRank",
     "F1AtK",
     "FallOut",
+    "Gini",
     "HitRate",
     "MeanAveragePrecision",
     "MeanReciprocalRank",
+    "Novelty",
     "PairwiseAccuracy",
     "PrecisionAtK",
     "RPrecision",

@@ -2,11 +2,9 @@
 
 import dataclasses
 import inspect
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
-import keras
 from keras import ops
 
 from keras_rank import totals
@@ -21,13 +19,10 @@ from keras_rank.arguments import (
     check_left_out,
     check_not_sparse,
     check_number,
-    check_seed,
-    check_ties,
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, for_any_use
-from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -41,6 +36,13 @@ from keras_rank.lists.inputs import (
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import sizes_agree
+from keras_rank.metrics.ordered import (
+    SHUFFLE_TIES,
+    OrderedMetric,
+    Update,
+    assign,
+    sum_variable,
+)
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, rank_by_scores, ranks_are_seen
@@ -49,8 +51,7 @@ from keras_rank.weighting import list_weights
 # The totals, the remainders and the number of lists seen of a metric.
 State = tuple[Tensor, Tensor, Tensor]
 
-# The argument that says how to order ties.
-_SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
+Ordered = TypeVar("Ordered", bound=OrderedMetric)
 
 
 class SharedArguments(TypedDict, total=False):
@@ -71,7 +72,7 @@ class RankingArguments(SharedArguments, total=False):
     relevance_threshold: float | None
 
 
-class RankingMetric(keras.metrics.Metric):
+class RankingMetric(OrderedMetric):
     """Base class of ranking metrics: the weighted mean of one value per list.
 
     To add a metric, write its formula in `compute`: from the lists and their
@@ -142,17 +143,11 @@ class RankingMetric(keras.metrics.Metric):
     0.5
     """
 
-    # Which way callbacks monitor it in their automatic mode.
-    higher_is_better = True
-
     # Whether the formula knows of `sparse_labels`, where only the targets are taken.
     takes_sparse_labels = False
 
     # Whether lists without relevant items never count, so that none can be filled.
     _leaves_out_empty = False
-
-    # The start of the default name; `None` makes it from the name of the class.
-    base_name: str | None = None
 
     @names_arguments
     def __init__(
@@ -168,16 +163,15 @@ class RankingMetric(keras.metrics.Metric):
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        self.k = check_k(k)
-        # Without one, Keras would take the precision that is its default.
-        dtype = "float32" if dtype is None else dtype
-        super().__init__(name=name or self._default_name(), dtype=dtype)
+        # Without a dtype, Keras would take the precision that is its default.
+        super().__init__(
+            check_k(k),
+            shuffle_ties,
+            seed,
+            name=name,
+            dtype="float32" if dtype is None else dtype,
+        )
         self._compute_dtype = check_dtype(self.dtype)
-        self._ties = check_ties(shuffle_ties)
-        # Not as it was given: NumPy's booleans can't be saved.
-        self.shuffle_ties = _SHUFFLE_TIES[self._ties]
-        self.seed = check_seed(seed)
-        self._seed_is_drawn = seed is None
         self.empty_weight = check_choice("empty_weight", empty_weight, EMPTY_WEIGHTS)
         if self._leaves_out_empty:
             check_left_out(empty_value, empty_weight)
@@ -187,17 +181,15 @@ class RankingMetric(keras.metrics.Metric):
         )
         check = check_flag if self.takes_sparse_labels else check_not_sparse
         self.sparse_labels = check("sparse_labels", sparse_labels)
-        # Not `add_variable`, whose variables take the precision of the mixed
-        # precision policy and lose the sums.
-        self.totals = _sum_variable(totals.SHAPE, "float32", "totals")
-        self.remainders = _sum_variable(totals.SHAPE[1:], "float32", "remainders")
+        self.totals = sum_variable(totals.SHAPE, "float32", "totals")
+        self.remainders = sum_variable(totals.SHAPE[1:], "float32", "remainders")
         # Here, as torch.compile can't trace how they are found.
         names = inspect.signature(type(self)).parameters
         self._names_of_arguments = tuple(
             name for name in names if name not in ("seed", "name")
         )
         # Keys the shuffle. Wraps after 2**31 lists, which harms nothing.
-        self.lists_seen = _sum_variable((), "int32", "lists_seen")
+        self.lists_seen = sum_variable((), "int32", "lists_seen")
 
     def relevance(self, lists: Lists) -> Tensor:
         """Returns what finding an item is worth, 0 if it is irrelevant.
@@ -249,7 +241,7 @@ class RankingMetric(keras.metrics.Metric):
             ValueError: if the shapes or dtypes don't fit, or ranked lists have a
                 different `shuffle_ties` or a smaller `k`. The state is left as it was.
         """
-        update_together([self], y_true, y_pred, sample_weight)
+        assign(updates_of([self], y_true, y_pred, sample_weight))
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
@@ -280,9 +272,7 @@ class RankingMetric(keras.metrics.Metric):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "k": self.k,
-            "shuffle_ties": self.shuffle_ties,
-            "seed": self.seed,
+            "dtype": self.dtype,
             "empty_value": self.empty_value,
             "empty_weight": self.empty_weight,
             "relevance_threshold": self.relevance_threshold,
@@ -300,56 +290,21 @@ class RankingMetric(keras.metrics.Metric):
         return from_threshold(self.relevance_threshold)
 
     @property
-    def seed(self) -> int:
-        """The seed of the shuffle."""
-        return self._seed
-
-    @seed.setter
-    def seed(self, seed: int) -> None:
-        # Here, as torch.compile can't trace how the key is made.
-        self._seed, self._key = seed, key_of_seed(seed)
-
-    def _with_seed(self, seed: int) -> "RankingMetric":
-        """The metric with another seed, which has its state in common with this one."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.seed = seed
-        return other
-
-    @property
-    def _direction(self) -> str:
-        """What Keras's callbacks read in their automatic mode."""
-        return "up" if self.higher_is_better else "down"
-
-    @_direction.setter
-    def _direction(self, direction: str) -> None:
-        # As Keras's own metrics do in `__init__`.
-        self.higher_is_better = direction == "up"
-
-    @property
     def _arguments(self) -> tuple[Any, ...]:
         """The class and its arguments, on which the values of lists depend."""
         names = self._names_of_arguments
         return type(self), *[getattr(self, name, None) for name in names]
 
-    @property
-    def _order(self) -> tuple[Ties, int]:
-        """How ties are ordered: metrics of which it is equal may share an order."""
-        return self._ties, self._key if self._ties == "shuffle" else 0
 
-    def _default_name(self) -> str:
-        class_name = type(self).__name__
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
-        name = self.base_name or words
-        return name if self.k is None else f"{name}_at_{self.k}"
-
-
-def update_together(
+def updates_of(
     metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
-) -> None:
-    """Adds a batch of lists to metrics, which share all that they have in common."""
-    # The new states come first, so that an error leaves all as they were.
-    updates: list[tuple[RankingMetric, State]] = []
+) -> list[Update]:
+    """Returns what a batch of lists makes of the state of metrics.
+
+    All come first, so that an error leaves each as it was. The metrics share all that
+    they have in common.
+    """
+    states: list[tuple[RankingMetric, State]] = []
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
         for metric in metrics:
@@ -357,7 +312,7 @@ def update_together(
         new_states = _states_with_ranked(
             Plan.of(metrics), y_true.lists, y_true.ranking, _states_of(metrics)
         )
-        updates += zip(metrics, new_states, strict=True)
+        states += zip(metrics, new_states, strict=True)
     else:
         for (sparse_labels, _), members in alike(metrics).items():
             given = (read_sparse if sparse_labels else read)(
@@ -367,11 +322,14 @@ def update_together(
             if is_whole(plan):
                 given = of_few_shapes(given, sparse_labels)
             new_states = _states_with(plan, given, _states_of(members), plan.keys)
-            updates += zip(members, new_states, strict=True)
-    for metric, (new_totals, new_remainders, new_lists_seen) in updates:
-        metric.totals.assign(new_totals)
-        metric.remainders.assign(new_remainders)
-        metric.lists_seen.assign(new_lists_seen)
+            states += zip(members, new_states, strict=True)
+    return [
+        update
+        for metric, state in states
+        for update in zip(
+            (metric.totals, metric.remainders, metric.lists_seen), state, strict=True
+        )
+    ]
 
 
 def _states_of(metrics: Sequence[RankingMetric]) -> list[State]:
@@ -474,19 +432,19 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class Order(Generic[Ordered]):
     """An order that metrics share: their way with ties, and their largest cutoff."""
 
-    members: Sequence[RankingMetric]
+    members: Sequence[Ordered]
     dtype: str
     ties: Ties
     key: int
     k: int | None
 
 
-def orders_of(metrics: Sequence[RankingMetric]) -> Iterator[Order]:
+def orders_of(metrics: Sequence[Ordered]) -> Iterator[Order[Ordered]]:
     """Returns the orders that metrics ask for, one for all that order ties alike."""
-    alike: dict[Any, list[RankingMetric]] = {}
+    alike: dict[Any, list[Ordered]] = {}
     for metric in metrics:
         alike.setdefault((metric._compute_dtype, *metric._order), []).append(metric)
     for (dtype, ties, key), members in alike.items():
@@ -510,7 +468,7 @@ def _check_takes(metric: RankingMetric, ranked: RankedLists) -> None:
         raise ValueError(
             "`shuffle_ties` should be the same for the metric and the ranked lists. "
             f"Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
-            f"shuffle_ties={_SHUFFLE_TIES[ranked.ties]!r} of the lists"
+            f"shuffle_ties={SHUFFLE_TIES[ranked.ties]!r} of the lists"
         )
     ranked.check_cutoff(metric.k)
 
@@ -675,23 +633,8 @@ def _parted(tensor: Tensor, number: int) -> list[Tensor]:
     return [tensor] if number == 1 else [tensor[..., i] for i in range(number)]
 
 
-def _cutoffs_of(metrics: Sequence[RankingMetric]) -> tuple[int | None, int | None]:
+def _cutoffs_of(metrics: Sequence[OrderedMetric]) -> tuple[int | None, int | None]:
     """How many ranks metrics need, `None` for all, and the largest of their cutoffs."""
     cutoffs = [metric.k for metric in metrics if metric.k is not None]
     largest_k = max(cutoffs, default=None)
     return largest_k if len(cutoffs) == len(metrics) else None, largest_k
-
-
-def _sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
-    """Makes a variable that replicas may add up."""
-    with for_any_use():
-        return keras.Variable(
-            initializer="zeros",
-            shape=shape,
-            dtype=dtype,
-            trainable=False,
-            autocast=False,
-            aggregation="sum",
-            synchronization="on_read",
-            name=name,
-        )

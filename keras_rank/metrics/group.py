@@ -1,14 +1,15 @@
 """Many metrics as one, which orders each batch once for all of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
 from keras_rank.arguments import check_flag, names_arguments
 from keras_rank.arrays.backends import Tensor
-from keras_rank.metrics.base import RankingMetric, update_together
+from keras_rank.metrics import base, exposure
+from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
     F1AtK,
@@ -21,12 +22,17 @@ from keras_rank.metrics.binary import (
     RecallAtK,
     RPrecision,
 )
+from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
+from keras_rank.metrics.ordered import assign
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+
+# What a group is made of.
+Member = RankingMetric | ExposureMetric
 
 # What a string such as "ndcg@10" or "ndcg_at_10" stands for.
 _STRING = re.compile(r"(?P<name>\w+?)((@|_at_)(?P<k>[0-9]+))?")
-_BY_NAME: dict[str | None, type[RankingMetric]] = {
+_BY_NAME: dict[str | None, Callable[..., Member]] = {
     metric.base_name: metric
     for metric in (
         NDCG,
@@ -44,6 +50,8 @@ _BY_NAME: dict[str | None, type[RankingMetric]] = {
         FallOut,
         AverageRelevancePosition,
         PairwiseAccuracy,
+        Coverage,
+        Gini,
     )
 }
 
@@ -71,12 +79,14 @@ class RankingMetrics(keras.metrics.Metric):
     Args:
         metrics: list of ranking metrics: instances, configs of such, or strings of
             the name and the cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`.
-            Their names must differ.
+            Their names must differ. Those of exposure, such as
+            `keras_rank.metrics.Coverage`, may be among them.
         prefix: str. Put before the names of the results. Keras merges the dicts of
             all outputs of a model, so that of two outputs with the same metrics only
             the last would be seen: give each group a prefix then. Defaults to `""`.
         standard_errors: bool. Whether the results hold the standard error of each
-            member too, right after its value: `ndcg_at_10_stderr`. Defaults to `False`.
+            member too, right after its value: `ndcg_at_10_stderr`. Not for metrics of
+            exposure, of which none is known. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -94,7 +104,7 @@ class RankingMetrics(keras.metrics.Metric):
     @names_arguments
     def __init__(
         self,
-        metrics: Sequence[RankingMetric | str | dict[str, Any]],
+        metrics: Sequence[Member | str | dict[str, Any]],
         *,
         prefix: str = "",
         standard_errors: bool = False,
@@ -107,6 +117,13 @@ class RankingMetrics(keras.metrics.Metric):
             )
         has_errors = check_flag("standard_errors", standard_errors)
         _require_names_of_their_own(members, has_errors)
+        _, of_exposure = by_kind(members)
+        if has_errors and of_exposure:
+            raise ValueError(
+                "`standard_errors` should be False with metrics of exposure, of which "
+                "none is known. Received: standard_errors=True with "
+                f"{of_exposure[0].name!r}"
+            )
         super().__init__(name=name or prefix + members[0].name)
         self.prefix = prefix
         self.standard_errors = has_errors
@@ -141,7 +158,10 @@ class RankingMetrics(keras.metrics.Metric):
             ValueError: if the shapes or dtypes don't fit. The state is left as it
                 was.
         """
-        update_together(self.members, y_true, y_pred, sample_weight)
+        given = y_true, y_pred, sample_weight
+        of_lists, of_exposure = by_kind(self.members)
+        updates = base.updates_of(of_lists, *given) if of_lists else []
+        assign([*updates, *exposure.updates_of(of_exposure, *given)])
 
     def result(self) -> dict[str, Tensor]:
         """Returns the result of each member by its name, in their order."""
@@ -176,7 +196,7 @@ class RankingMetrics(keras.metrics.Metric):
 
 
 def as_group(
-    metrics: RankingMetrics | Sequence[RankingMetric | str | dict[str, Any]],
+    metrics: RankingMetrics | Sequence[Member | str | dict[str, Any]],
     *,
     as_written: bool = True,
 ) -> RankingMetrics:
@@ -195,6 +215,16 @@ def as_group(
     return RankingMetrics([member._with_seed(member.seed) for member in members])
 
 
+def by_kind(
+    members: Sequence[Member],
+) -> tuple[list[RankingMetric], list[ExposureMetric]]:
+    """Returns the metrics of lists, and those of exposure."""
+    return (
+        [member for member in members if isinstance(member, RankingMetric)],
+        [member for member in members if isinstance(member, ExposureMetric)],
+    )
+
+
 def _members(metrics: Any) -> list[Any]:
     if isinstance(metrics, Sequence) and not isinstance(metrics, str) and metrics:
         return list(metrics)
@@ -204,14 +234,14 @@ def _members(metrics: Any) -> list[Any]:
     )
 
 
-def _member(metric: Any, as_written: bool = False) -> RankingMetric:
+def _member(metric: Any, as_written: bool = False) -> Member:
     """Returns the metric that an instance, a config or a string stands for."""
     member = metric
     if isinstance(metric, str):
         member = _from_string(metric, name=metric if as_written else None)
     if isinstance(metric, dict):
         member = keras.saving.deserialize_keras_object(metric)
-    if isinstance(member, RankingMetric):
+    if isinstance(member, Member):
         return member
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "
@@ -220,7 +250,7 @@ def _member(metric: Any, as_written: bool = False) -> RankingMetric:
     )
 
 
-def _from_string(string: str, name: str | None) -> RankingMetric:
+def _from_string(string: str, name: str | None) -> Member:
     parts = _STRING.fullmatch(string)
     if parts and parts["name"] in _BY_NAME:
         k = None if parts["k"] is None else int(parts["k"])
@@ -232,10 +262,8 @@ def _from_string(string: str, name: str | None) -> RankingMetric:
     )
 
 
-def _require_names_of_their_own(
-    members: Sequence[RankingMetric], has_errors: bool
-) -> None:
-    by_name: dict[str, RankingMetric] = {}
+def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> None:
+    by_name: dict[str, Member] = {}
     for member in members:
         if member.name in by_name:
             raise ValueError(
@@ -254,13 +282,16 @@ def _require_names_of_their_own(
             )
 
 
-def _described(metric: RankingMetric) -> str:
+def _described(metric: Member) -> str:
     names = ("k", "shuffle_ties", "seed", "empty_value", "relevance_threshold")
-    arguments = ", ".join(f"{name}={getattr(metric, name)!r}" for name in names)
+    config = metric.get_config()
+    arguments = ", ".join(
+        f"{name}={config[name]!r}" for name in names if name in config
+    )
     return f"{type(metric).__name__}({arguments})"
 
 
-def _share_drawn_seed(members: Sequence[RankingMetric]) -> None:
+def _share_drawn_seed(members: Sequence[Member]) -> None:
     """Lets members whose seed was not given see the same shuffle."""
     drawn = [member for member in members if member._seed_is_drawn]
     for member in drawn:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.metrics.group import RankingMetrics, as_group
+from keras_rank.metrics.group import RankingMetrics, as_group, by_kind
 
 # Whose definitions this package's own names have, and whose order tied items.
 RULES = ("trec_eval", "keras")
@@ -60,15 +60,20 @@ def members_of(
             for metric in metrics
         ]
     group = as_group(metrics)
-    for member in group.members:
+    of_lists, of_exposure = by_kind(group.members)
+    if of_exposure:
+        raise ValueError(
+            "`metrics` should have a value for each list, as a table has them. "
+            f"Received: {of_exposure[0].name!r}, of a whole catalogue"
+        )
+    for member in of_lists:
         if member.sparse_labels:
             raise ValueError(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
     return [
-        member._with_seed(0) if member._seed_is_drawn else member
-        for member in group.members
+        member._with_seed(0) if member._seed_is_drawn else member for member in of_lists
     ]
 
 

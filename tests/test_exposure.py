@@ -1,0 +1,457 @@
+"""What would be shown: the numbers of plain Python, of any batches, in all ways."""
+
+import math
+import re
+from collections import Counter
+from fractions import Fraction
+
+import keras
+import numpy as np
+import oracle
+import pytest
+from compiled import WAYS, skip_unless_here
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import IS_SLOW
+from strategies import BATCH, LIST_SIZE, batches, splits
+
+from keras_rank import catalogue, utils
+from keras_rank.callbacks import CatalogueEvaluation
+from keras_rank.metrics import (
+    NDCG,
+    AveragePopularity,
+    Coverage,
+    Gini,
+    Novelty,
+    RankingMetrics,
+)
+
+SEED = 3
+BOUGHT = [30.0, 0.0, 5.0, 1.0, 7.5, 2.0, 900.0]
+KNOWN = [1.0, 0.5, 0.25, 0.001, 0.3, 0.7, 0.01]
+EVERY_K = [1, 3] if IS_SLOW else [1, 2, 3, LIST_SIZE, 20]
+
+
+def all_metrics(k, **arguments):
+    return [
+        Coverage(k, LIST_SIZE, **arguments),
+        Gini(k, LIST_SIZE, **arguments),
+        AveragePopularity(k, BOUGHT, **arguments),
+        Novelty(k, KNOWN, **arguments),
+    ]
+
+
+def shown_by(labels, scores, weights, k, shuffle_ties):
+    """The items of the top k of each list, in plain Python."""
+    number = 0
+    for row in zip(labels.tolist(), scores.tolist(), weights.tolist(), strict=True):
+        columns = list(zip(*row, strict=True))
+        items = [i for i, (label, _, w) in enumerate(columns) if label >= 0 and w > 0]
+
+        def before(i, items=items, score=row[1], number=number):
+            key = -oracle.shuffle_key(SEED, number, items.index(i))
+            return -score[i], key if shuffle_ties else i
+
+        retrieved = [i for i in items if row[1][i] > -math.inf]
+        yield sorted(retrieved, key=before)[:k]
+        number += bool(items)
+
+
+def in_python(shown, items, bought=BOUGHT, known=KNOWN):
+    """The results, as sums over all that is shown, and over pairs of items."""
+    counts = Counter(i for each in shown for i in each)
+    total = sum(counts.values())
+    differences = sum(
+        abs(counts[i] - counts[j]) for i in range(items) for j in range(items)
+    )
+    if not total:
+        return [0.0, 0.0, 0.0, 0.0]
+    return [
+        len(counts) / items,
+        differences / (2 * items * total),
+        sum(c * bought[i] for i, c in counts.items()) / total,
+        sum(c * -math.log2(known[i]) for i, c in counts.items()) / total,
+    ]
+
+
+def results_of(metrics):
+    return [float(metric.result()) for metric in metrics]
+
+
+@given(
+    batch=batches(weighted=True),
+    parts=splits,
+    k=st.sampled_from(EVERY_K),
+    shuffle_ties=st.booleans(),
+    together=st.booleans(),
+)
+def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, together):
+    metrics = all_metrics(k, shuffle_ties=shuffle_ties, seed=SEED)
+    group = RankingMetrics([NDCG(k=k), *metrics])
+    for start, stop in zip([0, *parts], [*parts, BATCH], strict=True):
+        for metric in [group] if together else metrics:
+            metric.update_state(*(x[start:stop] for x in batch))
+    expected = in_python(list(shown_by(*batch, k, shuffle_ties)), LIST_SIZE)
+    assert results_of(metrics) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+@given(batch=batches(), k=st.sampled_from(EVERY_K), shuffle_ties=st.booleans())
+def test_ids_in_the_place_of_labels(batch, k, shuffle_ties):
+    """Which items are relevant changes nothing, nor do weights above 0."""
+    _, scores, _ = batch
+    ids = np.array([[0, 3], [-1, -1], [2, -1], [6, 6]] * (BATCH // 4))
+    weights = np.array([0.0, 1.0, 2.5, 1.0] * (BATCH // 4), "float32")
+    arguments = {"shuffle_ties": shuffle_ties, "seed": SEED}
+    metrics = all_metrics(k, sparse_labels=True, **arguments)
+    for metric in metrics:
+        metric.update_state(ids, scores, weights)
+    labels = np.where(weights[:, None] > 0, np.zeros_like(scores), -1)
+    given_weights = np.ones_like(scores)
+    shown = list(shown_by(labels, scores, given_weights, k, shuffle_ties))
+    assert results_of(metrics) == pytest.approx(in_python(shown, LIST_SIZE), rel=1e-6)
+
+
+QUERIES, ITEMS, FEATURES = 9, 30, 3
+
+
+@st.composite
+def tasks(draw):
+    """Whole numbers, so that many tie."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    queries = rng.integers(-2, 3, (QUERIES, FEATURES)).astype("float32")
+    candidates = rng.integers(-2, 3, (ITEMS, FEATURES)).astype("float32")
+    targets = rng.integers(0, ITEMS, QUERIES)
+    seen = rng.integers(-1, ITEMS, (QUERIES, 5))
+    weights = rng.choice([0.0, 1.0, 2.0], QUERIES).astype("float32")
+    return targets, queries, candidates, seen, weights
+
+
+@given(task=tasks(), shuffle_ties=st.booleans())
+def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, shuffle_ties):
+    targets, queries, candidates, seen, weights = task
+    popularity = np.linspace(0.01, 1.0, ITEMS)
+    arguments = {"shuffle_ties": shuffle_ties, "seed": SEED}
+
+    def metrics(**more):
+        more |= arguments
+        return [
+            NDCG(k=4, **more),
+            Coverage(4, **more),
+            Gini(4, **more),
+            Gini(50, **more),
+            AveragePopularity(2, popularity, **more),
+            Novelty(4, popularity, **more),
+        ]
+
+    scores = utils.exclude_items(queries @ candidates.T, seen, keep=targets)
+    expected = RankingMetrics(
+        [
+            type(metric).from_config(
+                metric.get_config()
+                | ({"items": ITEMS} if "items" in metric.get_config() else {})
+            )
+            for metric in metrics(sparse_labels=True)
+        ]
+    )
+    expected.update_state(targets, scores, weights)
+    expected = {name: float(value) for name, value in expected.result().items()}
+    parts = [candidates[:11], candidates[11:]]
+    for each in (candidates, catalogue.Shards(parts)):
+        found = catalogue.evaluate(
+            targets,
+            queries,
+            each,
+            metrics(),
+            sample_weight=weights,
+            exclude=seen,
+            block_size=7,
+            verbose=0,
+        )
+        assert list(found) == list(expected)
+        assert found == pytest.approx(expected, rel=2e-6)
+
+
+def test_what_top_k_returns(rng):
+    queries, candidates = rng.normal(size=(20, 4)), rng.normal(size=(50, 4))
+    targets = np.zeros(20, "int64")
+    _, ids = catalogue.top_k(queries, candidates, k=10)
+    shown, first = (Coverage(k, 50, shuffle_ties=False) for k in (10, 3))
+    for metric in (shown, first):
+        metric.update_state(ids[:5])
+        metric.update_state(ids[5:])
+    found = catalogue.evaluate(
+        targets, queries, candidates, [*map(twin, (shown, first))], verbose=0
+    )
+    assert results_of([shown, first]) == list(found.values())
+    named = catalogue.evaluate(
+        targets, queries, candidates, ["coverage@10", "gini@10", "mrr"], verbose=0
+    )
+    assert list(named) == ["coverage@10", "gini@10", "mrr"]
+    assert named["coverage@10"] == found["coverage_at_10"]
+
+
+def twin(metric):
+    return type(metric).from_config(metric.get_config())
+
+
+def test_by_hand():
+    """Two lists of two items each: 0 and 1 to the first user, 0 and 2 to the other."""
+    metrics = [
+        Coverage(2, 4),
+        Gini(2, 4),
+        AveragePopularity(2, [30, 20, 5, 1]),
+        Novelty(2, [0.5, 0.25, 0.25, 0.125]),
+    ]
+    for metric in metrics:
+        metric.update_state([[0, 1, 3], [0, 2, -1]])
+    expected = [
+        3 / 4,
+        ((-3) * 0 + (-1) * 1 + 1 * 1 + 3 * 2) / (4 * 4),
+        (30 + 20 + 30 + 5) / 4,
+        (1 + 2 + 1 + 2) / 4,
+    ]
+    assert results_of(metrics) == pytest.approx(expected)
+
+
+def test_nothing_is_shown():
+    for metric in all_metrics(3):
+        assert float(metric.result()) == 0.0
+        metric.update_state(np.full((2, LIST_SIZE), -1), np.ones((2, LIST_SIZE)))
+        metric.update_state([[-1, -1, -1]])
+        metric.update_state(np.zeros((0, LIST_SIZE)), np.zeros((0, LIST_SIZE)))
+        assert float(metric.result()) == 0.0
+    empty = np.zeros((0, 2), "float32")
+    found = catalogue.evaluate(
+        np.zeros(0, "int32"), empty, np.ones((5, 2)), ["coverage@3"], verbose=0
+    )
+    assert found == {"coverage@3": 0.0}
+
+
+def test_fewer_items_than_ranks():
+    metric = Coverage(5, 3)
+    metric.update_state([[1, -1, 1]], [[0.1, 0.2, -np.inf]])
+    assert float(metric.result()) == pytest.approx(1 / 3)
+
+
+def test_large_counts_are_exact():
+    """As float32, 2**24 and one more are the same, and their sum wraps in int32."""
+    metrics = all_metrics(1)
+    counts = [2**24, 2**24 + 1, 2**31 - 1, 2**31 - 2, 5, 0, 2**30]
+    for metric in metrics:
+        metric.counts.assign(np.array(counts, "int32"))
+        metric.update_state([[0]])
+        assert int(ops.convert_to_numpy(metric.counts)[0]) == 2**24 + 1
+    counts[0] += 1
+    pairs = sum(abs(a - b) for a in counts for b in counts)
+    gini = Fraction(pairs, 2 * LIST_SIZE * sum(counts))
+    mean = sum(Fraction(c) * Fraction(x) for c, x in zip(counts, BOUGHT, strict=True))
+    expected = [6 / 7, float(gini), float(mean / sum(counts))]
+    assert results_of(metrics[:3]) == pytest.approx(expected, rel=2e-7)
+
+
+def test_states_are_merged(rng):
+    scores = rng.normal(size=(6, LIST_SIZE))
+    labels = np.zeros_like(scores)
+    group = RankingMetrics([*all_metrics(2), NDCG(k=2)])
+    first, second, whole = group, twin(group), twin(group)
+    first.update_state(labels[:2], scores[:2])
+    second.update_state(labels[2:], scores[2:])
+    whole.update_state(labels, scores)
+    merged = utils.merge_state(first, [utils.export_state(second)])
+    for name, value in whole.result().items():
+        assert float(merged.result()[name]) == pytest.approx(float(value), abs=1e-6)
+    with pytest.raises(ValueError, match=r"names and shapes that `metric` has") as e:
+        utils.merge_state(Gini(2, 5), [utils.export_state(Gini(2, 6))])
+    assert "older version" not in str(e.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_compiled(way, rng):
+    skip_unless_here(way)
+    scores = rng.normal(size=(6, LIST_SIZE)).round(1).astype("float32")
+    labels = rng.integers(-1, 2, scores.shape).astype("float32")
+    weights = np.ones_like(scores)
+    for metric in all_metrics(2, seed=1):
+        eager = twin(metric)
+        update = WAYS[way](metric)
+        for part in (slice(0, 4), slice(4, 6)):
+            batch = labels[part], scores[part], weights[part]
+            update(*batch)
+            eager.update_state(*batch)
+        np.testing.assert_array_equal(
+            *(ops.convert_to_numpy(each.counts) for each in (metric, eager))
+        )
+
+
+@pytest.mark.trains
+def test_in_fit(rng):
+    x = rng.normal(size=(20, 4)).astype("float32")
+    y = rng.integers(0, LIST_SIZE, 20)
+    arguments = {"sparse_labels": True, "seed": 1}
+    group = RankingMetrics(
+        [NDCG(k=3, **arguments), *all_metrics(3, **arguments)], prefix="group_"
+    )
+    metrics = [*all_metrics(2, **arguments), group]
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
+    model.compile(
+        keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy", metrics=metrics
+    )
+    stop = keras.callbacks.EarlyStopping(monitor="gini_at_2", patience=3)
+    given = {"batch_size": 8, "verbose": 0}
+    history = model.fit(x, y, callbacks=[stop], shuffle=False, **given).history
+    assert stop.monitor_op(1.0, 2.0), "a smaller index is better"
+    scores = model.predict(x, verbose=0)
+    found = model.evaluate(x, y, return_dict=True, **given)
+    for metric in metrics:
+        metric.reset_state()
+        expected = metric(y, scores)
+        if not isinstance(expected, dict):
+            expected = {metric.name: expected}
+        for name, value in expected.items():
+            for log in (history[name][-1], found[name]):
+                assert log == pytest.approx(float(value), abs=2e-6)
+
+
+def test_saved_with_a_model(tmp_path):
+    metrics = [*all_metrics(2), RankingMetrics(["ndcg@3", Gini(3, LIST_SIZE)])]
+    inputs = keras.Input((LIST_SIZE,))
+    model = keras.Model(inputs, keras.layers.Dense(LIST_SIZE)(inputs))
+    model.compile(keras.optimizers.SGD(0.0), loss="mse", metrics=metrics)
+    x = np.ones((3, LIST_SIZE), "float32")
+    model.evaluate(x, x, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    logs = [
+        each.evaluate(x, x, return_dict=True, verbose=0) for each in (model, loaded)
+    ]
+    assert logs[0] == logs[1]
+    assert {"coverage_at_2", "novelty_at_2", "gini_at_3"} < set(logs[0])
+
+
+class Identity:
+    """A model that embeds what is embedded."""
+
+    def predict(self, x, batch_size=None, verbose=0):
+        return x
+
+
+def test_the_callback_takes_them(rng):
+    queries, candidates = rng.normal(size=(9, 3)), rng.normal(size=(20, 3))
+    targets, popularity = np.arange(9), np.linspace(0.1, 1, 20)
+    metrics = ["ndcg@5", "coverage@5", "gini@5", Novelty(5, popularity)]
+    callback = CatalogueEvaluation(
+        queries, targets, candidates, metrics, query_model=Identity()
+    )
+    logs = {"loss": 0.1}
+    callback.on_train_begin()
+    callback.on_epoch_end(0, logs)
+    assert list(logs) == [
+        "loss",
+        *("val_ndcg_at_5", "val_coverage_at_5", "val_gini_at_5", "val_novelty_at_5"),
+    ]
+    _, ids = catalogue.top_k(queries, candidates, k=5)
+    expected = in_python(ops.convert_to_numpy(ids).tolist(), 20, popularity, popularity)
+    found = [logs[f"val_{name}_at_5"] for name in ("coverage", "gini", "novelty")]
+    assert found == pytest.approx([expected[0], expected[1], expected[3]])
+
+
+ROW = np.ones((1, 4), "float32")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
+        (
+            lambda: Coverage(2, 0),
+            "`items` should be a positive integer or None. Received: items=0",
+        ),
+        (
+            lambda: Gini(2, 4, shuffle_ties="average"),
+            "`shuffle_ties` should be True or False, as a place is that of one item. "
+            'Received: shuffle_ties="average"',
+        ),
+        (
+            lambda: AveragePopularity(2, [3.0, -1.0]),
+            "`popularity` should be numbers of 0 or more, one for each item. "
+            "Received: 1 others, such as -1.0",
+        ),
+        (
+            lambda: Novelty(2, [0.5, 0.0, np.nan]),
+            "`popularity` should be numbers above 0 and up to 1, one for each item. "
+            "Received: 2 others, such as 0.0",
+        ),
+        (
+            lambda: Novelty(2, [[0.5, 0.1]]),
+            "`popularity` should be numbers above 0 and up to 1, one for each item. "
+            "Received: popularity.shape=(1, 2)",
+        ),
+        (
+            lambda: Coverage(2).update_state(ROW, ROW),
+            "`items` should be the number of items of the catalogue, outside of "
+            "`keras_rank.catalogue`. Received: items=None, of 'coverage_at_2'",
+        ),
+        (
+            lambda: Coverage(2, 5).update_state(ROW, ROW),
+            "`y_pred` should have a score for each item of the catalogue, of shape "
+            "(batch, 5). Received: y_pred.shape=(1, 4)",
+        ),
+        (
+            lambda: Coverage(2, 5).update_state([[1]]),
+            "`y_true` should hold the ids of the best 2 items of each list, padded "
+            "with -1, where there is no `y_pred`. Received: shape (1, 1)",
+        ),
+        (
+            lambda: Coverage(2, 5).update_state([[1, 5]]),
+            "`y_true` should hold ids below the number of items, 5. "
+            "Received: a larger id",
+        ),
+        (
+            lambda: Coverage(2, 5).update_state([[1, 2]], sample_weight=[1.0]),
+            "`y_true` should hold the ids of what is shown, or come with the scores of "
+            "all items in `y_pred`. Received: weights without scores",
+        ),
+        (
+            lambda: RankingMetrics(["mrr", Coverage(1, 4)]).update_state(
+                catalogue.rank([0], ROW, np.ones((4, 4)))
+            ),
+            "`y_true` should hold the ids of what is shown, or come with the scores of "
+            "all items in `y_pred`. Received: ranked lists",
+        ),
+        (
+            lambda: catalogue.evaluate([0], ROW, np.ones((4, 4)), [Gini(2, 5)]),
+            "`items` should be the number of candidates, 4. Received: items=5, of "
+            "'gini_at_2'",
+        ),
+        (
+            lambda: Gini(2, 4).standard_error(),
+            "A standard error should be asked of metrics that are means over lists. "
+            "Received: 'gini_at_2', of which none is known",
+        ),
+        (
+            lambda: RankingMetrics(["mrr", "gini@2"], standard_errors=True),
+            "`standard_errors` should be False with metrics of exposure, of which none "
+            "is known. Received: standard_errors=True with 'gini_at_2'",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        call()
+    assert str(error.value) == message
+
+
+def test_an_error_leaves_the_state_as_it_was():
+    group = RankingMetrics(["mrr", Coverage(1, 5)])
+    with pytest.raises(ValueError, match="a score for each item"):
+        group.update_state(ROW, ROW)
+    assert not any(np.any(x) for x in utils.export_state(group).values())
+
+
+def test_tables_have_no_catalogue():
+    evaluation = pytest.importorskip("keras_rank.evaluation")
+    rows = {"query_id": [1, 1], "label": [1, 0], "score": [0.5, 0.1]}
+    with pytest.raises(ValueError, match="Received: 'coverage@1', of a whole catalog"):
+        evaluation.evaluate(rows, ["mrr", "coverage@1"])
