@@ -886,3 +886,9 @@ def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
     message = f"`{type(early).__name__}` should be listed after .* such as 'val_mrr'"
     with pytest.warns(UserWarning, match=message):
         model.fit([users, users], np.ones(6), verbose=0, callbacks=[early, evaluation])
+
+
+def test_labels_for_all_items_are_no_targets():
+    message = "For a label for each item, such as a one-hot matrix, give the ids"
+    with pytest.raises(ValueError, match=message):
+        catalogue.evaluate(np.eye(3, dtype=int), np.eye(3), np.eye(3), ["mrr"])

@@ -35,6 +35,12 @@ def beir_file(folder):
     return path
 
 
+def file_without_header(folder):
+    path = folder / "test.tsv"
+    path.write_text("\n".join("\t".join(map(str, row)) for row in rows()))
+    return path
+
+
 def rows():
     return rows_of(QRELS)
 
@@ -48,6 +54,8 @@ def rows():
         trec_file,
         beir_file,
         lambda folder: str(beir_file(folder)),
+        file_without_header,
+        lambda folder: np.array(rows(), dtype=object),
     ],
 )
 def test_any_form_of_judgements(given, tmp_path):
@@ -83,8 +91,11 @@ def test_what_is_missing_is_told():
         ),
         (([("q1", "d1")], QUERIES, ITEMS), "rows of a query, an item and a grade"),
         (({"q1": ["d1"]}, QUERIES, ITEMS), "Received: list for query 'q1'"),
-        (({"q1": {"d1": "high"}}, QUERIES, ITEMS), "numbers as grades"),
-        ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows, or the path"),
+        (({"q1": {"d1": "high"}}, QUERIES, ITEMS), "finite numbers as grades"),
+        (({"q1": {"d1": np.nan}}, QUERIES, ITEMS), "finite numbers as grades"),
+        (({"q1": {"d1": "1_0"}}, QUERIES, ITEMS), "finite numbers as grades"),
+        ((QRELS, QUERIES, [1, 2, 3]), "Received: 1, 2, 3, and none of the 3"),
+        ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows, such as"),
     ],
 )
 def test_errors(arguments, message):
@@ -96,6 +107,12 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
     path = tmp_path / "qrels.txt"
     path.write_text("q1 0 d1 1\nq1 d2 1\n")
     with pytest.raises(ValueError, match="3 columns in line 2 of"):
+        targets_from_qrels(path, QUERIES, ITEMS)
+    path.write_bytes("q1 0 d1 1\n".encode("utf-16"))
+    with pytest.raises(ValueError, match="text in UTF-8"):
+        targets_from_qrels(path, QUERIES, ITEMS)
+    path.write_text("q 1\td1\t1\nq 1\td2\n")
+    with pytest.raises(ValueError, match="2 columns in line 2 of"):
         targets_from_qrels(path, QUERIES, ITEMS)
 
 

@@ -214,7 +214,7 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
     ids, scores, mask, weights, labels = map(as_tensor, given)
     ids, labels = _of_lists(*_targets(ids, labels, mask))
     if labels is None:
-        _require_no_labels(ids, scores)
+        _require_no_labels("y_true", ids, scores.shape[1])
     items = ops.shape(scores)[1]
     if is_traced(ids):
         # Nobody will see them later.
@@ -255,6 +255,8 @@ def standardize_targets(
             f"targets.shape={shape_of(ids)}"
         )
     ids, labels = _of_lists(ids, labels)
+    if labels is None:
+        _require_no_labels("targets", ids, items)
     check_items("targets", ids, items)
     are_in_catalogue = are_items(ids, items)
     weights = _weights_of_lists(sample_weight, ids)
@@ -500,19 +502,22 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     )
 
 
-def _require_no_labels(ids: Tensor, scores: Tensor) -> None:
+def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -> None:
     """Raises for a label for each item, where values can be seen.
 
     Of three ids or more that are 0 and 1 some are the same, which targets are not.
     """
-    shape = shape_of(ids)
-    if shape == shape_of(scores) and shape[0] != 0 and (shape[1] or 0) > 2:
+    lists, targets = shape_of(ids)
+    if targets == items and lists != 0 and (targets or 0) > 2:
+        where, way_out = {
+            "y_true": (" with `sparse_labels=True`", "leave `sparse_labels` out"),
+            "targets": ("", "give the ids of those that are relevant"),
+        }[argument]
         require(
             ops.any(ops.logical_or(ids < 0, ids > 1)),
-            "`y_true` should hold the ids of the relevant items with "
-            "`sparse_labels=True`. For a label for each item, such as a one-hot "
-            "matrix, leave `sparse_labels` out. Received: y_true of the shape of "
-            f"y_pred, {shape}, that holds only 0 and 1",
+            f"`{argument}` should hold the ids of the relevant items{where}. For a "
+            f"label for each item, such as a one-hot matrix, {way_out}. Received: "
+            f"{targets} ids for each list, as many as there are items, all 0 or 1",
         )
 
 

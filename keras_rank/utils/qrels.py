@@ -1,5 +1,6 @@
 """Relevance judgements of a search collection, as graded targets of its queries."""
 
+import math
 import os
 import pathlib
 import reprlib
@@ -29,8 +30,8 @@ def targets_from_qrels(
     Args:
         qrels: the judgements: a dict `{query: {item: grade}}`, an iterable of rows
             `(query, item, grade)`, such as `frame.itertuples(index=False)`, or the path
-            of a file: of TREC's, with four columns, or of BEIR's, with three and a
-            header.
+            of a file: of TREC's, with four columns, or of BEIR's, with three, and a
+            header if its first line has no grade.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
@@ -39,8 +40,9 @@ def targets_from_qrels(
         `item_ids` and padded with -1, and `"labels"`.
 
     Raises:
-        ValueError: if a query of the judgements is not in `query_ids`, an item is
-            judged twice for a query, an id is given twice, or a row can't be read.
+        ValueError: if a query of the judgements is not in `query_ids`, none of the
+            relevant items is in `item_ids`, an item is judged twice for a query, an id
+            is given twice, or a row can't be read.
 
     Example:
 
@@ -72,11 +74,18 @@ def targets_from_qrels(
         )
     _warn_of(
         [query for query, place in queries.items() if not is_judged[place]],
-        "have no judgements, and no target",
+        "have no judgements, and no target: unlike trec_eval, which leaves them out, "
+        "metrics count them as lists without relevant items",
         "`query_ids`",
     )
     relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
     missing = dict.fromkeys(x for row in relevant for x in row if x not in items)
+    if missing and len(missing) == len({x for row in relevant for x in row}):
+        raise ValueError(
+            "`item_ids` should have relevant items of `qrels`. Received: "
+            f"{_some(items)}, and none of the {len(missing)} of `qrels`, "
+            f"{_some(missing)}"
+        )
     _warn_of(
         missing,
         "are not in `item_ids`: they are never found, and count in the ideal",
@@ -113,9 +122,9 @@ def _rows(qrels: Any) -> Iterator[_Row]:
                     f"Received: {type(grades).__name__} for query {query!r}"
                 )
             yield from (("", query, item, grade) for item, grade in grades.items())
-    elif isinstance(qrels, Iterable):
+    elif isinstance(qrels, Iterable) and not hasattr(qrels, "itertuples"):
         for number, row in enumerate(qrels):
-            if not isinstance(row, list | tuple) or len(row) != 3:
+            if not isinstance(row, list | tuple | np.ndarray) or len(row) != 3:
                 raise ValueError(
                     "`qrels` should have rows of a query, an item and a grade. "
                     f"Received: {reprlib.repr(row)} as row {number}"
@@ -123,39 +132,57 @@ def _rows(qrels: Any) -> Iterator[_Row]:
             yield (f", in row {number}", *row)
     else:
         raise ValueError(
-            "`qrels` should be a dict, rows, or the path of a file. "
+            "`qrels` should be a dict, rows, such as "
+            "`frame.itertuples(index=False)`, or the path of a file. "
             f"Received: {type(qrels).__name__}"
         )
 
 
 def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
-    with path.open(encoding="utf-8") as lines:
-        is_of_beir = None
-        for number, line in enumerate(lines, 1):
-            # Of BEIR's files columns are parted by tabs, of TREC's by any space.
-            columns = line.rstrip("\r\n").split("\t") if is_of_beir else line.split()
-            if is_of_beir is None:
-                is_of_beir = len(columns) == 3
-                if is_of_beir:
-                    continue
-            if len(columns) != (3 if is_of_beir else 4):
-                raise ValueError(
-                    "`qrels` should be a file of the columns query, iteration, item "
-                    "and grade, or query-id, corpus-id and score with a header. "
-                    "Received: "
-                    f"{len(columns)} columns in line {number} of {path}"
-                )
-            query, *_, item, grade = columns
-            yield f", in line {number} of {path}", query, item, grade
+    separator, expected = None, 4
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                columns = line.rstrip("\r\n").split(separator)
+                if number == 1:
+                    by_tab = line.rstrip("\r\n").split("\t")
+                    if len(by_tab) == 3:
+                        # Of BEIR's files, whose ids may hold spaces.
+                        separator, columns = "\t", by_tab
+                    expected = 3 if len(columns) == 3 else 4
+                    if expected == 3 and not _is_number(columns[2]):
+                        continue
+                if len(columns) != expected:
+                    raise ValueError(
+                        "`qrels` should be a file of the columns query, iteration, "
+                        "item and grade, or query-id, corpus-id and score. Received: "
+                        f"{len(columns)} columns in line {number} of {path}"
+                    )
+                query, *_, item, grade = columns
+                yield f", in line {number} of {path}", query, item, grade
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"`qrels` should be a file of text in UTF-8. Received: {path}"
+        ) from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _number(grade: Any, where: str) -> float:
     try:
-        return float(grade)
-    except (TypeError, ValueError) as error:
+        number = float(grade)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or (isinstance(grade, str) and "_" in grade):
         raise ValueError(
-            f"`qrels` should have numbers as grades. Received: {grade!r}{where}"
-        ) from error
+            f"`qrels` should have finite numbers as grades. Received: {grade!r}{where}"
+        )
+    return number
 
 
 def _warn_of(some: Any, what: str, of: str) -> None:
