@@ -104,10 +104,9 @@ class PerList:
     def _table(self, rows: pa.Table, described: Callable[[Any, Any], str]) -> pa.Table:
         """Returns the table of the lists of rows, each of which is whole."""
         lists = _Lists.of(rows["query"].combine_chunks())
-        kept = [
-            _kept(name, rows[str(i)].combine_chunks(), lists)
-            for i, name in enumerate(self.columns.keep)
-        ]
+        found: dict[str, Any] = {self.columns.query: lists.queries}
+        for i, name in enumerate(self.columns.keep):
+            found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
         given, score = rows["label"].to_numpy(), rows["score"].to_numpy()
         drops_unjudged = self.settings.unjudged == "drop"
         items = {
@@ -116,7 +115,6 @@ class PerList:
             "judged": ~np.isnan(given),
             "score": score,
         }
-        found: dict[str, Array] = {}
         if self.columns.weight is None:
             found[WEIGHT] = np.ones(len(lists.starts))
         else:
@@ -140,20 +138,15 @@ class PerList:
         if self.columns.item is not None:
             codes = rows["item"].combine_chunks()
             found[HEALTH + "duplicates"] = self._duplicates(codes, lists, described)
-        columns = dict(zip(self.columns.keep, kept, strict=True))
-        columns = {self.columns.query: lists.queries, **columns}
-        return pa.table({**columns, **self._ordered(found)})
+        return self._ordered(found)
 
-    def _ordered(self, found: dict[str, Array]) -> dict[str, pa.Array]:
-        """The columns of metrics, weights, and health. NaN is missing in all."""
-        names = [metric.name for metric in self.settings.metrics]
-        names = [*names, *map(OWN_WEIGHT.format, names), WEIGHT]
+    def _ordered(self, found: dict[str, Any]) -> pa.Table:
+        """The columns of queries, what is kept, metrics, weights, and health."""
+        metrics = [metric.name for metric in self.settings.metrics]
+        names = [self.columns.query, *self.columns.keep, *metrics]
+        names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
         names += [name for name in found if name.startswith(HEALTH)]
-        return {
-            name: pa.array(found[name], from_pandas=True)
-            for name in names
-            if name in found
-        }
+        return pa.table({name: _column(found[name]) for name in names if name in found})
 
     def _weights(self, column: pa.ChunkedArray, lists: _Lists) -> Array:
         weights: Array = column.to_numpy()
@@ -232,3 +225,9 @@ def _exact(own: Array, weights: Array, starts: Array) -> Array:
     lowest = np.minimum.reduceat(weights, starts)
     highest = np.maximum.reduceat(weights, starts)
     return np.where((lowest < highest) | np.isnan(own), own, lowest)
+
+
+def _column(values: Any) -> Any:
+    """A column of Arrow, in which NaN is missing."""
+    is_array = isinstance(values, np.ndarray)
+    return pa.array(values, from_pandas=True) if is_array else values

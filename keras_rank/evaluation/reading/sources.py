@@ -80,15 +80,12 @@ def tabular(argument: str, source: Any) -> Any:
         return source
     if isinstance(source, duckdb.DuckDBPyRelation):
         return source.to_arrow_reader()
-    is_stream = hasattr(source, "__arrow_c_stream__")
-    if not (is_stream or isinstance(source, Mapping | pa.RecordBatch)):
+    if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
         raise ValueError(
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
             "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns. "
             f"Received: {named(source)}"
         )
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
     return pa.table(source)
 
 
