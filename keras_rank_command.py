@@ -11,8 +11,9 @@ def main() -> None:
     os.environ.setdefault("KERAS_BACKEND", "numpy")
     try:
         from keras_rank.evaluation.command import run
-    except ImportError as error:
-        print(f"keras-rank: error: {error}", file=sys.stderr)
+    except Exception as error:
+        # Of whatever is missing or misspelled: not 1, which is the code of a gate.
+        print(f"keras-rank: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     sys.exit(run(sys.argv[1:]))
 

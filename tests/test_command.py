@@ -9,6 +9,7 @@ import sys
 import tomllib
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 from tables import TREC, rows_of
@@ -244,6 +245,18 @@ def test_gates_of_metrics_of_which_less_is_better(command):
     ]
 
 
+def test_a_gate_is_shut_where_queries_of_the_baseline_are_missing(command):
+    """Which might be those that a model is worse for."""
+    rows = parquet.read_table("base.parquet")
+    half = rows.filter(pc.less(rows["query_id"], 30))
+    parquet.write_table(half, "half.parquet")
+    line = "compare base.parquet half.parquet -m ndcg@5"
+    assert "only the baseline has them" in command(line).err
+    printed = command(line + " --fail-if-worse", expected=1)
+    assert "half.parquet lacks" in printed.err
+    command("compare half.parquet base.parquet -m ndcg@5 --fail-if-worse")
+
+
 def test_gates_hold_for_each_slice(command):
     line = "evaluate base.parquet -m ndcg@5 --by market"
     of_markets = json.loads(command(f"{line} -o json").out)["summary"]
@@ -298,6 +311,9 @@ WRONG = {
     "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below mrr": "such as ndcg@10=0.40. Received: 'mrr'",
     "evaluate qrels run --fail-below 0.4": "such as ndcg@10=0.40. Received: '0.4'",
+    "evaluate qrels run --fail-below mrr=nan": "ndcg@10=0.40. Received: 'mrr=nan'",
+    "evaluate qrels ./qrels -m mrr": "Qrels and runs should be different files",
+    "compare --qrels qrels run ./qrels -m mrr": "should be different files",
     "evaluate qrels run -m mrr --fail-above mrr=1": "where lower is better, []",
     "evaluate --by market": "There should be files to read",
     "evaluate qrels run -m mrr --fail-below map=1": "should name one of the metrics",
@@ -367,13 +383,17 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 
 def started(*call, **variables):
-    """What a process printed in which no backend is named, but for the variables."""
+    """A process that has ended, in which no backend is named but by the variables."""
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     environment |= {"PYTHONPATH": str(ROOT), **variables}
     call = [sys.executable, *map(str, call)]
-    done = subprocess.run(
+    return subprocess.run(
         call, capture_output=True, text=True, env=environment, check=False
     )
+
+
+def printed_by(*call, **variables):
+    done = started(*call, **variables)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -385,7 +405,15 @@ def started(*call, **variables):
 )
 def test_it_runs_as_a_module(module, variables):
     line = ["evaluate", "qrels", "run", "-m", "mrr"]
-    assert "mrr     0.7500" in started("-m", module, *line, **variables)
+    assert "mrr     0.7500" in printed_by("-m", module, *line, **variables)
+
+
+@pytest.mark.slow
+def test_a_backend_that_is_none_is_no_gate():
+    done = started("-m", "keras_rank_command", "--version", KERAS_BACKEND="nope")
+    assert done.returncode == 2
+    assert done.stderr.startswith("keras-rank: error: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -411,9 +439,11 @@ finally:
     print(keras.backend.backend())
 """
     )
-    printed = started(tmp_path / "keras-rank", "--version")
+    printed = printed_by(tmp_path / "keras-rank", "--version")
     assert printed == f"{keras_rank.__version__}\nnumpy\n"
-    printed = started(tmp_path / "keras-rank", "evaluate", "qrels", "run", "-m", "mrr")
+    printed = printed_by(
+        tmp_path / "keras-rank", "evaluate", "qrels", "run", "-m", "mrr"
+    )
     assert "mrr     0.7500" in printed
 
 

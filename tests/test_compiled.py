@@ -87,14 +87,13 @@ def test_one_trace_per_shape(way, make, rng):
         assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
 
 
-def test_torch_compiles_once_per_shape(rng, backend):
+def test_torch_compiles_once_per_shape(rng):
     """What was compiled for a shape does for all batches of it, once it was seen twice.
 
     Torch breaks the graph where a value decides, and compiles its parts. What it breaks
     anew for the second shape, it breaks for the first one too when that comes again.
     """
-    if backend != "torch":
-        pytest.skip("torch.compile is a way of torch")
+    compiled.skip_unless_here("torch.compile")
     import torch
 
     graphs = []

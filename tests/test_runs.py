@@ -209,6 +209,41 @@ def test_evaluations_of_other_definitions_are_not_compared():
     assert one.compare(evaluate_run(qrels, run, ["ndcg@10"]))["difference"] == [0.0]
 
 
+def test_evaluations_by_other_rules_are_not_compared():
+    qrels, run = graded(0)
+    metrics = [NDCG(k=10, seed=1), MeanReciprocalRank(seed=1)]
+    one = evaluate_run(qrels, run, metrics)
+    for other in ({"unjudged": "drop"}, {"ties": "metric"}):
+        with pytest.raises(ValueError, match="evaluated by the rules of the models"):
+            one.compare(evaluate_run(qrels, run, metrics, **other))
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "message"),
+    [
+        ({"q": {"a": 1}}, {}, "`run` should have rows. Received: none"),
+        ({}, {"q": {"a": 1.0}}, "`qrels` should have rows. Received: none"),
+        ({"q": {"a": np.nan}}, {"q": {"a": 1.0}}, "a finite label in each row"),
+        ({"q": {"a": None, "b": 1}}, {"q": {"a": 1.0}}, "a finite label in each row"),
+        ({"q": {"a": 1}}, {"q": {"a": None, "b": 1.0}}, "a score in each row"),
+        ({"q": {"a": 1, 2: 1}}, {"q": {"a": 1.0}}, "`qrels` should have ids of one"),
+        ({2**63: {"a": 1}}, {2**63: {"a": 1.0}}, "integers below 2**63 or text"),
+        ({"q": {"a": 1}}, {"q": [("a", 1.0)]}, "`run`"),
+    ],
+)
+def test_what_is_not_understood_is_an_error(qrels, run, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        evaluate_run(qrels, run, ["mrr"])
+
+
+@pytest.mark.parametrize("label", ["nan", "inf", "1_0"])
+def test_a_label_that_is_no_number(label, tmp_path):
+    path = tmp_path / "qrels"
+    path.write_text(f"q 0 a {label}\nq 0 b 1\n")
+    with pytest.raises(ValueError, match="`qrels` should have"):
+        evaluate_run(path, {"q": {"a": 1.0}}, ["mrr"])
+
+
 # How they are written.
 
 QRELS = {"1": {"a": 2, "b": 0, "d": 1}, "2": {"a": 1}}

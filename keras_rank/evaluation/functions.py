@@ -196,6 +196,8 @@ def evaluate_run(
     """
     members = members_of(metrics, rules)
     followed = rules if ties is None else f"{rules}, ties={ties}"
+    if unjudged == "drop":
+        followed += ", unjudged=drop"
     if ties is None:
         ties = "trec_eval" if rules == "trec_eval" else "metric"
     columns = Columns(query, label, score, item)

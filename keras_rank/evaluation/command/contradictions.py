@@ -50,6 +50,18 @@ def require_once(names: Sequence[str]) -> None:
             raise ValueError(f"Each file should be given once. Received twice: {name}")
 
 
+def require_apart(qrels: str | None, runs: Sequence[str]) -> None:
+    """Raises for judgements that are given as a run too."""
+    if qrels is None or not os.path.exists(qrels):
+        return
+    for run in runs:
+        if os.path.exists(run) and os.path.samefile(qrels, run):
+            raise ValueError(
+                "Qrels and runs should be different files. Received: "
+                f"{qrels!r} and {run!r}"
+            )
+
+
 def require_writable(
     file: str, sources: Sequence[str | list[str]], inputs: Sequence[str]
 ) -> None:

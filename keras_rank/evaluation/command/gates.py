@@ -2,11 +2,13 @@
 
 import argparse
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from keras_rank.evaluation.lists.measures import Measured, find
 from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.report.comparison import places_of
 from keras_rank.evaluation.report.table import Table
 
 # On which side of a bound a gate is shut: the direction of its metrics, in words too.
@@ -45,7 +47,7 @@ def gate_of(side: str, text: str) -> Gate:
     """Reads a gate, such as `ndcg@10=0.40`."""
     metric, _, bound = text.rpartition("=")
     try:
-        if not metric:
+        if not metric or not math.isfinite(float(bound)):
             raise ValueError
         return Gate(side, metric.strip(), float(bound))
     except ValueError:
@@ -61,6 +63,14 @@ def shut(gates: Sequence[Gate], summary: Table) -> Iterator[str]:
             if row["metric"] == gate.metric and gate.is_shut(row["value"]):
                 value, bound = _digits(row["value"]), _digits(gate.bound)
                 yield f"{_metric_of(row)} is {value}, {gate.side} {bound}"
+
+
+def incomplete(models: Mapping[str, ListValues], baseline: ListValues) -> Iterator[str]:
+    """Says which models lack queries of the baseline, which might be the worse ones."""
+    for name, model in models.items():
+        missing = len(baseline) - len(places_of(model, baseline).theirs)
+        if missing:
+            yield f"{name} lacks {missing} of {len(baseline)} queries of the baseline"
 
 
 def worse(comparison: Table, baseline: ListValues, confidence: float) -> Iterator[str]:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from keras_rank.evaluation import compare
 from keras_rank.evaluation.command.contradictions import (
+    require_apart,
     require_once,
     require_used,
     require_writable,
 )
-from keras_rank.evaluation.command.gates import shut, worse
+from keras_rank.evaluation.command.gates import incomplete, shut, worse
 from keras_rank.evaluation.command.inputs import (
     are_lists,
     evaluated,
@@ -76,6 +77,7 @@ def _evaluate(parsed: argparse.Namespace) -> int:
                 f"Received: {parsed.qrels!r}"
             )
     require_once(files)
+    require_apart(parsed.qrels, files)
     rows = [file for file in files if not are_lists(file)]
     require_used(parsed, rows)
     sources = files if parsed.qrels is not None else [files]
@@ -111,6 +113,7 @@ def _compare(parsed: argparse.Namespace) -> int:
             f"Received: {', '.join(files)}"
         )
     require_once(files[1:])
+    require_apart(parsed.qrels, files)
     for file in files:
         if parsed.qrels is None and not is_table(file):
             raise ValueError(
@@ -138,9 +141,11 @@ def _compare(parsed: argparse.Namespace) -> int:
     )
     notes = [*comparison.notes, *_warnings_of(found)]
     print_results({"comparison": Table(comparison.columns)}, notes, parsed.output)
-    is_gate = parsed.fail_if_worse
-    lines = worse(comparison, base._values, parsed.confidence) if is_gate else ()
-    return _exit_code(lines)
+    if not parsed.fail_if_worse:
+        return 0
+    models = {file: found[file]._values for file in files[1:]}
+    lacking = incomplete(models, base._values)
+    return _exit_code([*lacking, *worse(comparison, base._values, parsed.confidence)])
 
 
 def _results(

@@ -103,9 +103,7 @@ def are_judgements(source: str, columns: Columns) -> bool:
 def _layout(source: Any) -> str:
     """Whether a source is of lines, nested by query, or a table."""
     if isinstance(source, Mapping):
-        are_nested = bool(source) and all(
-            isinstance(each, Mapping) for each in source.values()
-        )
+        are_nested = all(isinstance(each, Mapping) for each in source.values())
         return "nested" if are_nested else "table"
     if not isinstance(source, str | os.PathLike):
         return "table"
@@ -156,9 +154,15 @@ def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Tab
             rows += [(id_, item, value) for item, value in items.items()]
     names = (columns.query, columns.item or "", getattr(columns, number))
     values = zip(*rows, strict=True) if rows else [[], [], []]
-    return pa.table(
-        {name: list(each) for name, each in zip(names, values, strict=True)}
-    )
+    try:
+        return pa.table(
+            {name: list(each) for name, each in zip(names, values, strict=True)}
+        )
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(
+            f"`{name}` should have ids of one type, integers below 2**63 or text, and "
+            f"numbers. Received: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _nested(file: str) -> Any:
@@ -198,7 +202,9 @@ def _of_lines(
     place = {field: expected.index(field) + 1 for field in expected}
     wrong = table.filter(
         f"NOT list_contains({widths}, len(fields)) "
-        f"OR TRY_CAST(fields[{place[number]}] AS DOUBLE) IS NULL"
+        f"OR TRY_CAST(fields[{place[number]}] AS DOUBLE) IS NULL "
+        # Which DuckDB reads as 10 where it is 1_0.
+        f"OR contains(fields[{place[number]}], '_')"
     ).order("number")
     for line_number, line, width in (
         wrong.select("number, line, len(fields)").limit(1).fetchall()

@@ -56,6 +56,7 @@ def _create(
         query(side.table, numbered).create(name)
         created = connection.table(name)
         _require_ids(name, source, created)
+        _require_numbers(name, source, created, number)
         if name == "run" and not side.has_names:
             _require_scores(created, source)
     return str(created.types[0]), str(created.types[1])
@@ -93,6 +94,20 @@ def _require_ids(name: str, source: Any, table: Relation) -> None:
     counts = table.aggregate("query, item, count(*) AS number")
     for twice in counts.filter("number > 1").limit(1).fetchall():
         raise received_twice(name, twice[0], twice[1], named(source))
+
+
+def _require_numbers(name: str, source: Any, table: Relation, number: str) -> None:
+    """Raises for a row without its number: a score may be NaN, which is no rank."""
+    is_there = f"{number} IS NOT NULL"
+    if name == "qrels":
+        is_there += f" AND isfinite(CAST({number} AS DOUBLE))"
+    ((missing,),) = table.aggregate(f"count(*) FILTER (NOT ({is_there}))").fetchall()
+    if missing:
+        accepted = "a finite label" if name == "qrels" else "a score"
+        raise ValueError(
+            f"`{name}` should have {accepted} in each row. Received: "
+            f"{missing} without one, in {named(source)}"
+        )
 
 
 def _require_scores(table: Relation, source: Any) -> None:

@@ -110,6 +110,7 @@ def compared(
             metric.name: (Values.of(model, metric), beside(metric, baseline, places))
             for metric in _common(model, baseline)
         }
+        _require_one_way(model, baseline)
         differences.append(_differences(of_model, baseline, pairs, places))
         by, clusters = model.sliced_by(by, _COLUMNS), model.clusters(cluster)
         for slice_, chosen in model.slices(by):
@@ -192,6 +193,16 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
         )
     theirs_of_mine = found.drop_null().to_numpy()
     return Places(len(model), np.flatnonzero(has_pair), theirs_of_mine)
+
+
+def _require_one_way(model: ListValues, baseline: ListValues) -> None:
+    """Raises for runs that were evaluated by other rules."""
+    both = baseline.rules, model.rules
+    if None not in both and both[0] != both[1]:
+        raise ValueError(
+            "`baseline` should be evaluated by the rules of the models. "
+            f"Received: rules {both[0]!r} and {both[1]!r}"
+        )
 
 
 def _require_one_definition(mine: Measured, theirs: Measured) -> None:

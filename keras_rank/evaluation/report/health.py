@@ -60,7 +60,7 @@ _SOUGHT = {
     ("nothing retrieved", "retrieved", 0, 0.0): "have no items with a score, as if the "
     "model was not run on their queries: they count as lists where nothing was found",
     ("constant scores", "constant", None, 0.01): "have one score for all items: their "
-    "order is random",
+    "order says nothing of the model",
     ("NaN scores", "nan", None, 0.0): "have scores that are NaN: these items count as "
     "not retrieved",
     ("nothing judged", "unjudged", None, 0.5): "have no judged items with a score: do "
