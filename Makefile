@@ -7,6 +7,7 @@ DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest
 NIGHTLY = .venv/nightly
+TRACKERS = .venv/trackers
 FOR_TPU = .venv/for-tpu
 FOR_GPU = .venv/for-gpu
 
@@ -19,7 +20,8 @@ INSTALL = pip install --quiet --no-compile
 UNOPTIMISED = --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 
-.PHONY: demo check test test-oldest test-nightly test-compiled lint docs package
+.PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
+.PHONY: docs package
 .PHONY: bench bench-compiled clean
 .PHONY: $(addprefix test-,numpy jax jax-optimised jax-unoptimised tensorflow torch)
 
@@ -79,6 +81,16 @@ test-nightly:
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
 	done
+
+# What trackers and tuners write and read back, which are too many to install for others.
+test-trackers: $(TRACKERS)/installed
+	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/test_trackers.py
+
+$(TRACKERS)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TRACKERS)
+	$(TRACKERS)/bin/$(INSTALL) --constraint constraints.txt \
+		--editable ".[dev,trackers]"
+	touch $@
 
 # What compilers estimate for a TPU and a GPU, within budgets: about 20 minutes, and none
 # of these devices.

@@ -11,6 +11,8 @@ from keras import ops
 
 from keras_rank import catalogue, functional
 
+pytestmark = pytest.mark.programs
+
 BACKEND = keras.backend.backend()
 QUERIES, ITEMS, FEATURES = 7, 40, 3
 

@@ -57,6 +57,7 @@ def blocks_of(page):
         )
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_order(page, backend):
     names, blocks = {"__name__": "__main__"}, list(blocks_of(page))

@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 
 @pytest.fixture

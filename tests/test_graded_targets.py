@@ -111,6 +111,7 @@ def test_the_numbers_of_labels_for_every_item(task, shuffle_ties, k):
             )
 
 
+@pytest.mark.programs
 @given(task=tasks(), shuffle_ties=ties)
 def test_metrics_and_groups(task, shuffle_ties):
     targets, queries, candidates, weights = task

@@ -58,6 +58,7 @@ def test_members_have_the_values_that_they_have_alone(batch, shuffle_ties):
     assert_equal_to_members_alone(group, every_metric(**make), batch, turned)
 
 
+@pytest.mark.programs
 def test_members_of_all_kinds_in_one_group(rng, backend):
     """Ties, seeds and dtypes of their own."""
     # JAX has no float64 unless asked for.
@@ -83,6 +84,7 @@ def test_members_of_all_kinds_in_one_group(rng, backend):
     )
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("shuffle_ties", "targets"), [(True, None), (False, 1), (True, 4), ("average", 4)]
 )
@@ -106,6 +108,7 @@ def test_sparse_members(shuffle_ties, targets, rng):
     assert_equal_to_members_alone(group, members(), *batches)
 
 
+@pytest.mark.programs
 def test_lists_are_read_and_ordered_once_for_members_alike(monkeypatch):
     calls = []
 

@@ -92,7 +92,7 @@ def given_as(source, x, y):
     if source == "numpy":
         return {"x": x, "y": y, "batch_size": 5}
     if source == "tf.data":
-        import tensorflow as tf
+        tf = pytest.importorskip("tensorflow")
 
         # It takes lists for tensors.
         rows = (x, keras.tree.lists_to_tuples(y))
@@ -302,14 +302,14 @@ def uneven(rng):
 
 
 def ragged(rows):
-    import tensorflow as tf
+    tf = pytest.importorskip("tensorflow")
 
     sizes = [len(row) for row in rows]
     return tf.RaggedTensor.from_row_lengths(np.concatenate(rows), sizes)
 
 
 def in_batches(*parts, size=3):
-    import tensorflow as tf
+    tf = pytest.importorskip("tensorflow")
 
     return tf.data.Dataset.from_tensor_slices(parts).batch(size)
 
@@ -408,7 +408,7 @@ def test_predict_takes_ragged_features(uneven):
 
 def test_a_plain_model_takes_padded_batches(uneven):
     """The line that `docs/masks.md` gives for it."""
-    import tensorflow as tf
+    tf = pytest.importorskip("tensorflow")
 
     x, y = uneven
     first, *others = (

@@ -112,7 +112,7 @@ def test_a_program_gives_what_its_operations_give(case, rng):
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES_HERE, ids=str)
 def test_padding_changes_no_bit_of_another_program(case, shuffle_ties, rng):
     """Of other sizes, rounded to others, and beyond those that are rounded."""
     labels, scores = batch_of(rng, BATCH, 20)

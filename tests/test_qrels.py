@@ -8,6 +8,8 @@ import pytest
 from keras_rank import catalogue, metrics
 from keras_rank.utils import targets_from_qrels
 
+pytestmark = pytest.mark.programs
+
 QUERIES, ITEMS = ["q2", "q1", "q3"], ["d1", "d2", "d3", "d4"]
 QRELS = {"q1": {"d1": 2, "d3": 0, "d4": 1}, "q2": {"d2": 1}, "q3": {"d1": -1}}
 EXPECTED = {

@@ -13,9 +13,12 @@ from keras_rank.metrics import NDCG, RankingMetrics
 
 FOLDER = pathlib.Path(__file__).parents[2] / "shared" / "data" / "lambdarank"
 
-pytestmark = pytest.mark.skipif(
-    not FOLDER.exists(), reason="the data is not here, and not ours to publish"
-)
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(
+        not FOLDER.exists(), reason="the data is not here, and not ours to publish"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,7 @@ def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
     assert float(sparse.result()) == pytest.approx(float(dense.result()), abs=2e-6)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 @pytest.mark.parametrize("k", [5, None])
 def test_many_targets(shuffle_ties, k, rng):
@@ -109,6 +110,7 @@ def test_what_is_compiled_does_not_grow_with_the_targets(shuffle_ties):
     assert size(800) < 1.1 * size(100)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 def test_a_long_catalogue(shuffle_ties, rng):
     """Blocks, ties at the cutoff, and one target per list, of shape (batch,)."""

@@ -28,7 +28,7 @@ from keras_rank.formulas.binary import (
     twice_hits_over_slots_and_relevant,
 )
 from keras_rank.formulas.relevance import below_threshold, from_threshold
-from keras_rank.functional.per_list import Formula, per_list
+from keras_rank.functional.per_list import Formula
 
 
 @names_arguments
@@ -113,16 +113,8 @@ def average_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -201,16 +193,8 @@ def reciprocal_rank(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -287,23 +271,12 @@ def precision(
     threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         hits_over_slots,
-        (
-            check_k(k),
-            check_choice("denominator", denominator, DENOMINATORS),
-        ),
+        (check_k(k), check_choice("denominator", denominator, DENOMINATORS)),
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -383,16 +356,8 @@ def recall(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -464,16 +429,8 @@ def hit_rate(
     formula = Formula(
         any_hit, (), from_threshold(threshold), check_number("empty_value", empty_value)
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -551,23 +508,12 @@ def f1(
     threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         twice_hits_over_slots_and_relevant,
-        (
-            check_k(k),
-            check_choice("denominator", denominator, DENOMINATORS),
-        ),
+        (check_k(k), check_choice("denominator", denominator, DENOMINATORS)),
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -645,16 +591,8 @@ def r_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -742,16 +680,8 @@ def rank_biased_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -825,18 +755,10 @@ def bpref(
         (),
         from_threshold(threshold),
         check_number("empty_value", empty_value),
+        takes_sparse_labels=False,
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
-        needs_all_labels=True,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -909,16 +831,8 @@ def fall_out(
         (),
         below_threshold(threshold),
         check_number("empty_value", empty_value),
+        takes_sparse_labels=False,
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
-        needs_all_labels=True,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )

@@ -21,7 +21,7 @@ from keras_rank.formulas.graded import (
     normalized_discounted_gain,
 )
 from keras_rank.formulas.relevance import from_threshold, of_gain, of_gain_ratio
-from keras_rank.functional.per_list import Formula, per_list
+from keras_rank.functional.per_list import Formula
 
 
 @names_arguments
@@ -110,16 +110,8 @@ def dcg(
         of_gain(gain_fn, threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -218,16 +210,8 @@ def ndcg(
         of_gain_ratio(gain_fn, threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -311,14 +295,6 @@ def expected_reciprocal_rank(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )

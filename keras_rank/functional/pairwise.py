@@ -17,7 +17,7 @@ from keras_rank.formulas.pairwise import (
     preferred,
 )
 from keras_rank.formulas.relevance import of_label_above_zero
-from keras_rank.functional.per_list import Formula, per_list
+from keras_rank.functional.per_list import Formula
 
 
 @names_arguments
@@ -90,16 +90,8 @@ def average_relevance_position(
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(mean_relevant_rank, (), of_label_above_zero(threshold), None)
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )
 
 
@@ -184,14 +176,6 @@ def pairwise_accuracy(
         (preferred, threshold),
         None,
     )
-    return per_list(
-        formula,
-        y_true,
-        y_pred,
-        sample_weight,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=seed,
-        dtype=dtype,
-        sparse_labels=sparse_labels,
+    return formula.per_list(
+        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
     )

@@ -43,12 +43,46 @@ class Formula(NamedTuple):
         judgement: what the items are worth; or a function of lists to that, and its
             further arguments.
         empty_value: the value of a list without relevant items, `None` for NaN.
+        takes_sparse_labels: whether the relevant items are all that it needs.
     """
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
     judgement: Judgement | tuple[Any, ...]
     empty_value: float | None
+    takes_sparse_labels: bool = True
+
+    def per_list(
+        self,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any,
+        k: int | None,
+        shuffle_ties: ShuffleTies,
+        seed: Seed,
+        sparse_labels: bool,
+        dtype: str | None,
+    ) -> Tensor:
+        """Computes it for each list, of lists or of ranked lists."""
+        k, is_sparse = check_k(k), check_flag("sparse_labels", sparse_labels)
+        if isinstance(y_true, RankedLists):
+            y_true.check_alone(y_pred, sample_weight)
+            _check_agree(y_true, shuffle_ties, seed, is_sparse, dtype)
+            self._check_takes(isinstance(y_true.lists, TargetLists))
+            y_true.check_cutoff(k)
+            return _values((self, k), y_true.lists, y_true.ranking)
+        self._check_takes(is_sparse)
+        order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
+        given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+        padded = of_few_shapes(given, is_sparse) if is_whole(self) else given
+        key = key_of_seed(check_seed(seed))
+        values = _ranked_values((order, self), padded, key)
+        return first_rows(values, shape_of(given.labels)[0])
+
+    def _check_takes(self, is_sparse: bool) -> None:
+        """Raises for sparse labels if they are not enough."""
+        if not self.takes_sparse_labels:
+            check_not_sparse("sparse_labels", is_sparse)
 
 
 class Order(NamedTuple):
@@ -130,39 +164,6 @@ def rank(
     return RankedLists(lists, ranking, k, ties)
 
 
-def per_list(
-    formula: Formula,
-    y_true: Any,
-    y_pred: Any,
-    sample_weight: Any,
-    *,
-    k: int | None,
-    shuffle_ties: ShuffleTies,
-    seed: Seed,
-    sparse_labels: bool,
-    dtype: str | None,
-    needs_all_labels: bool = False,
-) -> Tensor:
-    """Computes a formula of lists, or of ranked lists: a value for each."""
-    k, ranked = check_k(k), y_true
-    is_sparse = check_flag("sparse_labels", sparse_labels)
-    if isinstance(ranked, RankedLists):
-        ranked.check_alone(y_pred, sample_weight)
-        _check_agree(ranked, shuffle_ties, seed, is_sparse, dtype)
-        is_sparse = isinstance(ranked.lists, TargetLists)
-    if needs_all_labels:
-        check_not_sparse("sparse_labels", is_sparse)
-    if isinstance(ranked, RankedLists):
-        ranked.check_cutoff(k)
-        return _values((formula, k), ranked.lists, ranked.ranking)
-    order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
-    given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-    padded = of_few_shapes(given, is_sparse) if is_whole(formula) else given
-    key = key_of_seed(check_seed(seed))
-    values = _ranked_values((order, formula), padded, key)
-    return first_rows(values, shape_of(given.labels)[0])
-
-
 def _check_agree(
     ranked: RankedLists,
     shuffle_ties: ShuffleTies,
@@ -198,7 +199,7 @@ def _ranked(order: Order, given: Given, key: Tensor) -> tuple[Lists, Ranking]:
 def _values(
     formula_at: tuple[Formula, int | None], lists: Lists, ranking: Ranking
 ) -> Tensor:
-    (function, arguments, judgement, empty_value), k = formula_at
+    (function, arguments, judgement, empty_value, _), k = formula_at
     if isinstance(judgement, tuple):
         of_lists, *others = judgement
         judged = judge(lists, of_lists(lists, *others))

@@ -21,7 +21,7 @@ class TargetLists(Lists):
     """A batch of lists over one catalogue, with labels for the relevant items only.
 
     `labels`, `mask` and `weights` are those of these targets, of shape
-    `(batch, targets)`. Scores are none of its business.
+    `(batch, targets)`. It holds no scores.
 
     Attributes:
         targets: tensor of shape `(batch, targets)`. 1 where there is a target.
