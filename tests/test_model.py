@@ -519,9 +519,10 @@ MASK = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1]], bool)
 
 def of_grades(targets, scores):
     """Minus the log of what the softmax gives the targets, by their labels."""
+    targets, scores = (ops.cast(x, "float32") for x in (targets, scores))
     ids, labels = targets[..., 0], targets[..., 1]
     is_target = ops.cast(ids >= 0, "float32")
-    chosen = ops.one_hot(ops.cast(ids, "int32"), ITEMS)
+    chosen = ops.one_hot(ops.cast(ids, "int32"), ITEMS, dtype="float32")
     logs = ops.sum(chosen * ops.log_softmax(scores)[:, None], axis=2)
     return -ops.sum(is_target * labels * logs, axis=1)
 

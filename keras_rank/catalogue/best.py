@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from keras_rank.arrays.backends import (
     Tensor,
     compiled,
     full_precision,
+    is_traced,
     none_of,
     shortcut,
     sort_by,
@@ -31,14 +31,12 @@ from keras_rank.arrays.backends import (
     without_warnings,
 )
 from keras_rank.arrays.backends import top_k as best_entries
-from keras_rank.arrays.counting import count
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.catalogue.candidates import Candidates
 from keras_rank.catalogue.counting import (
     Columns,
     chunks_of,
-    equal_to,
     of_whole_and_part,
 )
 from keras_rank.catalogue.ranks import excluded_ids, open_scored
@@ -252,7 +250,9 @@ def _steps_of(
         seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
     ) -> Best:
         scores = scores_of(seekers.embeddings, block)
-        scores = where(scores > -math.inf, scores, -math.inf)
+        if is_traced(scores):
+            # Part of the product there, and a pass over memory else.
+            scores = _with_number(scores)
         size = scores.shape[1]
         column = ops.arange(size, dtype="int32")[None, :]
         if not is_whole:
@@ -299,24 +299,32 @@ def _selected(
     """The highest scores of each row, as they are compared, and their positions.
 
     Args:
-        scores: tensor of shape `(queries, size)`, without NaN.
+        scores: tensor of shape `(queries, size)`. Without NaN in compiled code.
         keys: function without arguments, to an int32 tensor of the same shape. Of equal
             scores those with larger keys are in.
         number: how many scores.
     """
-    values, places = best_entries(scores, number)
+    # One more tells whether any other equals the last one, and all show NaN.
+    values, places = best_entries(scores, min(number + 1, scores.shape[1]))
     values, places = as_ranked(values), ops.cast(places, "int32")
-    last, _ = equal_to(values[:, -1:])
-    (not_below,) = count([(scores, last)], operator.ge)
-    are_tied = ops.logical_and(not_below > number, values[:, -1:] > -math.inf)
+    last, following = values[:, number - 1 : number], values[:, number:]
+    are_tied = ops.logical_and(following == last, last > -math.inf)
+    are_odd = ops.concatenate([ops.isnan(values), are_tied], axis=1)
 
     def in_full() -> tuple[Tensor, Tensor]:
-        in_order = as_ranked(scores)
+        in_order = as_ranked(_with_number(scores))
         order = ops.cast(sort_by(-in_order, -keys())[:, :number], "int32")
         return take(in_order, order), order
 
-    values, places = shortcut(none_of(are_tied), lambda: (values, places), in_full)
+    values, places = shortcut(
+        none_of(are_odd), lambda: (values[:, :number], places[:, :number]), in_full
+    )
     return values, places
+
+
+def _with_number(scores: Tensor) -> Tensor:
+    """Scores with `-inf` for NaN."""
+    return where(scores > -math.inf, scores, -math.inf)
 
 
 def _in_order(keys: Tensor | None, best: Best) -> Best:

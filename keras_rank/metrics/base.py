@@ -1,4 +1,4 @@
-"""The base class of all metrics: the only `update_state` and `result`."""
+"""The base class of metrics of lists: their only `update_state` and `result`."""
 
 import dataclasses
 import inspect

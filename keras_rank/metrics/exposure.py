@@ -1,7 +1,7 @@
 """Metrics of what would be shown: how a catalogue shares in the top k of all lists."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack, cast
 
 import keras
 import numpy as np
@@ -19,6 +19,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor, number_of_each
 from keras_rank.arrays.programs import program
+from keras_rank.arrays.sorting import Order
 from keras_rank.formulas.exposure import concentration, mean_over_shown, share_shown
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.inputs import (
@@ -388,11 +389,11 @@ def updates_of(
     alike: dict[Any, list[ExposureMetric]] = {}
     for metric in metrics:
         _check_knows_items(metric)
-        alike.setdefault((metric.items, metric.sparse_labels, metric._order), [])
-        alike[metric.items, metric.sparse_labels, metric._order].append(metric)
+        asked = metric.items, metric.sparse_labels, metric._order
+        alike.setdefault(asked, []).append(metric)
     updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
-        cutoffs = tuple(member.k for member in members)
+        cutoffs = tuple({member.k: None for member in members})
         if y_pred is None:
             ids = _shown(y_true, sample_weight, items, max(cutoffs))
             added = [_counted_ids(items, ids[:, :k]) for k in cutoffs]
@@ -406,7 +407,8 @@ def updates_of(
             showing = Showing(sparse_labels, ties, cutoffs, items)
             seen = members[0].lists_seen.value
             added, lists = _counted(showing, given, key, seen)
-        for member, counts in zip(members, added, strict=True):
+        for member in members:
+            counts = added[cutoffs.index(member.k)]
             updates.append((member.counts, member.counts.value + counts))
             updates.append((member.lists_seen, member.lists_seen.value + lists))
     return updates
@@ -429,8 +431,7 @@ def _counted(
     lists = lists_of((showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_lists(lists, max(showing.cutoffs), showing.ties, key, first_list)
-    assert ranking.order is not None
-    positions = ops.cast(ranking.order.positions, "int32")
+    positions = ops.cast(cast(Order, ranking.order).positions, "int32")
     ids = where(ranking.occupied, positions, showing.items)
     counts = [number_of_each(ids[:, :k], showing.items) for k in showing.cutoffs]
     return counts, ops.sum(ops.cast(lists.has_items, "int32"))
