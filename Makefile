@@ -132,7 +132,7 @@ package: $(DEVELOPMENT)/installed
 bench: $(DEVELOPMENT)/installed
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/measure.py \
-			--output benchmarks/results/$$backend.json || exit 1; \
+			--items 2000000 --output benchmarks/results/$$backend.json || exit 1; \
 	done
 	$(DEVELOPMENT)/bin/python benchmarks/calls.py --output benchmarks/results/calls.json
 	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/python benchmarks/catalogue_sizes.py \
