@@ -13,6 +13,7 @@ from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import functional
+from keras_rank.arrays.backends import _float64_on_jax
 from keras_rank.arrays.programs import is_whole, rounded_up
 from keras_rank.metrics import (
     DCG,
@@ -290,7 +291,7 @@ def test_inside_a_program_of_the_users():
 def test_in_double_precision(rng):
     labels, scores = batch_of(rng, 4, 6)
     expected = np.asarray(functional.ndcg(labels, scores, shuffle_ties=False))
-    with jax.enable_x64(True):
+    with _float64_on_jax():
         found = functional.ndcg(
             labels.astype("float64"),
             scores.astype("float64"),
