@@ -111,6 +111,9 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
     path.write_bytes("q1 0 d1 1\n".encode("utf-16"))
     with pytest.raises(ValueError, match="text in UTF-8"):
         targets_from_qrels(path, QUERIES, ITEMS)
+    path.write_text("q1\td1\tnan\nq1\td2\t1\n")
+    with pytest.raises(ValueError, match="finite numbers as grades"):
+        targets_from_qrels(path, QUERIES, ITEMS)
     path.write_text("q 1\td1\t1\nq 1\td2\n")
     with pytest.raises(ValueError, match="2 columns in line 2 of"):
         targets_from_qrels(path, QUERIES, ITEMS)

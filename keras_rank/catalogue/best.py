@@ -184,8 +184,7 @@ def best_of(
     ]
     best = dict[int, Best]()
     for block in candidates.blocks():
-        bounds = (block.first_id, block.start, block.end)
-        columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
+        columns = Columns.of(block)
         with full_precision(), without_warnings():
             for i, chunk in enumerate(chunks):
                 found = search[block.is_whole](chunk, block.embeddings, columns)

@@ -29,7 +29,7 @@ from keras_rank.arrays.counting import (
     count_before_in_order,
     counts_in_order,
 )
-from keras_rank.catalogue.candidates import Candidates
+from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score, check_score
 from keras_rank.lists.base import as_ranked, smallest_normal
 from keras_rank.ordering.preference import item_keys
@@ -94,6 +94,12 @@ class Columns(NamedTuple):
     first_id: Tensor
     start: Tensor
     end: Tensor
+
+    @classmethod
+    def of(cls, block: Block) -> "Columns":
+        """Returns what the columns of a block stand for."""
+        bounds = (block.first_id, block.start, block.end)
+        return cls(*(ops.convert_to_tensor(x, "int32") for x in bounds))
 
     def hold(self, column: Tensor) -> Tensor:
         """Whether a column counts."""
@@ -437,8 +443,7 @@ def count_above(
         zero = ops.zeros_like(chunk.ids)
         counts.append(Counts(zero, zero, zero, ops.full_like(scores, -math.inf)))
     for block in candidates.blocks():
-        bounds = (block.first_id, block.start, block.end)
-        columns = Columns(*(ops.convert_to_tensor(x, "int32") for x in bounds))
+        columns = Columns.of(block)
         with full_precision(), without_warnings():
             if check_block is not None:
                 check_block(chunks[0], block.embeddings)

@@ -41,6 +41,7 @@ from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
     assign,
+    grouped,
     sum_variable,
 )
 from keras_rank.ordering.preference import Ties
@@ -343,11 +344,7 @@ def alike(
     metrics: Sequence[RankingMetric],
 ) -> dict[tuple[bool, str], list[RankingMetric]]:
     """The metrics that share their inputs, by whether labels are sparse, and dtype."""
-    by_inputs: dict[tuple[bool, str], list[RankingMetric]] = {}
-    for metric in metrics:
-        inputs = metric.sparse_labels, metric._compute_dtype
-        by_inputs.setdefault(inputs, []).append(metric)
-    return by_inputs
+    return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
 
 
 class Orders(NamedTuple):
@@ -395,12 +392,12 @@ class Plan:
     @classmethod
     def of(cls, metrics: Sequence[RankingMetric], ties: Ties | None = None) -> "Plan":
         """Returns the plan of metrics, with ties ordered as given or as they say."""
-        asked = [metric._order if ties is None else (ties, 0) for metric in metrics]
-        orders = list(dict.fromkeys(asked))
-        members = [
-            [m for m, its in zip(metrics, asked, strict=True) if its == order]
-            for order in orders
-        ]
+
+        def order_of(metric: RankingMetric) -> tuple[Ties, int]:
+            return metric._order if ties is None else (ties, 0)
+
+        members = grouped(metrics, order_of)
+        orders = list(members)
         return cls(
             tuple(metrics),
             tuple(metric._arguments for metric in metrics),
@@ -408,11 +405,11 @@ class Plan:
                 metrics[0].sparse_labels,
                 metrics[0]._compute_dtype,
                 tuple(
-                    (ties, *_cutoffs_of(those))
-                    for (ties, _), those in zip(orders, members, strict=True)
+                    (its_ties, *_cutoffs_of(those))
+                    for (its_ties, _), those in members.items()
                 ),
             ),
-            tuple(orders.index(order) for order in asked),
+            tuple(orders.index(order_of(metric)) for metric in metrics),
             tuple(key for _, key in orders),
         )
 
@@ -444,9 +441,7 @@ class Order(Generic[Ordered]):
 
 def orders_of(metrics: Sequence[Ordered]) -> Iterator[Order[Ordered]]:
     """Returns the orders that metrics ask for, one for all that order ties alike."""
-    alike: dict[Any, list[Ordered]] = {}
-    for metric in metrics:
-        alike.setdefault((metric._compute_dtype, *metric._order), []).append(metric)
+    alike = grouped(metrics, lambda m: (m._compute_dtype, *m._order))
     for (dtype, ties, key), members in alike.items():
         yield Order(members, dtype, ties, key, _cutoffs_of(members)[0])
 

@@ -33,7 +33,13 @@ from keras_rank.lists.inputs import (
 )
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.lists.tensors import shape_of, sizes_agree, to_array
-from keras_rank.metrics.ordered import OrderedMetric, Update, assign, sum_variable
+from keras_rank.metrics.ordered import (
+    OrderedMetric,
+    Update,
+    assign,
+    grouped,
+    sum_variable,
+)
 from keras_rank.ordering.items import rank_lists
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranks import RankedLists
@@ -235,6 +241,7 @@ class Gini(ExposureMetric):
 class _MeanOverShown(ExposureMetric):
     """The mean of a number that each item has, over all that is shown."""
 
+    @adds_arguments(ExposureMetric.__init__)
     def __init__(
         self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
     ) -> None:
@@ -297,12 +304,6 @@ class AveragePopularity(_MeanOverShown):
 
     higher_is_better = False
 
-    @adds_arguments(ExposureMetric.__init__)
-    def __init__(
-        self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
-    ) -> None:
-        super().__init__(k, popularity, **arguments)
-
     @staticmethod
     def _checked(popularity: Any) -> np.ndarray[Any, Any]:
         return _numbers(popularity, "numbers of 0 or more", lambda x: x >= 0)
@@ -345,12 +346,6 @@ class Novelty(_MeanOverShown):
         systems: choice, discovery and relevance", DDR workshop at ECIR 2011.
     """
 
-    @adds_arguments(ExposureMetric.__init__)
-    def __init__(
-        self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
-    ) -> None:
-        super().__init__(k, popularity, **arguments)
-
     @staticmethod
     def _checked(popularity: Any) -> np.ndarray[Any, Any]:
         return _numbers(
@@ -386,11 +381,7 @@ def updates_of(
 
     Lists are ordered once for all metrics that order them alike.
     """
-    alike: dict[Any, list[ExposureMetric]] = {}
-    for metric in metrics:
-        _check_knows_items(metric)
-        asked = metric.items, metric.sparse_labels, metric._order
-        alike.setdefault(asked, []).append(metric)
+    alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
     updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
         cutoffs = tuple({member.k: None for member in members})
@@ -473,12 +464,14 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
     return ops.cast(where(ids >= 0, ids, -1), "int32")
 
 
-def _check_knows_items(metric: ExposureMetric) -> None:
+def _known_items(metric: ExposureMetric) -> int:
+    """The number of items of the catalogue."""
     if metric.items is None:
         raise ValueError(
             "`items` should be the number of items of the catalogue, outside of "
             f"`keras_rank.catalogue`. Received: items=None, of {metric.name!r}"
         )
+    return metric.items
 
 
 def _check_as_many_items(scores: Tensor, items: int) -> None:

@@ -1,8 +1,8 @@
 """What all metrics have that order lists by their scores: a cutoff, ties, a name."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Self, TypeVar
 
 import keras
 
@@ -16,6 +16,9 @@ SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
 
 # A variable, and the value that it is to have.
 Update = tuple[keras.Variable, Tensor]
+
+M = TypeVar("M", bound="OrderedMetric")
+K = TypeVar("K", bound=Hashable)
 
 
 class OrderedMetric(keras.metrics.Metric):
@@ -100,6 +103,14 @@ class OrderedMetric(keras.metrics.Metric):
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
         name = self.base_name or words
         return name if self.k is None else f"{name}_at_{self.k}"
+
+
+def grouped(metrics: Sequence[M], by: Callable[[M], K]) -> dict[K, list[M]]:
+    """Metrics by what those of a group have in common."""
+    groups: dict[K, list[M]] = {}
+    for metric in metrics:
+        groups.setdefault(by(metric), []).append(metric)
+    return groups
 
 
 def assign(updates: Sequence[Update]) -> None:

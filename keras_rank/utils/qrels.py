@@ -139,46 +139,44 @@ def _rows(qrels: Any) -> Iterator[_Row]:
 
 
 def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
-    separator, expected = None, 4
     try:
-        with path.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, 1):
-                columns = line.rstrip("\r\n").split(separator)
-                if number == 1:
-                    by_tab = line.rstrip("\r\n").split("\t")
-                    if len(by_tab) == 3:
-                        # Of BEIR's files, whose ids may hold spaces.
-                        separator, columns = "\t", by_tab
-                    expected = 3 if len(columns) == 3 else 4
-                    if expected == 3 and not _is_number(columns[2]):
-                        continue
-                if len(columns) != expected:
-                    raise ValueError(
-                        "`qrels` should be a file of the columns query, iteration, "
-                        "item and grade, or query-id, corpus-id and score. Received: "
-                        f"{len(columns)} columns in line {number} of {path}"
-                    )
-                query, *_, item, grade = columns
-                yield f", in line {number} of {path}", query, item, grade
+        with path.open(encoding="utf-8-sig") as file:
+            lines = [line.rstrip("\r\n") for line in file]
     except UnicodeDecodeError as error:
         raise ValueError(
             f"`qrels` should be a file of text in UTF-8. Received: {path}"
         ) from error
+    first = lines[0] if lines else ""
+    # Of BEIR's files, whose ids may hold spaces.
+    separator = "\t" if first.count("\t") == 2 else None
+    expected = 3 if len(first.split(separator)) == 3 else 4
+    for number, line in enumerate(lines, 1):
+        columns = line.split(separator)
+        if len(columns) != expected:
+            raise ValueError(
+                "`qrels` should be a file of the columns query, iteration, item and "
+                "grade, or query-id, corpus-id and score. Received: "
+                f"{len(columns)} columns in line {number} of {path}"
+            )
+        query, *_, item, grade = columns
+        is_header = number == 1 and expected == 3 and _float(grade) is None
+        if not is_header:
+            yield f", in line {number} of {path}", query, item, grade
 
 
-def _is_number(text: str) -> bool:
+def _float(grade: Any) -> float | None:
+    """What Python makes of a grade, `None` if that is no number."""
     try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+        return float(grade)
+    except (TypeError, ValueError):
+        return None
 
 
 def _number(grade: Any, where: str) -> float:
-    try:
-        number = float(grade)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number) or (isinstance(grade, str) and "_" in grade):
+    number = _float(grade)
+    # Python reads 10 where it is 1_0.
+    is_odd = isinstance(grade, str) and "_" in grade
+    if number is None or not math.isfinite(number) or is_odd:
         raise ValueError(
             f"`qrels` should have finite numbers as grades. Received: {grade!r}{where}"
         )

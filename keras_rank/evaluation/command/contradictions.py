@@ -52,10 +52,8 @@ def require_once(names: Sequence[str]) -> None:
 
 def require_apart(qrels: str | None, runs: Sequence[str]) -> None:
     """Raises for judgements that are given as a run too."""
-    if qrels is None or not os.path.exists(qrels):
-        return
     for run in runs:
-        if os.path.exists(run) and os.path.samefile(qrels, run):
+        if qrels is not None and _are_one_file(qrels, run):
             raise ValueError(
                 "Qrels and runs should be different files. Received: "
                 f"{qrels!r} and {run!r}"
@@ -80,11 +78,15 @@ def require_writable(
         )
     found = (glob.glob(name, recursive=True) or [name] for name in inputs)
     for each in itertools.chain.from_iterable(found):
-        if all(map(os.path.exists, (file, each))) and os.path.samefile(file, each):
+        if _are_one_file(file, each):
             raise ValueError(
                 "--per-list should name a file that is not read, as it would be "
                 f"replaced. Received: {file!r}, which is the input {each!r}"
             )
+
+
+def _are_one_file(file: str, other: str) -> bool:
+    return all(map(os.path.exists, (file, other))) and os.path.samefile(file, other)
 
 
 def _require_left_out(

@@ -14,6 +14,7 @@ from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPRE
 from keras_rank.lists.inputs import of_few_shapes, read
 from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
 from keras_rank.metrics.binary import BPref
+from keras_rank.metrics.ordered import grouped
 from keras_rank.ordering.preference import Ties
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -109,10 +110,9 @@ class PaddedBatches:
     ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
         """Yields each metric, which lists have relevant items, values and weights."""
         # To bpref, an item that nobody judged is none, whatever it is to others.
-        by_label: dict[str, list[RankingMetric]] = {}
-        for metric in self.metrics:
-            label = "judgement" if isinstance(metric, BPref) else "label"
-            by_label.setdefault(label, []).append(metric)
+        by_label = grouped(
+            self.metrics, lambda m: "judgement" if isinstance(m, BPref) else "label"
+        )
         for label, metrics in by_label.items():
             lists = of_few_shapes(
                 read(batch[label], batch["score"], batch.get("weight"))
