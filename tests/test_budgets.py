@@ -8,7 +8,13 @@ import pytest
 from counts import counts_of
 from timing import NINE, batch_of, sparse_batch_of, tensors
 
-from keras_rank.metrics import NDCG, HitRate, RankingMetrics
+from keras_rank.metrics import (
+    NDCG,
+    ExpectedReciprocalRank,
+    HitRate,
+    PairwiseAccuracy,
+    RankingMetrics,
+)
 
 BACKEND = keras.backend.backend()
 
@@ -33,6 +39,11 @@ CASES = {
     "NDCG@10, 256 x 1000": lambda: (NDCG(k=10), batch_of(256, 1000)),
     "NDCG@10 tied, 1024 x 100": lambda: (NDCG(k=10), tied(1024, 100)),
     "NDCG@10 tied, 256 x 1000": lambda: (NDCG(k=10), tied(256, 1000)),
+    "ERR@10 of tied means, 256 x 1000": lambda: (
+        ExpectedReciprocalRank(k=10, shuffle_ties="average"),
+        tied(256, 1000),
+    ),
+    "pairs, 256 x 1000": lambda: (PairwiseAccuracy(), batch_of(256, 1000)),
     "nine metrics, 256 x 1000": lambda: (
         RankingMetrics(NINE),
         batch_of(256, 1000),
@@ -49,15 +60,18 @@ BUDGETS = {
         "NDCG@10, 256 x 1000": (100, 1),
         "NDCG@10 tied, 1024 x 100": (240, 2),
         "NDCG@10 tied, 256 x 1000": (240, 2),
+        "ERR@10 of tied means, 256 x 1000": (3000, 5),
         "nine metrics, 256 x 1000": (350, 1),
         "HitRate@10 sparse, 256 x 100000": (104, 1),
     },
     "jax": {
         "NDCG@10, 256 x 1000": (350, 1),
+        "pairs, 256 x 1000": (800, 1),
         "nine metrics, 256 x 1000": (700, 1),
     },
     "tensorflow": {
         "NDCG@10, 256 x 1000": (500, 1),
+        "pairs, 256 x 1000": (900, 1),
         "nine metrics, 256 x 1000": (1200, 1),
     },
 }.get(BACKEND, {})

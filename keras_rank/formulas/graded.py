@@ -16,10 +16,18 @@ from keras_rank.arrays.arithmetic import (
     totals,
     where,
 )
-from keras_rank.arrays.backends import Tensor, rounded, shortcut, stable_argsort, take
+from keras_rank.arrays.backends import (
+    Tensor,
+    rounded,
+    seen_maximum,
+    shortcut,
+    stable_argsort,
+    take,
+)
 from keras_rank.arrays.chances import first_event
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.programs import require
+from keras_rank.arrays.selection import at_most_size
 from keras_rank.lists.judged import JudgedLists, Values
 from keras_rank.lists.sparse import Placed, TargetLists
 from keras_rank.ordering.ranking import Ranking
@@ -91,7 +99,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     one more item, the n-th, a subset of j holds it with the chance j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
 
-    It goes through the whole lists, as the group at the cutoff may reach their end.
+    It goes on to the end of the group at the cutoff, which may be that of the list.
     """
     whole = rank_by_scores(lists.lists, None, "average")
     stops_by_rank = where(whole.occupied, Values(stops).by(whole.order), 0.0)
@@ -124,9 +132,13 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
         reached = where(at_end[:, None], reached_next, reached)
         return value, reached, reached_next, passed
 
+    above = whole.ranks - places
+    ends = where(above < last_rank, above + sizes, 0.0)
+    list_size = ops.shape(stops)[1]
+    last = at_most_size(seen_maximum(ends, list_size), list_size)
     ones = ops.ones_like(stops[:, :1])
     start = (0.0 * stops[:, 0], ones, ones, no_items)
-    return ops.fori_loop(0, ops.shape(stops)[1], with_next_item, start)[0]
+    return ops.fori_loop(0, last, with_next_item, start)[0]
 
 
 def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tensor:
