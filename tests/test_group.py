@@ -94,7 +94,7 @@ def test_sparse_members(shuffle_ties, targets, rng):
         return [
             metric(k=k, **make)
             for metric in (NDCG, DCG, MeanReciprocalRank, HitRate, PrecisionAtK)
-            for k in (1, 3, 7)
+            for k in (1, 7)
         ] + [MeanAveragePrecision(**make), RecallAtK(k=5, **make)]
 
     batches = [

@@ -548,8 +548,9 @@ def metrics_of_grades():
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("masked", "precision"), [(False, "float32"), (True, "float16")]
+)
 def test_graded_ids_in_fit(masked, precision, rng):
     """Ids stay whole where floats of the data are brought down to half precision."""
     x = rng.normal(size=(4, FEATURES)).astype("float32")

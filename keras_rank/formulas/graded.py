@@ -1,6 +1,7 @@
 """Formulas of graded relevance: items are worth more or less, and less further down."""
 
 import math
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -93,52 +94,27 @@ def expected_reciprocal_of_stop(
 def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Tensor:
     """ERR in the mean over the orders of tied items.
 
-    The reader who reaches a group of m tied items passes its first j with the chance
-    `passed[j]`: the mean, over all subsets of j of them, of the product of their
-    `1 - stop`. So the chance to stop at place j is `passed[j - 1] - passed[j]`. With
-    one more item, the n-th, a subset of j holds it with the chance j / n:
-    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
-
     It goes on to the end of the group at the cutoff, which may be that of the list.
     """
     whole = rank_by_scores(lists.lists, None, "average")
-    stops_by_rank = where(whole.occupied, Values(stops).by(whole.order), 0.0)
-    sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
-    last_rank = ops.cast(depth, stops.dtype)
-    subset_size = ops.cast(ops.arange(depth + 1, dtype="int32"), stops.dtype)[None, :]
-    # The chance to pass no items is 1; with no items, there are no larger subsets.
-    no_items = ops.cast(subset_size == 0.0, stops.dtype) + 0.0 * stops[:, :1]
-
-    def with_next_item(
-        i: Tensor, state: tuple[Tensor, Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        value, reached, reached_next, passed = state
-        item, size = ops.take(places, i, axis=1)[:, None], ops.take(sizes, i, axis=1)
-        go_on = 1.0 - ops.take(stops_by_rank, i, axis=1)[:, None]
-        passed = where(item == 1.0, no_items, passed)
-        one_less = shifted(passed, 1, 0.0)
-        with_item = at_most(subset_size / item, 1.0)
-        without = rounded(passed * (1.0 - with_item))
-        passed = without + rounded(one_less * go_on * with_item)
-        reached_next = reached_next * go_on
-
-        ranks = subset_size + (ops.cast(i, stops.dtype) + 1.0 - item)
-        counts = ops.logical_and(subset_size >= 1.0, subset_size <= item)
-        counts = ops.logical_and(counts, ranks <= last_rank)
-        stop_first = shifted(passed, 1, 0.0) - passed
-        stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
-        at_end = item[:, 0] == size
-        value = value + where(at_end, reached[:, 0] * total(stop_first), 0.0)
-        reached = where(at_end[:, None], reached_next, reached)
-        return value, reached, reached_next, passed
-
-    above = whole.ranks - places
-    ends = where(above < last_rank, above + sizes, 0.0)
+    stops = where(whole.occupied, Values(stops).by(whole.order), 0.0)
+    above = whole.ranks - whole.places
+    ends = where(
+        above < ops.cast(ranking.cutoff, stops.dtype), above + whole.group_sizes, 0.0
+    )
     list_size = ops.shape(stops)[1]
+    items = _TiedItems(
+        stops=stops,
+        above=above,
+        group_size=whole.group_sizes,
+        so_far=whole.places,
+        is_first=whole.places == 1.0,
+        is_last=whole.places == whole.group_sizes,
+    )
+    # With no items, there are no larger subsets.
+    passed = ops.cast(_subset_sizes(ranking, stops) == 0.0, stops.dtype)
     last = at_most_size(seen_maximum(ends, list_size), list_size)
-    ones = ops.ones_like(stops[:, :1])
-    start = (0.0 * stops[:, 0], ones, ones, no_items)
-    return ops.fori_loop(0, last, with_next_item, start)[0]
+    return _over_items(items, ranking, passed, last)
 
 
 def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tensor:
@@ -159,39 +135,87 @@ def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tenso
     )
     targets = ops.shape(stops)[1]
     number = counted(1, targets, keras.backend.standardize_dtype(stops.dtype), stops)
-    # The place of each target among those of its group, and whether it is the last.
-    place = number[None, :] - (targets - targets_from)
-    in_group = targets_from - targets_after
-    items_so_far = at_least(tied - in_group + place, 1.0)
-    subset_size = ops.cast(ops.arange(ranking.cutoff + 1, dtype="int32"), stops.dtype)[
-        None, :
-    ]
-    no_targets = ops.ones_like(subset_size) + 0.0 * stops[:, :1]
+    # The place of each target among those of its group.
+    place, in_group = number - (targets - targets_from), targets_from - targets_after
+    items = _TiedItems(
+        stops=stops,
+        above=above,
+        group_size=tied,
+        so_far=at_least(tied - in_group + place, 1.0),
+        is_first=place == 1.0,
+        is_last=place == in_group,
+    )
+    passed = ops.ones_like(_subset_sizes(ranking, stops))
+    return _over_items(items, ranking, passed, targets)
 
-    def with_next_target(
+
+class _TiedItems(NamedTuple):
+    """Items in the order of their groups, as tensors of shape `(batch, items)`.
+
+    Attributes:
+        stops: the chance to stop at an item.
+        above: the number of items that score higher.
+        group_size: the number of items of its group.
+        so_far: the number of those up to the item, in any order.
+        is_first: whether it is the first of its group.
+        is_last: whether it is the last of its group.
+    """
+
+    stops: Tensor
+    above: Tensor
+    group_size: Tensor
+    so_far: Tensor
+    is_first: Tensor
+    is_last: Tensor
+
+
+def _over_items(
+    items: _TiedItems, ranking: Ranking, passed_at_first: Tensor, last: Tensor | int
+) -> Tensor:
+    """The chances to stop first at each rank over the ranks, group by group.
+
+    The reader who reaches a group of m tied items passes its first j with the chance
+    `passed[j]`: the mean, over all subsets of j of them, of the product of their
+    `1 - stop`. So the chance to stop at place j is `passed[j - 1] - passed[j]`. With
+    one more item, the n-th, a subset of j holds it with the chance j / n:
+    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
+
+    Args:
+        items: all items.
+        ranking: how far the reader goes.
+        passed_at_first: tensor of shape `(1, cutoff + 1)`. `passed` before an item
+            of a group has joined the subsets.
+        last: the number of items to go through.
+    """
+    subset_size = _subset_sizes(ranking, items.stops)
+    last_rank = ops.cast(ranking.cutoff, items.stops.dtype)
+    passed_at_first = passed_at_first + 0.0 * items.stops[:, :1]
+
+    def with_next_item(
         i: Tensor, state: tuple[Tensor, Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         value, reached, reached_next, passed = state
-        first, size, item, end, go_on = (
-            ops.take(x, i, axis=1)[:, None]
-            for x in (above, tied, items_so_far, in_group - place, 1.0 - stops)
-        )
-        is_first = ops.take(place, i, axis=1)[:, None] == 1.0
-        passed = where(is_first, no_targets, passed)
-        with_item = at_most(subset_size / item, 1.0)
+        item = _TiedItems(*(ops.take(x, i, axis=1)[:, None] for x in items))
+        passed = where(item.is_first, passed_at_first, passed)
+        with_item = at_most(subset_size / item.so_far, 1.0)
+        without = rounded(passed * (1.0 - with_item))
         one_less = shifted(passed, 1, 0.0)
-        passed = passed * (1.0 - with_item) + one_less * go_on * with_item
-        reached_next = reached_next * go_on
+        passed = without + rounded(one_less * (1.0 - item.stops) * with_item)
+        reached_next = reached_next * (1.0 - item.stops)
 
-        ranks = first + subset_size
-        counts = ops.logical_and(subset_size >= 1.0, subset_size <= size)
+        ranks = item.above + subset_size
+        counts = ops.logical_and(subset_size >= 1.0, subset_size <= item.group_size)
         counts = ops.logical_and(counts, ranks <= last_rank)
         stop_first = shifted(passed, 1, 0.0) - passed
         stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
-        at_end = end == 0.0
+        at_end = item.is_last
         value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
         return value, where(at_end, reached_next, reached), reached_next, passed
 
-    ones = ops.ones_like(stops[:, :1])
-    start = (0.0 * stops[:, 0], ones, ones, no_targets)
-    return ops.fori_loop(0, targets, with_next_target, start)[0]
+    ones = ops.ones_like(items.stops[:, :1])
+    start = (0.0 * items.stops[:, 0], ones, ones, passed_at_first)
+    return ops.fori_loop(0, last, with_next_item, start)[0]
+
+
+def _subset_sizes(ranking: Ranking, stops: Tensor) -> Tensor:
+    return ops.cast(ops.arange(ranking.cutoff + 1, dtype="int32"), stops.dtype)[None, :]
