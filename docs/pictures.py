@@ -182,7 +182,7 @@ def uncertainty() -> plt.Figure:
         epochs, values, 1.96 * errors, color=BLUE, capsize=3, marker="o", ms=4, lw=2
     )
     axes.set(
-        title="NDCG@5 of 200 lists, with intervals of 95 %",
+        title="NDCG@5 of 200 lists, with intervals of 95%",
         xlabel="epoch",
         ylabel="val_ndcg_at_5",
         xticks=epochs,

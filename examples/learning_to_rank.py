@@ -186,7 +186,7 @@ def main():
     low, high = mean - 1.96 * error, mean + 1.96 * error
     print(f"\nmodel - feature, ndcg@10: {mean:.4f} ± {error:.4f}")
     print(f"between {low:.4f} and {high:.4f}, 19 times out of 20")
-    # The quantiles of a two-sided test at 5 %, and of a power of 80 %.
+    # The quantiles of a two-sided test at 5%, and of a power of 80%.
     enough = ((1.96 + 0.84) * difference.std(ddof=1) / mean) ** 2
     print(f"{enough:.0f} queries would show it, 4 times out of 5")
 

@@ -44,7 +44,7 @@ HISTORY, WIDTH = 20, 48
 
 
 def generate(users, rng, items=400, length=12):
-    """Walks through the catalogue: 70 % to a usual successor, else by popularity."""
+    """Walks through the catalogue: 70% to a usual successor, else by popularity."""
     successors = rng.integers(items, size=(items, 5))
     popularity = 1.0 / np.arange(1, items + 1)
     popularity /= popularity.sum()

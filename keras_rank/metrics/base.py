@@ -256,7 +256,7 @@ class RankingMetric(OrderedMetric):
         """Returns the standard error of the result: how much it varies with the lists.
 
         It is that of the sample of lists, by the delta method for a weighted mean.
-        About 95 % of the intervals of 1.96 standard errors around the result hold the
+        About 95% of the intervals of 1.96 standard errors around the result hold the
         mean over all lists that could have been drawn. It leaves out the variance of
         training, and treats lists as independent.
 
