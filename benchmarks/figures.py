@@ -54,7 +54,7 @@ def rendered(page, found):
 
 
 def digest(found):
-    """Returns a hash of a chart's figures, stored in the image to tell if it is stale."""
+    """Returns a hash of a chart's figures: an image with another one is stale."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
@@ -155,8 +155,8 @@ def cost(found):
                 long."""
             ),
             item(
-                f"""NDCG@10 in `fit`, on lists of 100 items, lengthens an epoch of a small
-                model by {span([max(x, 0.0) for x in added])}%."""
+                f"""NDCG@10 in `fit`, on lists of 100 items, lengthens an epoch of a
+                small model by {span([max(x, 0.0) for x in added])}%."""
             ),
         ]
     )
@@ -288,8 +288,8 @@ def memory(found):
         for name in ("keras_rank", "keras_rs")
     )
     return paragraph(
-        f"""Memory of one update of 64 × 100,000, k=10, beyond its inputs, as a multiple of
-        the size of one input: {ours}. For keras-rs: {theirs}."""
+        f"""Memory of one update of 64 × 100,000, k=10, beyond its inputs, as a multiple
+        of the size of one input: {ours}. For keras-rs: {theirs}."""
     )
 
 
@@ -327,14 +327,14 @@ def catalogues(found):
         "top 100 of a stream by hand, relative to the products": lambda each: each[
             "catalogues"
         ]["top 100"],
-        "`catalogue.top_k` of 100, relative to the products": lambda each: each["catalogues"][
-            "top_k(100)"
-        ],
+        "`catalogue.top_k` of 100, relative to the products": lambda each: each[
+            "catalogues"
+        ]["top_k(100)"],
         f"1,024 queries among {million(items)} items in a file, s": lambda each: each[
             "from_file"
         ]["seconds"],
         "the memory for that, MB": lambda each: each["from_file"]["MB"],
-        "HitRate@10 of 256 × 100,000, relative to summing the scores": lambda each: each[
+        "HitRate@10 of 256 × 100,000, relative to the sum of scores": lambda each: each[
             "sparse"
         ],
     }
@@ -364,8 +364,8 @@ def counting_chart(found):
     ]
     counting, stream, matrix = (short(time) for time in times)
     return (
-        f"![At the largest size, counting takes {counting} s and a stream of the top 100 "
-        f"{stream} s; the matrix takes {matrix} s on fewer items](catalogues.png)"
+        f"![At the largest size, counting takes {counting} s and a stream of the top "
+        f"100 {stream} s; the matrix takes {matrix} s on fewer items](catalogues.png)"
     )
 
 
@@ -379,7 +379,7 @@ def many_targets(found):
         "as TREC": "50 queries with 500 targets, 262,144 items",
         "as ratings": "6,000 users with 30 to 900 targets, 8,192 items",
         "1,000 users, 1,000 each": "1,000 users with 1,000 targets, 100,000 items",
-        "one of 1,000 has 1,000": "999 users with 1 target, one with 1,000, 5,000 items",
+        "one of 1,000 has 1,000": "999 users with 1 target, 1 with 1,000, 5,000 items",
     }
     return table(
         TITLES.values(),
@@ -425,8 +425,9 @@ def tables(found):
         f"""{million(small["rows"])} shuffled rows of 50,000 queries, from a Parquet
         file to the summary of NDCG@10, MAP and MRR, including all checks of
         `health`: {seconds["ours"]} s. pytrec_eval takes {seconds["pytrec_eval"]} s,
-        mostly to build its dicts, and ranx {seconds["ranx"]} s. {million(large["rows"])} rows with
-        `memory_limit="2GB"`: {short(large["ours"]["seconds"])} s, at a peak of
+        mostly to build its dicts, and ranx {seconds["ranx"]} s.
+        {million(large["rows"])} rows with `memory_limit="2GB"`:
+        {short(large["ours"]["seconds"])} s, at a peak of
         {large["ours"]["GB"]:.2f} GB."""
     )
 

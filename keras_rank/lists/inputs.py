@@ -120,7 +120,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
         )
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
-            "`y_true` and `y_pred` should have as many lists. Received: "
+            "`y_true` and `y_pred` should have the same number of lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
     _require_distinct(ids, scores)
