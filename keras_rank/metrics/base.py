@@ -92,7 +92,8 @@ class RankingMetric(OrderedMetric):
     shape `(batch, list_size)`. `ranking.take(values)` puts any values of that shape
     in the order of the scores, cut at `k`. With `shuffle_ties="average"` it returns
     the mean over tied items, which is exact for a formula that is linear in them.
-    `ranking.ranks` are the ranks: 1, 2, 3, ... Use only `keras.ops`, so that the metric
+    `ranking.best(values)` returns the largest values, the ideal order, and
+    `ranking.ranks` the ranks: 1, 2, 3, ... Use only `keras.ops`, so that the metric
     compiles.
 
     `relevance` says what is relevant; a metric of graded relevance overrides it. The
