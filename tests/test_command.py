@@ -161,7 +161,7 @@ def test_options_without_effect_on_stored_lists_are_errors(command):
             assert "should be left out with files written by --per-list" in printed.err
             assert f"Received: {option}" in printed.err
     printed = command("evaluate qrels base_lists.parquet", expected=2)
-    assert "--qrels should be left out with files that --per-list" in printed.err
+    assert "--qrels should be left out with files written by" in printed.err
     # It has an effect on the rows beside them.
     command("compare base_lists.parquet new.parquet -m ndcg@5 --ties metric")
 
