@@ -228,7 +228,10 @@ def test_an_output_is_not_an_input(command):
     ):
         parquet.write_table(rows_of(), "qrels.parquet")
         before = parquet.read_table(line.split()[-1])
-        assert "an input, which it would replace" in command(f"evaluate {line}", expected=2).err
+        assert (
+            "an input, which it would replace"
+            in command(f"evaluate {line}", expected=2).err
+        )
         assert parquet.read_table(line.split()[-1]).equals(before)
     # One that is there already, and read by nobody, may be.
     command("evaluate base.parquet -m mrr --per-list lists.parquet")

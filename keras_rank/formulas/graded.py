@@ -1,4 +1,4 @@
-"""Formulas of graded relevance: items are worth more or less, and less further down."""
+"""Formulas of graded relevance, discounted by rank."""
 
 import math
 
@@ -46,7 +46,7 @@ def normalized_discounted_gain(
 def share_of_ideal(
     gains: Values, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
-    """The discounted gains, over those of the best order of the same items."""
+    """The discounted gains, divided by those of the best order."""
     gains_by_rank, ideal_gains = ranking.take(gains), ranking.best(gains)
     discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
     ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.first_ranks)
@@ -60,7 +60,7 @@ def share_of_ideal(
 def expected_reciprocal_of_stop(
     lists: JudgedLists, ranking: Ranking, max_grade: float
 ) -> Tensor:
-    """The formula of ERR. `sum(chance to stop first at r / r)`."""
+    """The formula of ERR. `sum(P(stop first at r) / r)`."""
     require(
         ops.all(lists.labels <= max_grade),
         f"`y_true` should have labels up to `max_grade`, {max_grade}. "
@@ -83,22 +83,22 @@ def expected_reciprocal_of_stop(
 
 
 def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Tensor:
-    """ERR in the mean over the orders of tied items.
+    """The mean of ERR over the orders of tied items.
 
-    The reader who reaches a group of m tied items passes its first j with the chance
-    `passed[j]`: the mean, over all subsets of j of them, of the product of their
-    `1 - stop`. So the chance to stop at place j is `passed[j - 1] - passed[j]`. With
-    one more item, the n-th, a subset of j holds it with the chance j / n:
+    A user who reaches a group of m tied items passes its first j with probability
+    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
+    the probability to stop at place j is `passed[j - 1] - passed[j]`. If the n-th item
+    is added, a subset of size j contains it with probability j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
 
-    It goes through the whole lists, as the group at the cutoff may reach their end.
+    It loops over whole lists, as the group at the cutoff may extend to their end.
     """
     whole = rank_by_scores(lists.lists, None, "average")
     stops_by_rank = where(whole.occupied, Values(stops).by(whole.order), 0.0)
     sizes, places, depth = whole.group_sizes, whole.places, ranking.cutoff
     last_rank = ops.cast(depth, stops.dtype)
     subset_size = ops.cast(ops.arange(depth + 1, dtype="int32"), stops.dtype)[None, :]
-    # The chance to pass no items is 1; with no items, there are no larger subsets.
+    # The probability to pass no items is 1. Without items there are no other subsets.
     no_items = ops.cast(subset_size == 0.0, stops.dtype) + 0.0 * stops[:, :1]
 
     def with_next_item(
@@ -130,10 +130,10 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
 
 
 def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tensor:
-    """The same where only the targets are known, and how many items tie with them.
+    """The same if only the targets and the numbers of their ties are known.
 
-    Nobody stops at the other items of a group. So the reader passes any of these, and
-    the targets are the last ones that join the subsets.
+    A user never stops at the other items of a group, so the subsets start with these,
+    and the targets are added last.
     """
     last_rank = ops.cast(ranking.cutoff, stops.dtype)
     found = ops.logical_and(placed.retrieved, placed.above < last_rank)
@@ -147,7 +147,7 @@ def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tenso
     )
     targets = ops.shape(stops)[1]
     number = counted(1, targets, keras.backend.standardize_dtype(stops.dtype), stops)
-    # The place of each target among those of its group, and whether it is the last.
+    # The place of each target among the targets of its group, and whether it is last.
     place = number[None, :] - (targets - targets_from)
     in_group = targets_from - targets_after
     items_so_far = at_least(tied - in_group + place, 1.0)
