@@ -76,22 +76,30 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
     Returns:
         A tensor of shape `(batch,)`.
     """
-    size = values.shape[1]
-    digits = 31 if size is None else max(size - 1, 1).bit_length()
     sequence = stable_argsort(values)
-    if weights is not None:
-        weights = take(weights, sequence)
-    here = ops.arange(ops.shape(values)[1], dtype="int32")
-    count = 0.0
-    for digit in reversed(range(digits)):
-        order = stable_argsort(ops.right_shift(sequence, digit))
+    weighted = [] if weights is None else [take(weights, sequence)]
+    size = ops.shape(values)[1]
+    here, digits = ops.arange(size, dtype="int32"), _number_of_digits(size)
+
+    def with_next_digit(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        count, sequence, *weighted = state
+        order = stable_argsort(ops.right_shift(sequence, digits - 1 - i))
         moved_ahead = ops.cast(at_least(order - here, 0), dtype)
-        sequence = take(sequence, order)
-        if weights is not None:
-            weights = take(weights, order)
+        sequence, *weighted = (take(x, order) for x in (sequence, *weighted))
+        for weights in weighted:
             moved_ahead = moved_ahead * weights
-        count = count + total(moved_ahead)
-    return count
+        return count + total(moved_ahead), sequence, *weighted
+
+    start = (0.0 * ops.cast(sequence[:, 0], dtype), sequence, *weighted)
+    # Unrolled, a sort would be compiled for each digit.
+    return ops.fori_loop(0, digits, with_next_digit, start)[0]
+
+
+def _number_of_digits(size: Tensor | int) -> Tensor | int:
+    """The number of binary digits of the places of a row."""
+    if isinstance(size, int):
+        return max(size - 1, 0).bit_length()
+    return ops.sum(ops.cast(2 ** ops.arange(31, dtype="int32") < size, "int32"))
 
 
 def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
