@@ -24,7 +24,8 @@ class Evaluation:
     """The values of metrics for each list, and the tables computed from them.
 
     `evaluate` and `evaluate_run` return it. Printing it shows the summary, and the
-    warnings of `health`, if there are any.
+    warnings of `health`, if there are any. `ev["ndcg@10"]` is the value of a metric, by
+    any spelling of its name.
 
     Args:
         table: `pyarrow.Table` with one row per list, as in `ev.table` and
