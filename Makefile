@@ -1,5 +1,5 @@
-# `make demo` trains a ranker and shows what it learned, `make test` checks everything on
-# the four backends, and `make check` what is quick. Each makes its environment first.
+# `make demo` trains a ranker and plots what it learned, `make test` checks everything on
+# the four backends, and `make check` runs the quick tests. Each creates its environment.
 
 PYTHON ?= python3
 BACKEND ?= jax tensorflow torch numpy
@@ -11,12 +11,12 @@ TRACKERS = .venv/trackers
 FOR_TPU = .venv/for-tpu
 FOR_GPU = .venv/for-gpu
 
-# What is never imported need not be compiled; all else is, once. Without its bytecode,
-# each of the many processes here would compile Keras anew, for seven seconds.
+# Packages are compiled when they are first imported, not when they are installed. Without
+# bytecode, each of the many processes here would compile Keras again, for seven seconds.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
-# XLA compiles in half the time without its optimiser, to the same numbers.
+# Without its optimiser, XLA compiles in half the time, with the same numbers.
 UNOPTIMISED = --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 
@@ -33,7 +33,7 @@ check: lint
 	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow" \
 		--hypothesis-profile=quick
 
-# Two processes at a time, those that take longest first.
+# Two processes at a time, the slowest first.
 test: $(DEVELOPMENT)/installed
 	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND)) lint
 
@@ -46,7 +46,7 @@ lint: $(DEVELOPMENT)/installed
 test-numpy test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
 
-# Two for JAX, as XLA has bugs of its own that its optimiser alone brings out.
+# JAX twice, as some bugs of XLA appear only with its optimiser.
 test-jax: test-jax-unoptimised test-jax-optimised
 
 test-jax-unoptimised: $(DEVELOPMENT)/installed
@@ -74,7 +74,7 @@ $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 		--editable ".[dev]"
 	touch $@
 
-# What is to come, made anew each time: no check of a change, as it may fail.
+# Pre-releases, in a new environment each time. It may fail, so it is no check of a change.
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
 	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[dev]"
@@ -82,7 +82,7 @@ test-nightly:
 		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
 	done
 
-# What trackers and tuners write and read back, which are too many to install for others.
+# Trackers and tuners, which have too many dependencies for the other tests.
 test-trackers: $(TRACKERS)/installed
 	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/test_trackers.py
 
@@ -92,8 +92,8 @@ $(TRACKERS)/installed: pyproject.toml constraints.txt
 		--editable ".[dev,trackers]"
 	touch $@
 
-# What compilers estimate for a TPU and a GPU, within budgets: about 20 minutes, and none
-# of these devices.
+# The compilers' estimates for a TPU and a GPU, within budgets. Takes about 20 minutes, and
+# needs neither device.
 test-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
 	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/test_estimates.py
 	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/test_estimates.py
@@ -104,7 +104,7 @@ $(FOR_TPU)/installed: pyproject.toml constraints.txt
 		--editable . "jax[tpu]" hypothesis keras-rs pytest
 	touch $@
 
-# Libraries of CUDA's are not needed, but the assembler that comes with its compiler.
+# CUDA's libraries are not needed, only the assembler that comes with its compiler.
 $(FOR_GPU)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(FOR_GPU)
 	$(FOR_GPU)/bin/$(INSTALL) --constraint constraints.txt --editable . \
@@ -118,17 +118,17 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 		--editable ".[jax,examples]"
 	touch $@
 
-# The site, in build/site: open its index.html. Every warning is an error.
+# The site, in build/site/index.html. Every warning is an error.
 docs: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/python docs/pictures.py
 	NO_MKDOCS_2_WARNING=1 $(DEVELOPMENT)/bin/mkdocs build --strict
 
-# The wheel and the source archive, in dist, each used in an empty environment.
+# The wheel and the source archive, in dist, each tested in an empty environment.
 package: $(DEVELOPMENT)/installed
 	PYTHON=$(DEVELOPMENT)/bin/python .ci/smoke $(BACKEND)
 
-# Measures all that the pages tell, and writes it into them and their charts: about three
-# quarters of an hour, on a machine that does nothing else.
+# Measures all figures of the pages, and writes them into the pages and charts. Takes about
+# 45 minutes, on an otherwise idle machine.
 bench: $(DEVELOPMENT)/installed
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(DEVELOPMENT)/bin/python benchmarks/measure.py \
@@ -143,7 +143,7 @@ bench: $(DEVELOPMENT)/installed
 		--memory-limit 2GB --output benchmarks/results/tables.json
 	$(DEVELOPMENT)/bin/python benchmarks/figures.py
 
-# The same of all metrics, and of the library beside: about an hour.
+# The compilers' estimates for all metrics, and for keras-rs. Takes about an hour.
 bench-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
 	$(FOR_TPU)/bin/python benchmarks/estimates.py tpu --output outputs/bench/tpu.jsonl
 	$(FOR_GPU)/bin/python benchmarks/estimates.py gpu --output outputs/bench/gpu.jsonl

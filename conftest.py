@@ -1,10 +1,10 @@
-"""One backend per process, named by `KERAS_BACKEND`; NumPy where it names none."""
+"""One backend per process, named by `KERAS_BACKEND`, NumPy by default."""
 
 import os
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Tensors are small here: on torch, more threads only wait for each other.
+# Tensors are small here: with more threads, torch only waits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import keras

@@ -6,13 +6,13 @@ import sys
 
 def main() -> None:
     """Runs the command with the arguments of the process, and exits."""
-    # Keras reads its backend when it is imported, and `keras_rank` imports it: so this
-    # is no part of that package. The command trains nothing, and NumPy starts fastest.
+    # Keras reads its backend when it is imported, as `keras_rank` does, so this module
+    # is outside of that package. NumPy is the fastest backend for the command.
     os.environ.setdefault("KERAS_BACKEND", "numpy")
     try:
         from keras_rank.evaluation.command import run
     except Exception as error:
-        # Of whatever is missing or misspelled: not 1, which is the code of a gate.
+        # Such as a missing package. Not 1, which is the code of a gate.
         print(f"keras-rank: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     sys.exit(run(sys.argv[1:]))

@@ -1,10 +1,9 @@
-"""Times calls by themselves, as in a loop of one's own: the first, a new shape, others.
+"""Times calls outside of compiled functions: the first, a new shape, and others.
 
     python benchmarks/calls.py [--output results.json] [--backends jax ...]
 
-Each library runs in a process of its own on each backend, as one would find compiled
-what the other compiles. Times are of the wall, in seconds, of NDCG(k=10): an update
-and its result.
+Each library runs in its own process on each backend, as one would profit from what the
+other compiles. Times are wall-clock seconds of NDCG(k=10): an update and its result.
 """
 
 import argparse
@@ -45,7 +44,7 @@ def measured(library: str) -> dict[str, float]:
         )
         if library == "keras_rank":
             return labels, scores
-        # What it does not take: padded by its users, to the longest list.
+        # Ragged lists, which it does not accept: padded to the longest list.
         return tuple(
             np.stack(
                 [np.pad(x, (0, longest - len(x)), constant_values=v) for x in rows]
@@ -60,7 +59,7 @@ def measured(library: str) -> dict[str, float]:
             float(metric.result())
         return time.perf_counter() - start
 
-    # Not what the backend itself does when it is used first.
+    # Without the backend's own initialization.
     float(keras.ops.sum(keras.ops.ones((2, 2))))
     metric = make(k=10)
     found = {"first": seconds_of(metric, batch_of(*FIRST))}

@@ -18,14 +18,14 @@ from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallA
 
 QUERIES, FEATURES, BLOCK = 512, 64, 4096
 SIZES = [2**power for power in (12, 14, 16, 18, 20)]
-# So many scores take 1 GB.
+# This many scores take 1 GB.
 MOST_SCORES = 2**28
 METRICS = ["ndcg@10", "recall@100", "mrr"]
 SPARSE = {"sparse_labels": True}
 
 
 def seconds(call):
-    """The shortest of three calls, after one that compiles."""
+    """The shortest time of three calls, after one that compiles."""
     call()
     times = []
     for _ in range(3):
@@ -36,12 +36,12 @@ def seconds(call):
 
 
 def counting(users, items, targets):
-    """The exact ranks, of which any metric follows."""
+    """The exact ranks, from which any metric follows."""
     return lambda: catalogue.evaluate(targets, users, items, METRICS, verbose=0)
 
 
 def streaming_top_100(users, items, targets):
-    """The best 100 of each block, and of all of them so far: metrics at 100 only."""
+    """The running best 100 over blocks, which gives only metrics at 100."""
 
     def best(users, block, kept):
         values, _ = backends.top_k(ops.matmul(users, ops.transpose(block)), 100)
@@ -60,7 +60,7 @@ def streaming_top_100(users, items, targets):
 
 
 def full_matrix(users, items, targets):
-    """All scores at once, of which the ranks of targets are counted."""
+    """Ranks counted from all scores at once."""
     members = (
         NDCG(k=10, **SPARSE),
         RecallAtK(k=100, **SPARSE),

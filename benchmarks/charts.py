@@ -1,4 +1,4 @@
-"""Draws what was measured: times against sizes."""
+"""Draws the measured times against sizes."""
 
 import math
 
@@ -19,7 +19,7 @@ STYLE = {
 
 
 def per_list(backends):
-    """The time per list against its size, of us and of each peer."""
+    """The time per list against its size, for keras_rank and each peer."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             math.ceil(len(backends) / 2),

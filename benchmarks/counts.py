@@ -1,4 +1,4 @@
-"""Counts of what one update asks of a device: exact, and the same on every machine."""
+"""Counts the operations of one update: exact, and the same on every machine."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ import keras
 
 
 class Counts(NamedTuple):
-    """What one update is made of.
+    """The counts of one update.
 
     Attributes:
         operations: those that torch dispatches; the equations of JAX, and the nodes of
             TensorFlow's graph, those of branches and loops included.
         waits: how often the host may wait for a value: reads on torch, conditionals in
             a graph.
-        constants: tensors that torch makes of numbers of the host's, and copies of what
-            no operation of the update has computed.
+        constants: tensors that torch creates from host numbers, and copies of tensors
+            that no operation of the update has computed.
     """
 
     operations: int
@@ -52,7 +52,7 @@ def _on_torch(metric, batch):
                     self.computed[output] = True
             return result
 
-    # The first update makes what is kept for all others.
+    # The first update creates what later ones reuse.
     metric.update_state(*batch)
     with Counting() as counting:
         metric.update_state(*batch)
@@ -60,7 +60,7 @@ def _on_torch(metric, batch):
 
 
 def kinds_in_graph(metric, *batch):
-    """Returns what each operation of a compiled update is, on JAX and TensorFlow."""
+    """Returns the kinds of the operations of a compiled update, JAX or TensorFlow."""
     if keras.backend.backend() == "jax":
         return _equations(metric, batch)
     return _nodes(metric, batch)

@@ -1,9 +1,9 @@
-"""What compilers say that updates cost on a TPU and a GPU, on a machine with neither.
+"""Compilers' estimates of updates on a TPU and a GPU, on a machine with neither.
 
-JAX compiles for devices that are only described. Of each program it prints the kernels,
-the bytes that they move, and the cost: for a TPU v6e, cycles of libtpu's static profile
-(of what it has scheduled, transfers included); for an H100, microseconds that XLA
-estimates for its fusions (sorts are not estimated). These are no times.
+JAX can compile for a device that is not there. For each program, this prints the
+kernels, the bytes that they move, and the estimated cost: for a TPU v6e, the cycles of
+libtpu's static profile (scheduled work including transfers); for an H100, the
+microseconds that XLA estimates for fusions (not for sorts). These are not times.
 
     python benchmarks/estimates.py tpu      # with jax[tpu]
     python benchmarks/estimates.py gpu      # with JAX's CUDA plugin, and its assembler
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-# As a driver tells of an H100 SXM.
+# As a driver describes an H100 SXM.
 H100 = """
 gpu_device_info {
   threads_per_block_limit: 1024
@@ -53,7 +53,7 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 SHAPES = ["1024x100", "256x1000"]
 SIX = ["ndcg@5", "ndcg@10", "map@10", "mrr", "recall@10", "hit_rate@10"]
 FLOOR = "sum of labels times scores"
-# Those of theirs beside ours of the same name and arguments.
+# The metrics of keras-rs, by those of the same name and arguments here.
 PEERS = [
     "NDCG(k=10)",
     "NDCG()",
@@ -81,7 +81,7 @@ OURS = [
     "HitRate(k=10, sparse_labels=True)",
     "NDCG(k=10, sparse_labels=True)",
 ]
-# Of a number, where it is not four.
+# The bytes of a number, if not four.
 _BYTES = {
     "pred": 1,
     "s8": 1,
@@ -92,24 +92,24 @@ _BYTES = {
     "u64": 8,
     "f64": 8,
 }
-# What runs nothing.
+# Operations that run nothing.
 FREE = {"parameter", "get-tuple-element", "tuple", "bitcast", "constant", "after-all"}
 FREE |= {"copy-done", "slice-done", "async-done", "partition-id"}
 
 
 @dataclasses.dataclass
 class Program:
-    """What a compiler says of a program.
+    """A compiler's estimate of a program.
 
     Attributes:
         name: the call that makes the metric.
-        library: whose it is.
+        library: the name of the library.
         shape: lists and items.
         cost: cycles, or microseconds.
-        kernels: how many are launched, by kind.
-        bytes: how many these read and write.
-        gathered: the most entries that one gather takes.
-        scatters: how many scatters there are.
+        kernels: the number of launches, by kind.
+        bytes: the number of bytes that these read and write.
+        gathered: the largest number of entries of a gather.
+        scatters: the number of scatters.
         lines: the lines of the library that cost most, and their costs.
     """
 
@@ -125,7 +125,7 @@ class Program:
 
 
 class TPU:
-    """A TPU v6e as libtpu knows it."""
+    """A TPU v6e, as described by libtpu."""
 
     unit = "cycles"
 
@@ -138,7 +138,7 @@ class TPU:
             TPU_WORKER_ID="0",
             TPU_STDERR_LOG_LEVEL="3",
             TPU_MIN_LOG_LEVEL="3",
-            # Else its lock file allows for one process at a time.
+            # Otherwise its lock file allows only one process at a time.
             ALLOW_MULTIPLE_LIBTPU_LOAD="1",
             LIBTPU_INIT_ARGS=f"--xla_jf_dump_static_llo_profile_to={self.profile}",
         )
@@ -185,7 +185,7 @@ class GPU:
         from jax._src import xla_bridge
         from jax.experimental import topologies
 
-        # JAX looks for a platform that is there, by a name that this one has too.
+        # JAX looks for an available platform by name. This one has that name too.
         given = xla_bridge.canonicalize_platform
         xla_bridge.canonicalize_platform = lambda name: (
             "cuda" if name in ("gpu", "cuda") else given(name)
@@ -203,7 +203,7 @@ class GPU:
         return costs
 
     def kernels(self, instructions, bodies):
-        """What is launched: one thunk after the other, within a CUDA graph or not."""
+        """The launches, as a sequence of thunks, inside a CUDA graph or not."""
         kernels = collections.Counter()
         # The module of the update is the last one that was compiled. A few kernels make
         # no graph, and are not listed anew.
@@ -224,7 +224,7 @@ TARGETS = {"tpu": TPU, "gpu": GPU}
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One of XLA's, as it is printed."""
+    """An instruction of XLA, as printed."""
 
     computation: str
     name: str
@@ -234,7 +234,7 @@ class Instruction:
 
     @property
     def size(self):
-        """The bytes of what it returns."""
+        """The bytes of its result."""
         return sum(
             math.prod(map(int, filter(None, sizes.split(",")))) * _BYTES.get(dtype, 4)
             for dtype, sizes in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", self.shape)
@@ -242,7 +242,7 @@ class Instruction:
 
     @property
     def touches(self):
-        """The names of what it writes and reads."""
+        """The names of its result and operands."""
         arguments = self.line.partition(f" {self.opcode}(")[2].partition(")")[0]
         return [self.name, *re.findall(r"%([\w.\-]+)", arguments)]
 
@@ -262,7 +262,7 @@ def instructions_of(text):
 
 
 def times_run(instructions, entry):
-    """How often each computation runs that is no fusion: loops by their trip counts."""
+    """How often each computation runs, except fusions: loops by their trip counts."""
     within = collections.defaultdict(list)
     for instruction in instructions:
         within[instruction.computation].append(instruction)
@@ -292,7 +292,7 @@ def _kind(instruction, bodies):
 
 
 def source_lines(text):
-    """The innermost lines of a library of each stack frame, by the number of it."""
+    """The innermost line of a library for each stack frame, by its number."""
 
     def table(title):
         rows = re.search(rf"^{title}\n((?:\d+ .*\n)+)", text, re.M)
@@ -319,7 +319,7 @@ def source_lines(text):
 
 
 def program_of(target, kind, library, name, shape):
-    """Compiles one update, and returns what the compiler says of it."""
+    """Compiles one update, and returns the compiler's estimate."""
     import jax
 
     sharding = jax.sharding.SingleDeviceSharding(target.device())
@@ -329,7 +329,7 @@ def program_of(target, kind, library, name, shape):
 
     from keras_rank.arrays import backends
 
-    # As where this is the device of JAX.
+    # As if this were the device of JAX.
     backends.on_accelerator = lambda: True
     jax.default_backend = lambda: kind
     lists, items = map(int, shape.split("x"))
@@ -377,9 +377,9 @@ def program_of(target, kind, library, name, shape):
 
 
 def programs(kind, names, shapes, libraries=("keras_rank", "keras_rs")):
-    """Compiles updates one after the other, each in a process of its own.
+    """Compiles updates one after the other, each in its own process.
 
-    The compilers keep what they allocate: a gigabyte for a program.
+    Compilers don't free their memory, about a gigabyte per program.
     """
     for shape in shapes:
         for name in names:

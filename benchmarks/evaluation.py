@@ -4,10 +4,10 @@
     python benchmarks/evaluation.py --lists 50000 --peers
     python benchmarks/evaluation.py --lists 3000000 --memory-limit 2GB --folder disk/
 
-`--output` keeps what was found beside what the file has of other numbers of lists.
+`--output` adds the results to those of other numbers of lists in the file.
 
-Each library runs in a process of its own, so that its peak of memory is its own. Peers
-hold all in memory: what they need to make their own form of the rows is counted too.
+Each library runs in its own process, to measure its peak memory. Peers hold all rows in
+memory, and their times include the conversion of the rows to their own form.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _LISTS = 100_000
 
 
 def generate(path, lists):
-    """Writes lists of 5 to 59 items; the rows of a query lie apart, and far apart."""
+    """Writes lists of 5 to 59 items, with the rows of a query scattered."""
     rng = np.random.default_rng(0)
     types = {"query_id": "int64", "item_id": "int64", "label": "int32"}
     schema = pa.schema([*types.items(), ("score", "float32")])

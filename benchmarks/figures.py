@@ -1,9 +1,9 @@
-"""Writes figures and charts into the pages, from what was measured.
+"""Writes the measured figures and charts into the pages.
 
     python benchmarks/figures.py
 
-A page says where: between `<!-- figures: NAME -->` and `<!-- end of figures -->` stands
-what the function NAME here makes of `benchmarks/results`, which `make bench` writes.
+A page marks the place: between `<!-- figures: NAME -->` and `<!-- end of figures -->`
+goes what the function NAME returns for `benchmarks/results`, which `make bench` writes.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ BLOCK = re.compile(
 
 
 def results():
-    """Returns what was measured, by the name of its file: that of a backend first."""
+    """Returns the measurements by file name, those of the backends first."""
     names = [*TITLES, "calls", "tables", "catalogue_sizes"]
     return {name: json.loads((RESULTS / f"{name}.json").read_text()) for name in names}
 
 
 def rendered(page, found):
-    """Returns a page with its figures."""
+    """Returns a page with its figures filled in."""
 
     def block(match):
         start = f"<!-- figures: {match['name']} -->"
@@ -54,12 +54,12 @@ def rendered(page, found):
 
 
 def digest(found):
-    """What a chart carries of the figures that it was drawn of."""
+    """Returns a hash of a chart's figures: an image with another one is stale."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def charted(found):
-    """Returns what each chart is drawn of."""
+    """Returns the figures of each chart."""
     by_backend = [{**found[name], "title": title} for name, title in TITLES.items()]
     return {
         "docs/speed.png": [
@@ -81,19 +81,19 @@ def main():
 
 
 def short(number):
-    """Two digits that count, and no more than the whole number."""
+    """Two significant digits, or a whole number."""
     if abs(number) >= 9.95:
         return f"{number:,.0f}"
     return f"{number:.1f}" if abs(number) >= 0.995 else f"{float(f'{number:.2g}')}"
 
 
 def two_digits(number):
-    """Two digits that count, however small."""
+    """Two significant digits, however small."""
     return short(number) if number >= 1 else f"{number:.{1 - digits(number)}f}"
 
 
 def digits(number):
-    """The power of ten of its first digit."""
+    """The exponent of its first significant digit."""
     return math.floor(math.log10(float(f"{number:.2g}")))
 
 
@@ -128,12 +128,12 @@ def table(columns, rows, corner=""):
 
 
 def by_backend(found, cell, names=tuple(TITLES)):
-    """Returns a cell of each backend."""
+    """Returns a cell for each backend."""
     return [cell(found[name]) for name in names]
 
 
 def shape(name):
-    """`1024 x 100, 10` as people write it."""
+    """Formats `1024 x 100, 10` for a reader."""
     sizes, *k = name.split(", ")
     lists, items = (int(size) for size in sizes.split(" x "))
     return ", ".join([f"{lists} × {items if items < 10_000 else f'{items:,}'}", *k])
@@ -155,8 +155,8 @@ def cost(found):
                 long."""
             ),
             item(
-                f"""NDCG@10 in `fit`, on lists of 100 items, makes an epoch of a small
-                model {span([max(x, 0.0) for x in added])} % longer."""
+                f"""NDCG@10 in `fit`, on lists of 100 items, lengthens an epoch of a
+                small model by {span([max(x, 0.0) for x in added])}%."""
             ),
         ]
     )
@@ -166,7 +166,7 @@ def caption(found):
     numpy = found["numpy"]
     return paragraph(
         f"""NDCG@10 on {numpy["cores"]} CPU cores, {numpy["date"]}. `make bench`
-        measures and draws it on your machine."""
+        repeats it on your machine."""
     )
 
 
@@ -175,7 +175,7 @@ def setting(found):
     versions += [f"{TITLES[b]} {found[b]['versions'][b]}" for b in TITLES]
     numpy = found["numpy"]
     return paragraph(
-        f"""All times are of one machine with {numpy["cores"]} cores, on
+        f"""All times were measured on one machine with {numpy["cores"]} cores, on
         {numpy["date"]}: {", ".join(versions)}."""
     )
 
@@ -216,7 +216,7 @@ def inputs(found):
         "tied": "scores with one decimal: ties everywhere",
         "average": '`"average"`, no ties',
         "average, tied": '`"average"`, ties everywhere',
-        "padded": "90 % padding",
+        "padded": "90% padding",
     }
     return table(
         TITLES.values(),
@@ -288,8 +288,8 @@ def memory(found):
         for name in ("keras_rank", "keras_rs")
     )
     return paragraph(
-        f"""One update of 64 × 100,000, k=10, takes beyond its inputs, as a multiple of
-        the size of one of them: {ours}. keras-rs takes: {theirs}."""
+        f"""Memory of one update of 64 × 100,000, k=10, beyond its inputs, as a multiple
+        of the size of one input: {ours}. For keras-rs: {theirs}."""
     )
 
 
@@ -320,21 +320,21 @@ def first_epoch(found):
 def catalogues(found):
     items = found["numpy"]["from_file"]["items"]
     rows = {
-        "one target, times the products": lambda each: each["catalogues"]["one"],
-        "ten targets, times one": lambda each: (
+        "one target, relative to the products": lambda each: each["catalogues"]["one"],
+        "ten targets, relative to one": lambda each: (
             each["catalogues"]["ten"] / each["catalogues"]["one"]
         ),
-        "top 100 of a stream by hand, times the products": lambda each: each[
+        "top 100 of a stream by hand, relative to the products": lambda each: each[
             "catalogues"
         ]["top 100"],
-        "`catalogue.top_k` of 100, times the products": lambda each: each["catalogues"][
-            "top_k(100)"
-        ],
-        f"1,024 queries among {million(items)} items of a file, s": lambda each: each[
+        "`catalogue.top_k` of 100, relative to the products": lambda each: each[
+            "catalogues"
+        ]["top_k(100)"],
+        f"1,024 queries among {million(items)} items in a file, s": lambda each: each[
             "from_file"
         ]["seconds"],
-        "the memory that this takes, MB": lambda each: each["from_file"]["MB"],
-        "HitRate@10 of 256 × 100,000, times the sum of the scores": lambda each: each[
+        "the memory for that, MB": lambda each: each["from_file"]["MB"],
+        "HitRate@10 of 256 × 100,000, relative to the sum of scores": lambda each: each[
             "sparse"
         ],
     }
@@ -350,10 +350,10 @@ def catalogues(found):
 def counting_cost(found):
     ratios = by_backend(found, lambda each: each["catalogues"]["one"])
     return paragraph(
-        f"""A product of all queries with all items, and a comparison: {span(ratios)}
-        times the time of the product alone
-        ([measured](speed.md#whole-catalogues-and-training)). Nothing depends on the
-        cutoffs, and each further metric is nearly free."""
+        f"""The product of all queries and all items, and a comparison: together
+        {span(ratios)} times the time of the product
+        ([measured](speed.md#whole-catalogues-and-training)). The cutoffs don't matter,
+        and each further metric is nearly free."""
     )
 
 
@@ -364,8 +364,8 @@ def counting_chart(found):
     ]
     counting, stream, matrix = (short(time) for time in times)
     return (
-        f"![At its largest, counting takes {counting} s, a stream of top 100 {stream}, "
-        f"and the matrix {matrix} on fewer items](catalogues.png)"
+        f"![At the largest size, counting takes {counting} s and a stream of the top "
+        f"100 {stream} s; the matrix takes {matrix} s on fewer items](catalogues.png)"
     )
 
 
@@ -375,11 +375,11 @@ def many_targets(found):
         return f"{short(of_case['seconds'])}, {short(of_case['ratio'])}x"
 
     rows = {
-        "as MS MARCO": "7,000 queries with one, 65,536 items",
-        "as TREC": "50 queries with 500 each, 262,144 items",
-        "as ratings": "6,000 users with 30 to 900, 8,192 items",
-        "1,000 users, 1,000 each": "1,000 users with 1,000 each, 100,000 items",
-        "one of 1,000 has 1,000": "1,000 users, one of them with 1,000, 5,000 items",
+        "as MS MARCO": "7,000 queries with 1 target, 65,536 items",
+        "as TREC": "50 queries with 500 targets, 262,144 items",
+        "as ratings": "6,000 users with 30 to 900 targets, 8,192 items",
+        "1,000 users, 1,000 each": "1,000 users with 1,000 targets, 100,000 items",
+        "one of 1,000 has 1,000": "999 users with 1 target, 1 with 1,000, 5,000 items",
     }
     return table(
         TITLES.values(),
@@ -394,7 +394,7 @@ def calls(found):
     columns = {
         "first": "first",
         "new shape": "new shape",
-        "steady": "ever after",
+        "steady": "steady state",
         "20 ragged": "20 ragged batches",
     }
 
@@ -411,10 +411,10 @@ def calls(found):
 
 
 def fitting(found):
-    added = [f"{max(found[b]['fitting'], 0):.0f} % on {TITLES[b]}" for b in TRAINING]
+    added = [f"{max(found[b]['fitting'], 0):.0f}% on {TITLES[b]}" for b in TRAINING]
     return paragraph(
-        f"""An epoch of `fit` on lists of 100, with two layers of 128 units on 50
-        features, takes longer with NDCG@10 by {joined(added)}."""
+        f"""With NDCG@10, an epoch of `fit` on lists of 100 items (two layers of 128
+        units, 50 features) takes longer by {joined(added)}."""
     )
 
 
@@ -423,10 +423,11 @@ def tables(found):
     seconds = {n: short(small[n]["seconds"]) for n in ("ours", "pytrec_eval", "ranx")}
     return paragraph(
         f"""{million(small["rows"])} shuffled rows of 50,000 queries, from a Parquet
-        file to the summary of NDCG@10, MAP and MRR, with all that `health` looks at:
-        {seconds["ours"]} s. pytrec_eval takes {seconds["pytrec_eval"]}, most of it to
-        build its dicts, and ranx {seconds["ranx"]}. {million(large["rows"])} rows with
-        `memory_limit="2GB"`: {short(large["ours"]["seconds"])} s, at a peak of
+        file to the summary of NDCG@10, MAP and MRR, including all checks of
+        `health`: {seconds["ours"]} s. pytrec_eval takes {seconds["pytrec_eval"]} s,
+        mostly to build its dicts, and ranx {seconds["ranx"]} s.
+        {million(large["rows"])} rows with `memory_limit="2GB"`:
+        {short(large["ours"]["seconds"])} s, at a peak of
         {large["ours"]["GB"]:.2f} GB."""
     )
 
@@ -442,7 +443,7 @@ def counts(found):
         "nine as a group": (
             "nine metrics as a [group](speed.md#many-metrics-one-order)"
         ),
-        "keras-rs, eight": "eight of the nine of keras-rs, which has no hit rate",
+        "keras-rs, eight": "eight of these in keras-rs, which has no hit rate",
         "sparse HitRate@10": "`HitRate(k=10, sparse_labels=True)`",
     }
 
@@ -463,9 +464,9 @@ def operations(found):
         found["torch"]["launches"][name][0] for name in ("NDCG@10", "keras-rs")
     )
     return paragraph(
-        f"""On short lists the time of an update on PyTorch is that of its operations:
-        {ours} for NDCG@10, where keras-rs has {theirs}.
-        [All counts](accelerators.md#what-a-training-step-pays), of JAX and TensorFlow
+        f"""On short lists, the number of operations determines the time of an update on
+        PyTorch: NDCG@10 has {ours}, that of keras-rs {theirs}.
+        [All counts](accelerators.md#what-a-training-step-costs), for JAX and TensorFlow
         too, are exact, and tests hold them to budgets."""
     )
 

@@ -1,13 +1,13 @@
-"""Tables of one backend: ratios side by side in one process, on stated shapes.
+"""Measures one backend: both sides of each ratio in one process.
 
     KERAS_BACKEND=jax python benchmarks/measure.py [--output FILE] [--device gpu]
     KERAS_BACKEND=torch python benchmarks/measure.py --only busy --busy 2
 
-What `--output` writes, `figures.py` puts into the pages.
+`figures.py` writes the results of `--output` into the pages.
 
-Times are those of one update, compiled as a user would: jax.jit, tf.function, eager
-torch and NumPy. What counts are the ratios. `ops` and `waits` are the operations of one
-update and how often the host may wait for a value, as `counts.py` has them.
+Times are those of one update, compiled as users would: jax.jit, tf.function, eager
+torch and NumPy. Trust the ratios. `ops` and `waits` are the operations of one update,
+and how often the host may wait for a value, from `counts.py`.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def named(lists, items, k):
 
 
 def update():
-    """NDCG beside keras-rs, and our own time on inputs that ask for more."""
+    """NDCG compared with keras-rs, and on inputs that need more work."""
     others = ("tied", "average", "average, tied", "padded")
     head(
         "NDCG: times of keras-rs over ours, and ours over that of plain inputs",
@@ -122,7 +122,7 @@ def update():
 
 
 def per_list():
-    """The milliseconds per list by its size, of us and of each peer."""
+    """The milliseconds per list by list size, of keras_rank and each peer."""
     libraries = peers.peers()
     head("NDCG@10: ms per list", ["ours", *libraries])
     results = {}
@@ -157,7 +157,7 @@ def growth():
 
 
 def groups():
-    """Nine metrics as one group, beside one of them and beside nine by themselves."""
+    """Nine metrics as a group, compared with one, and with nine separate ones."""
     head(
         "Nine metrics: times of one NDCG@20",
         ["ms of one", "group", "ops", "waits", "nine alone"],
@@ -185,7 +185,7 @@ def groups():
 
 
 def sparse():
-    """One target in a whole catalogue, beside reading its scores."""
+    """One target in a whole catalogue, compared with reading its scores."""
     ids, scores = sparse_batch_of(256, 100_000)
     metric = HitRate(k=10, sparse_labels=True)
     counts = counted(metric, ids, scores)
@@ -197,7 +197,7 @@ def sparse():
 
 
 def catalogues(items=2**18, queries=512, block_size=4096):
-    """Ranks counted among embeddings, beside the products that they are counted in."""
+    """Ranks counted from embeddings, compared with the bare products."""
     rng = np.random.default_rng(0)
 
     def embeddings(number):
@@ -267,7 +267,7 @@ def catalogues(items=2**18, queries=512, block_size=4096):
 
 
 def from_file(items):
-    """A catalogue that is read from a file, in a process of its own."""
+    """A catalogue that is read from a file, in a separate process."""
     seconds, megabytes = json.loads(alone("memory.py", "catalogue", str(items)))
     head(f"1024 queries among {items:,} items of a file", ["s", "MB"])
     row("", [f"{seconds:.0f}", f"{megabytes:.0f}"])
@@ -282,7 +282,7 @@ def alone(script, *arguments):
 
 
 def many_targets():
-    """Judgements of known shapes, beside one target for each of the same queries."""
+    """Many targets of typical shapes, compared with one target per query."""
     rng = np.random.default_rng(0)
 
     def targets_of(items, numbers):
@@ -329,7 +329,7 @@ def many_targets():
 
 
 def launches():
-    """What an update asks of an accelerator, which need not be here."""
+    """The operations of an update on an accelerator, which need not be present."""
     if BACKEND == "numpy":
         return None
     import keras_rs
@@ -368,7 +368,7 @@ def launches():
 
 
 def busy(processes):
-    """Beside processes that compute, as loaders of data do."""
+    """Updates on busy cores, as with data loaders."""
     keras_rs = next(iter(peers.peers().values()))
     head(
         f"Beside {processes} busy processes: ms, and times of it before",
@@ -437,7 +437,7 @@ def first_epoch():
             lambda: model.fit(x[..., None], labels, batch_size=256, verbose=0)
         )
 
-    # In turns, each time with a new model, as one that is compiled stays so.
+    # In turns, each time with a new model, as a compiled one stays compiled.
     rounds = [{name: epoch(make) for name, make in makers.items()} for _ in range(3)]
     names = list(makers)[1:]
     added = [
@@ -466,7 +466,7 @@ def fitting():
         model.compile("adam", "mse", metrics=metrics)
         return lambda: model.fit(x, labels, batch_size=256, verbose=0)
 
-    # In turns, as the machine is not always as fast; the first ones compile.
+    # In turns, as the speed of the machine varies. The first ones compile.
     epochs = epoch([]), epoch([NDCG(k=10)])
     times = [[seconds_of(each) for each in epochs] for _ in range(10)]
     without, with_metric = 1000 * np.min(times, axis=0)
@@ -480,7 +480,7 @@ def fitting():
 
 
 def memory():
-    """Peak memory of one update, each in a process of its own."""
+    """Peak memory of one update, each in a separate process."""
     head("Peak memory beyond the inputs, over the size of one", ["ours", "keras-rs"])
     results = {
         library: float(alone("memory.py", library))

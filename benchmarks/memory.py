@@ -1,4 +1,4 @@
-"""What is measured in a process of its own: peaks of memory.
+"""Peaks of memory, each measured in its own process.
 
 python benchmarks/memory.py keras_rank|keras_rs   # an update, in sizes of an input
 python benchmarks/memory.py catalogue ITEMS       # seconds, MB beyond the queries
@@ -19,13 +19,13 @@ from timing import batch_of, tensors, update_of
 
 
 def kilobytes(name):
-    """Reads a number of Linux on this process."""
+    """Reads a number about this process from Linux."""
     status = pathlib.Path("/proc/self/status").read_text()
     return int(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
 def added(call):
-    """Returns the peak of memory in a call, in kB, beyond what was there before."""
+    """Returns the peak memory of a call, in kB, beyond that before it."""
     # Forgets the peak so far.
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     before = kilobytes("VmRSS")
@@ -40,7 +40,7 @@ def of_update(library):
         from keras_rs.metrics import NDCG
     labels, scores = batch_of(64, 100_000)
     call = update_of(NDCG(k=10), *tensors(labels, scores))
-    # What compiling needs is not counted.
+    # The memory of compiling is not counted.
     call()
     print(f"{1024 * added(call) / scores.nbytes:.2f}")
 

@@ -1,4 +1,4 @@
-"""NDCG of other libraries on the backend in use, each called as its users do."""
+"""NDCG of other libraries on the current backend, called as by their users."""
 
 import importlib.metadata
 
@@ -8,7 +8,7 @@ from timing import compiled, tensors, update_of
 
 
 def peers():
-    """Returns the makers of calls by the name and version of the library."""
+    """Returns functions that create calls, by name and version of the library."""
     makers = {"keras-rs": _keras_rs, **_BY_BACKEND[keras.backend.backend()]}
     return {
         f"{name} {importlib.metadata.version(_DISTRIBUTIONS.get(name, name))}": maker

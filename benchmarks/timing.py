@@ -1,4 +1,4 @@
-"""How a call is compiled as a user would, and timed."""
+"""Compiles a call as users would, and times it."""
 
 import statistics
 import time
@@ -43,10 +43,9 @@ def update_of(metric, *batch):
 
 
 def milliseconds(call):
-    """Returns the median time of a call, of those of the second half of `SECONDS`.
+    """Returns the median time of a call in the second half of `SECONDS`.
 
-    The first half warms up: after a rest, threads and caches take a while to be as fast
-    as they are in an epoch.
+    The first half warms up threads and caches to the state that they have in an epoch.
     """
     times = [seconds_of(call)]
     while sum(times) < SECONDS or len(times) < 3:
@@ -63,7 +62,7 @@ def seconds_of(call):
 
 
 def wait():
-    """Waits for what a GPU still has to do: JAX's calls have waited for it already."""
+    """Waits for pending work of a GPU. JAX's calls have already waited."""
     if keras.backend.backend() == "torch":
         import torch
 

@@ -1,4 +1,4 @@
-"""Sets the equations of the site as MathML, which browsers show without a script."""
+"""Renders the equations of the site as MathML, which needs no script."""
 
 import math_core
 from mkdocs.config.defaults import MkDocsConfig
@@ -8,7 +8,7 @@ MATHML = math_core.LatexToMathML(fancy_error=False)
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Has a block of `math`, as code hosts know it too, shown as an equation."""
+    """Shows blocks of `math`, which code hosts support too, as equations."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {})
     fences["custom_fences"] = [{"name": "math", "class": "equation", "format": mathml}]
 
@@ -16,20 +16,20 @@ def on_config(config: MkDocsConfig) -> None:
 def mathml(
     latex: str, language: str, name: str, *args: object, **kwargs: object
 ) -> str:
-    """An equation in a box of its own, which scrolls where it is too wide.
+    """An equation in its own box, which scrolls if it is too wide.
 
     Args:
-        latex: what stands in the block.
-        language: that of the block.
+        latex: the content of the block.
+        language: the language of the block.
         name: the class of the box.
-        *args: what else a fence may say.
-        **kwargs: the same.
+        *args: further arguments of a fence.
+        **kwargs: further arguments of a fence.
 
     Returns:
-        The box, which the search leaves out: the code form beside it has the words.
+        The box, which the search skips, as the code form next to it has the words.
 
     Raises:
-        SuperFencesException: for what is no LaTeX, which would be left as it is else.
+        SuperFencesException: for invalid LaTeX, which would otherwise stay unchanged.
     """
     try:
         equation = MATHML.convert_with_local_state(latex, displaystyle=True)

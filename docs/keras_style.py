@@ -1,4 +1,4 @@
-"""Lets mkdocstrings read docstrings in the style of Keras, for the site alone."""
+"""Lets mkdocstrings read docstrings in the style of Keras."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ END_OF_REFERENCE = re.compile(r"\d{4}\.$")
 
 
 class KerasStyle(griffe.Extension):
-    """Indents what stands below a heading, where Keras's style does not."""
+    """Indents the text below headings, which Keras's style does not."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Rewrites the docstring of an object."""
@@ -20,9 +20,9 @@ class KerasStyle(griffe.Extension):
             obj.docstring.value = in_google_style(obj.docstring.value)
 
     def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
-        """Shows the arguments that an `__init__` hands on to that of its base.
+        """Shows the arguments that an `__init__` passes to that of its base.
 
-        What they may be, and their defaults, the docstrings say in words.
+        The docstrings describe their types and defaults.
         """
         if "arguments" in func.parameters and func.name == "__init__":
             module = importlib.import_module(func.module.path)
@@ -42,7 +42,7 @@ class KerasStyle(griffe.Extension):
 
 
 def default_of(parameter: inspect.Parameter) -> str | None:
-    """The default of an argument as it is written, `None` if it has none."""
+    """The default of an argument as written, `None` if it has none."""
     default = parameter.default
     if default is parameter.empty:
         return None
@@ -52,7 +52,7 @@ def default_of(parameter: inspect.Parameter) -> str | None:
 
 
 def in_google_style(docstring: str) -> str:
-    """Indents examples, which come last but for references, and lists these.
+    """Indents examples, which come last except for references, and lists the latter.
 
     Args:
         docstring: the docstring, without the indentation of its code.

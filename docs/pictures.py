@@ -2,7 +2,7 @@
 
     python docs/pictures.py
 
-The values are computed here, by the libraries that are named, not written down.
+The values are computed here, by the named libraries.
 """
 
 import logging
@@ -10,7 +10,7 @@ import os
 import pathlib
 import warnings
 
-os.environ["KERAS_BACKEND"] = "torch"  # ignite's, so that there is one backend
+os.environ["KERAS_BACKEND"] = "torch"  # as ignite needs it
 
 import matplotlib as mpl
 
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def ties() -> plt.Figure:
-    """NDCG of a constant model, by the place of the one relevant item."""
+    """NDCG of a constant model, by the position of the only relevant item."""
     places = np.arange(1, ITEMS + 1)
     figure, axes = plt.subplots(figsize=(6, 4.8), layout="constrained")
     for name, library, style in (
@@ -135,7 +135,7 @@ def averaged(place: int) -> float:
 
 
 def discounts() -> plt.Figure:
-    """What is left of a gain at each rank."""
+    """The discounts by rank."""
     ranks = np.arange(1, 21)
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
     for name, discount, colour in (
@@ -148,7 +148,7 @@ def discounts() -> plt.Figure:
         axes.plot(ranks, values, label=name, color=colour, marker="o", ms=4, lw=2)
     axes.legend(frameon=False)
     axes.set(
-        title="What is left of a gain at each rank",
+        title="The share of a gain that counts at each rank",
         xlabel="rank",
         ylabel="discount",
         xticks=[1, 5, 10, 15, 20],
@@ -182,7 +182,7 @@ def uncertainty() -> plt.Figure:
         epochs, values, 1.96 * errors, color=BLUE, capsize=3, marker="o", ms=4, lw=2
     )
     axes.set(
-        title="NDCG@5 of 200 lists, with intervals of 95 %",
+        title="NDCG@5 of 200 lists, with intervals of 95%",
         xlabel="epoch",
         ylabel="val_ndcg_at_5",
         xticks=epochs,
@@ -191,7 +191,7 @@ def uncertainty() -> plt.Figure:
 
 
 def house() -> plt.Figure:
-    """The modules, and the way of a batch through them."""
+    """The modules, and the steps of a batch through them."""
     figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
     axes.set(xlim=(0, 10), ylim=(0, 5.2))
     axes.axis("off")

@@ -1,14 +1,14 @@
-"""A catalogue in parts: ranked by workers of Ray, each of which reads its own file.
+"""A catalogue in parts: Ray workers rank it, each reading its own file.
 
     python examples/catalogue_on_ray.py
     python examples/catalogue_on_ray.py --parts 8 --workers 4 --items 1000000
     python examples/catalogue_on_ray.py /everywhere/embeddings/ --address auto
 
-A part is an `.npy` file of embeddings, a row for each item; the ids go on from one
-file to the next. Without a directory, embeddings are generated, and of queries too.
+A part is an `.npy` file of embeddings with one row per item. Ids continue from one file
+to the next. Without a directory, embeddings of items and queries are generated.
 
-Workers count what is above each target in their parts, and counts add up. A worker that
-dies has returned nothing, and Ray gives its part to another one.
+Workers count the items above each target in their parts, and the counts add up. If a
+worker dies, Ray gives its part to another one.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import os
 import pathlib
 import tempfile
 
-# Any backend gives the same numbers; NumPy is there wherever Keras is.
+# All backends give the same numbers, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -30,7 +30,7 @@ FEATURES = 64
 
 
 def generate(directory, items, parts):
-    """Writes the embeddings of items, as so many files."""
+    """Writes the embeddings of items to several files."""
     rng = np.random.default_rng(0)
     for part, rows in enumerate(np.array_split(np.arange(items), parts)):
         embeddings = rng.normal(size=(len(rows), FEATURES)).astype("float32")
@@ -48,20 +48,20 @@ def make_queries(paths, number=256):
 
 @ray.remote(max_retries=5)
 def work(function, part):
-    """Calls a function of a part, wherever Ray has a worker for it."""
+    """Calls a function of a part on any Ray worker."""
     return function(part)
 
 
 def map_on_ray(function, parts):
-    """As the builtin `map`. The function holds all queries: they are sent once."""
+    """Works like the builtin `map`. The queries in the function are sent only once."""
     function_of_all = ray.put(function)
-    # For Ray's dashboard: parts are opened, their targets scored, and ranks counted.
+    # Names for Ray's dashboard: open parts, score targets, count ranks.
     task = work.options(name=getattr(function, "__name__", "open"))
     return ray.get([task.remote(function_of_all, part) for part in parts])
 
 
 def main():
-    """Has all parts counted, and prints the means and their standard errors."""
+    """Counts all parts, and prints the means with their standard errors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=pathlib.Path, nargs="?")
     parser.add_argument("--items", type=int, default=200_000, help="to generate")
@@ -82,7 +82,7 @@ def main():
         else:
             ray.init(num_cpus=arguments.workers, include_dashboard=False)
         shards = catalogue.Shards(
-            # Read by the workers, block by block, and never as a whole.
+            # Workers read the files block by block, never as a whole.
             [functools.partial(np.load, path, mmap_mode="r") for path in paths],
             map_fn=map_on_ray,
         )

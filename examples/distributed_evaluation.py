@@ -1,15 +1,14 @@
-"""Distributed evaluation: Parquet shards of scored lists, counted by workers of Ray.
+"""Distributed evaluation: Ray workers evaluate Parquet shards of scored lists.
 
     python examples/distributed_evaluation.py
     python examples/distributed_evaluation.py shards/ --workers 8
     python examples/distributed_evaluation.py /everywhere/shards/ --address auto
 
-A shard is a Parquet file with a row for each list, and the columns `labels` and
-`scores`, of one number for each item. Without a directory, shards are generated.
+A shard is a Parquet file with one row per list, and the columns `labels` and `scores`,
+with one number per item. Without a directory, shards are generated.
 
-Each shard is a task: a worker updates a metric of its own and returns what that has
-counted. A worker that dies has returned nothing, and Ray gives its shard to another
-one: no list is lost, and none is counted twice.
+Each shard is a task: a worker updates its own metrics and returns their state. If a
+worker dies, Ray gives its shard to another one, so no list is lost or counted twice.
 """
 
 import argparse
@@ -17,7 +16,7 @@ import os
 import pathlib
 import tempfile
 
-# Any backend gives the same numbers; NumPy is there wherever Keras is.
+# All backends give the same numbers, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -31,7 +30,7 @@ from keras_rank.utils import export_state, merge_state, pad_lists
 
 
 def generate(directory, shards=8, lists=20_000):
-    """Writes shards of lists of 5 to 40 items, whose scores know a little of labels."""
+    """Writes shards of lists of 5 to 40 items. Scores depend on the labels."""
     for shard in range(shards):
         rng = np.random.default_rng(shard)
         ends = np.cumsum(rng.integers(5, 41, lists))
@@ -47,7 +46,7 @@ def generate(directory, shards=8, lists=20_000):
 
 
 def make_metrics():
-    """Ties are averaged, so that it does not matter who counts which lists."""
+    """Averages ties, so that results don't depend on the distribution of lists."""
     return RankingMetrics(
         [
             NDCG(k=5, shuffle_ties="average"),
@@ -67,7 +66,7 @@ def batches(path):
 
 
 def count(path):
-    """Returns what metrics have counted that saw the lists of one shard."""
+    """Returns the state of metrics that have seen the lists of one shard."""
     metrics = make_metrics()
     for labels, scores in batches(path):
         metrics.update_state(labels, scores)
@@ -75,7 +74,7 @@ def count(path):
 
 
 def count_all(paths):
-    """Returns what was counted in each shard, by its path, with a progress bar."""
+    """Returns the state for each shard, by its path, with a progress bar."""
     task = ray.remote(max_retries=5)(count)
     running = {task.remote(path): path for path in paths}
     states = {}
@@ -88,7 +87,7 @@ def count_all(paths):
 
 
 def main():
-    """Has all shards counted, adds up the states, and prints the means."""
+    """Evaluates all shards, merges the states, and prints the means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=pathlib.Path, nargs="?")
     parser.add_argument("--workers", type=int, default=2, help="on this machine")

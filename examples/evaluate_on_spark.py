@@ -1,4 +1,4 @@
-"""Evaluation on Spark: each partition holds whole queries, and sends a row per list.
+"""Evaluation on Spark: each partition holds whole queries, and returns a row per list.
 
     python examples/evaluate_on_spark.py rows/*.parquet
 
@@ -10,7 +10,7 @@ import itertools
 import os
 import sys
 
-# Any backend gives the same numbers; NumPy is there wherever Keras is.
+# All backends give the same numbers, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ METRICS = ["ndcg@10", "mrr"]
 
 
 def of_partition(batches):
-    """Yields the rows of the lists of a partition, which is read as a stream."""
+    """Yields one row per list of a partition, which is read as a stream."""
     first = next(batches, None)
     if first is not None:
         rows = itertools.chain([first], batches)
@@ -33,8 +33,8 @@ def of_partition(batches):
 
 
 def evaluate_on_spark(rows):
-    """Evaluates a frame of the columns query_id, item_id, label and score."""
-    # What comes back is known from a query or two.
+    """Evaluates a frame with the columns query_id, item_id, label and score."""
+    # The schema of the result comes from a small evaluation.
     some = pa.Table.from_pandas(rows.limit(10).toPandas(), preserve_index=False)
     schema = evaluate(some, METRICS, item="item_id").table.schema
     lists = rows.repartition("query_id").mapInArrow(
@@ -46,7 +46,7 @@ def evaluate_on_spark(rows):
 
 
 def generated(spark, queries=500, items=20):
-    """Returns rows whose scores know a little of the labels."""
+    """Returns rows with scores that depend on the labels."""
     rows = spark.range(queries * items).selectExpr(
         f"id DIV {items} AS query_id",
         f"id % {items} AS item_id",
@@ -56,7 +56,7 @@ def generated(spark, queries=500, items=20):
 
 
 def main():
-    """Prints the means, and what to mistrust."""
+    """Prints the means, and the warnings."""
     spark = SparkSession.builder.getOrCreate()
     files = sys.argv[1:]
     print(evaluate_on_spark(spark.read.parquet(*files) if files else generated(spark)))

@@ -1,4 +1,4 @@
-"""Learning to rank: a listwise ranker on svmlight files, with masks through fit.
+"""Learning to rank: a listwise ranker on svmlight files, with masks in `fit`.
 
     python examples/learning_to_rank.py --train rank.train --groups rank.train.query
 
@@ -6,13 +6,12 @@ Lines are `label qid:7 1:0.5 12:0.1`; without `qid:`, `--groups` names a file wi
 number of lines of each query.
 
 The model is compared with a random order, and with the best single feature, chosen on
-the queries that the model is trained on. Each query is held out once, by
-cross-validation, with several seeds. The errors are those of the sample of queries; how
-far training moves the result, the seeds show.
+the training queries. By cross-validation, each query is held out once, with several
+seeds. Standard errors are over queries; the seeds show the variation by training.
 
-LightGBM has such files in `examples/lambdarank`: 201 queries. NDCG@10 is 0.75 there,
-that of the best feature 0.71: some five standard errors of the difference, query by
-query. By the 40 queries of a single split, it would be missed one time in three.
+LightGBM has such files in `examples/lambdarank`, with 201 queries. There, NDCG@10 is
+0.75, and 0.71 for the best feature. The difference is about five of its standard
+errors. With the 40 queries of a single split, it would be missed one time in three.
 """
 
 import argparse
@@ -44,7 +43,7 @@ from keras_rank.utils import pad_lists  # noqa: E402
 
 COLUMNS = ["random", "feature", "model"]
 
-# The functions that give the value of each query; labels from 1 on are relevant.
+# Functions that return the value of each query. Labels of 1 or more are relevant.
 METRICS = {
     **{f"ndcg@{k}": functools.partial(functional.ndcg, k=k) for k in (1, 3, 5, 10)},
     "map": functional.average_precision,
@@ -78,10 +77,10 @@ def read(path, groups_path):
 
 
 def quantiles(x, mask):
-    """Puts each feature by its rank in the list, from 0.5 (highest) to -0.5.
+    """Replaces each feature by its rank in the list, from 0.5 (highest) to -0.5.
 
-    What a value means differs from query to query, and few queries don't tell how.
-    Which item has more of it than the others is what an order can be made of.
+    The meaning of a value differs between queries, and there are too few queries to
+    learn how. The order of the items by a feature is comparable.
     """
     x = x.copy()
     for features, is_item in zip(x, mask, strict=True):
@@ -91,7 +90,7 @@ def quantiles(x, mask):
 
 
 def listwise_loss(labels, scores):
-    """Softmax cross-entropy of the gains. `RankingModel` made what is masked -1."""
+    """Softmax cross-entropy of the gains. `RankingModel` set masked labels to -1."""
     is_item = labels >= 0
     target = ops.where(is_item, 2.0**labels - 1.0, 0.0)
     target = target / ops.maximum(ops.sum(target, axis=1, keepdims=True), 1e-9)
@@ -100,7 +99,7 @@ def listwise_loss(labels, scores):
 
 
 def build_ranker(list_size, features):
-    """Scores each item of a list by its own features."""
+    """Builds a model that scores each item by its own features."""
     inputs = keras.Input((list_size, features))
     x = layers.Dropout(0.5)(inputs)
     x = layers.Dense(32, activation="relu")(x)
@@ -110,19 +109,19 @@ def build_ranker(list_size, features):
 
 
 def per_query(metric, y, scores):
-    """The value of each query. Ties have their exact mean: a constant is random."""
+    """The value of each query, averaged over ties: constant scores are random ones."""
     return ops.convert_to_numpy(metric(y, scores, shuffle_ties="average"))
 
 
 def of_each(features, y):
-    """NDCG@10 of each feature, for each query, as if all were lists of one batch."""
+    """NDCG@10 of each feature for each query, computed in one batch."""
     y = {name: np.tile(values, (len(features), 1)) for name, values in y.items()}
     scores = features.reshape(-1, features.shape[-1])
     return per_query(METRICS["ndcg@10"], y, scores).reshape(features.shape[:2])
 
 
 def cross_validate(x, y, features, of_features, seed):
-    """Scores each query by what was trained, or chosen, on other queries."""
+    """Scores each query by a model and a feature fitted on other queries."""
     keras.utils.set_random_seed(seed)
     model = build_ranker(*x.shape[1:])
     model.compile(keras.optimizers.Adam(2e-3), listwise_loss, metrics=[NDCG(k=10)])
@@ -135,7 +134,7 @@ def cross_validate(x, y, features, of_features, seed):
         seen = np.setdiff1d(order, held_out)
         best = of_features[:, seen].mean(axis=1).argmax()
         scores["feature"][held_out] = features[best, held_out]
-        # One model, compiled once, which starts anew for each fold.
+        # One model, compiled once and reset for each fold.
         model.set_state_tree(untrained)
         model.fit(
             x[seen],
@@ -154,7 +153,7 @@ def mean_and_error(values):
 
 
 def main():
-    """Prints the table of held-out queries, and how sure the difference is."""
+    """Prints the table of held-out queries, and the difference with its error."""
     x, y = read(arguments.train, arguments.groups)
     x = quantiles(x, y["mask"])
     features = np.moveaxis(np.concatenate([x, -x], axis=2), 2, 0)
@@ -180,13 +179,13 @@ def main():
         row = "".join(f"{f'{mean:.4f} ± {error:.4f}':>18}" for mean, error in cells)
         print(f"{metric:22}{row}")
 
-    # List by list: how hard a query is for both takes no part in the difference.
+    # Per query, so that the difficulty of a query cancels.
     difference = values["model"]["ndcg@10"] - values["feature"]["ndcg@10"]
     mean, error = mean_and_error(difference)
     low, high = mean - 1.96 * error, mean + 1.96 * error
     print(f"\nmodel - feature, ndcg@10: {mean:.4f} ± {error:.4f}")
     print(f"between {low:.4f} and {high:.4f}, 19 times out of 20")
-    # The quantiles of a two-sided test at 5 %, and of a power of 80 %.
+    # The quantiles of a two-sided test at 5%, and of a power of 80%.
     enough = ((1.96 + 0.84) * difference.std(ddof=1) / mean) ** 2
     print(f"{enough:.0f} queries would show it, 4 times out of 5")
 

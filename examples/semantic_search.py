@@ -1,11 +1,11 @@
-"""Search by embeddings, judged by grades: nDCG@10 and what else BEIR reports.
+"""Search by embeddings with graded judgements: nDCG@10 and BEIR's other metrics.
 
     python examples/semantic_search.py
     python examples/semantic_search.py beir/scifact --run run.trec
 
 A directory holds a collection in BEIR's format: `corpus.jsonl`, `queries.jsonl` and
-`qrels/test.tsv`. Without one, texts about a few topics are generated. They are embedded
-by their words here; any encoder takes the place of `embed`.
+`qrels/test.tsv`. Without one, texts about a few topics are generated. The embedding of
+a text is a sum over its words: replace `embed` by any encoder.
 
 The numbers are those of trec_eval on the full ranking of all documents.
 """
@@ -17,7 +17,7 @@ import pathlib
 import tempfile
 import zlib
 
-# Any backend gives the same numbers; NumPy is there wherever Keras is.
+# All backends give the same numbers, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import keras
@@ -58,7 +58,7 @@ def generate(directory, documents=2000, queries=100, topics=40):
 
 
 def read(path):
-    """Returns the ids and the rows of a file of BEIR's."""
+    """Returns the ids and the rows of a BEIR file."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return [row["_id"] for row in rows], rows
 
@@ -74,7 +74,7 @@ def embed(rows):
 
 
 def main():
-    """Prints the metrics, and what is found for the first query."""
+    """Prints the metrics, and the results for the first query."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=pathlib.Path, nargs="?")
     parser.add_argument("--run", type=pathlib.Path, help="a TREC run to write")
@@ -92,7 +92,7 @@ def main():
         targets = utils.targets_from_qrels(qrels, query_ids, item_ids)
 
     embedded, candidates = embed(queries), embed(items)
-    # As BEIR does: a document is not found for the query that it is itself.
+    # As in BEIR, a query does not find the document with its own id.
     places = {item: place for place, item in enumerate(item_ids)}
     own = np.array([[places.get(query, -1)] for query in query_ids])
     results = catalogue.evaluate(

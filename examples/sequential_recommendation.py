@@ -1,14 +1,14 @@
 """Next-item recommendation: a small self-attentive model over a whole catalogue.
 
-Each user's last item is held out for the test, the one before for validation. All items
-are ranked, those that the user has seen excluded, with the metrics in the progress bar
-and early stopping on NDCG@10; the popularity baseline is printed beside the model.
+Each user's last item is held out for the test, and the one before for validation. All
+items are ranked, except those that the user has seen. The metrics are in the progress
+bar, training stops early by NDCG@10, and the results include a popularity baseline.
 
     python examples/sequential_recommendation.py --backend jax
     python examples/sequential_recommendation.py --interactions ratings.csv
 
-Without a file, interactions are generated: every item has five items that often follow
-it, so that there is something to learn from the order; else users choose by popularity.
+Without a file, interactions are generated: each item has five likely successors, which
+can be learned from the order; otherwise users choose by popularity.
 """
 
 import argparse
@@ -44,7 +44,7 @@ HISTORY, WIDTH = 20, 48
 
 
 def generate(users, rng, items=400, length=12):
-    """Walks through the catalogue: 70 % to a usual successor, else by popularity."""
+    """Generates histories: 70% of the steps go to a likely successor."""
     successors = rng.integers(items, size=(items, 5))
     popularity = 1.0 / np.arange(1, items + 1)
     popularity /= popularity.sum()
@@ -66,7 +66,7 @@ def generate(users, rng, items=400, length=12):
 
 
 def read(path):
-    """Reads the items of each user in the order of time, numbered from 0."""
+    """Reads the items of each user by time, numbered from 0."""
     events = collections.defaultdict(list)
     with path.open(newline="") as file:
         rows = csv.reader(file)
@@ -86,7 +86,7 @@ def read(path):
 
 
 def examples_of(sequences, ends):
-    """Histories, padded with -1 on the left, and the items that come next."""
+    """Histories, padded with -1 on the left, and their next items."""
     histories, targets = [], []
     for sequence in sequences:
         for end in ends(len(sequence)):
@@ -98,7 +98,7 @@ def examples_of(sequences, ends):
 
 @keras.saving.register_keras_serializable(package="examples")
 class NextItem(keras.Model):
-    """Self-attention over the history; scores of all items that are not in it."""
+    """Self-attention over the history, with scores for all items not in it."""
 
     def __init__(self, items):
         super().__init__()
@@ -121,7 +121,7 @@ class NextItem(keras.Model):
 
 
 def metrics():
-    """The metrics at 5 and 10. The labels are the ids of the items that came next."""
+    """The metrics at 5 and 10. Labels are the ids of the next items."""
     return [
         metric(k=k, sparse_labels=True)
         for metric in (HitRate, NDCG, MeanReciprocalRank)
@@ -130,7 +130,7 @@ def metrics():
 
 
 def main():
-    """Trains, and prints the model beside the popularity baseline."""
+    """Trains a model, and prints its results and those of the popularity baseline."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     if arguments.interactions:

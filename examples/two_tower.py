@@ -1,16 +1,16 @@
-"""Two towers: users and items are embedded, and all 100,000 items are ranked.
+"""A two-tower model of users and items, evaluated over all 100,000 items.
 
-One tower embeds users, the other one items, so that what suits has a high product. They
-are trained by in-batch softmax: the items of the others in a batch are what a user did
-not take. At the end of each epoch the item that users took next is ranked among all
-items, without those that they took before, and training stops where NDCG@10 no longer
-rises. At the end popularity and chance are printed beside the model.
+One tower embeds users, the other one items, so that the product of matching ones is
+high. They are trained by in-batch softmax: the items of other users in the batch are
+the negatives. After each epoch, the next item of each user is ranked among all items,
+without those taken before, and training stops when NDCG@10 no longer rises. The results
+include popularity and chance.
 
     python examples/two_tower.py --backend jax
 
-Interactions are generated: a user meets some hundred items, popular ones more often,
-and takes those that suit best. What items are like can be seen, up to noise. What users
-like has to be learned.
+Interactions are generated: a user sees some hundred items, popular ones more often, and
+takes those that match best. Items have noisy features. The taste of users has to be
+learned.
 """
 
 import argparse
@@ -37,10 +37,10 @@ from keras_rank.callbacks import CatalogueEvaluation  # noqa: E402
 
 FEATURES, WIDTH = 8, 32
 
-# Those who are evaluated. To save time, leave out users, at random: never items.
+# The users that are evaluated. To save time, sample users, but never items.
 EVALUATED = 2000
 
-# The metrics, and the function that gives the value of each user.
+# The metrics, and the functions that return the value of each user.
 METRICS = {
     "ndcg@10": lambda order: functional.ndcg(order, k=10),
     "recall@100": lambda order: functional.recall(order, k=100),
@@ -49,7 +49,7 @@ METRICS = {
 
 
 def generate(users, items, rng, met=400, taken=16):
-    """Returns what each user took, in the order of time, and features of the items."""
+    """Returns the items of each user by time, and the features of the items."""
     traits = rng.normal(size=(items, FEATURES)).astype("float32")
     tastes = 1.5 * rng.normal(size=(users, FEATURES)).astype("float32")
     popularity = 1.0 / np.arange(1, items + 1) ** 0.8
@@ -65,7 +65,7 @@ def generate(users, items, rng, met=400, taken=16):
 
 
 def build_towers(users):
-    """The two towers: a user is an id, an item is what can be seen of it."""
+    """The two towers: a user is an id, an item is its features."""
     user_tower = keras.Sequential(
         [keras.Input((), dtype="int32"), layers.Embedding(users, WIDTH)]
     )
@@ -82,8 +82,8 @@ def build_towers(users):
 def build_model(user_tower, item_tower):
     """Scores each user of a batch with each item of it.
 
-    Popular items are in a batch more often, and would be pushed down for it. So the
-    logarithm of how often they are is taken off, in training.
+    Popular items are in a batch more often, and would be penalized for it. So in
+    training, the logarithm of their frequency is subtracted.
     """
     user = keras.Input((), dtype="int32", name="user")
     item = keras.Input((FEATURES + 1,), name="item")
@@ -96,14 +96,14 @@ def build_model(user_tower, item_tower):
 def in_batch_softmax(item, scores):
     """Cross-entropy of the item that each user took, among the items of the batch."""
     item = ops.reshape(item, (-1, 1))
-    # An item may be in the batch twice: both are right.
+    # An item may be in the batch twice: both positions are right.
     is_same = ops.cast(item == ops.transpose(item), scores.dtype)
     target = is_same / ops.sum(is_same, axis=1, keepdims=True)
     return ops.categorical_crossentropy(target, scores, from_logits=True)
 
 
 def main():
-    """Trains, and prints the model beside popularity and chance."""
+    """Trains a model, and prints its results with popularity and chance."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     takes, features = generate(arguments.users, arguments.items, rng)
@@ -130,7 +130,7 @@ def main():
         batch_size=512,
         epochs=arguments.epochs,
         callbacks=[
-            # First the one that evaluates, then those that read what it found.
+            # The evaluation comes before the callbacks that read its results.
             CatalogueEvaluation(
                 x=evaluated,
                 targets=validation[evaluated],
@@ -152,7 +152,7 @@ def main():
     target, seen = test[evaluated], takes[evaluated, :-1]
     one = np.ones((len(evaluated), 1), "float32")
     rows = {
-        # All items alike: tied items are shuffled, so that this is chance.
+        # Equal scores: tied items are shuffled, which gives chance.
         "random": (one, np.ones((arguments.items, 1), "float32")),
         "popularity": (one, counts[:, None]),
         "model": (user_tower.predict(evaluated, verbose=0), embedded_items()),
@@ -161,7 +161,7 @@ def main():
     for name, (queries, candidates) in rows.items():
         among = {"queries": queries, "candidates": candidates, "exclude": seen}
         means = catalogue.evaluate(target, **among, metrics=list(METRICS), verbose=0)
-        # The standard error of a mean is that of the values of the users, over sqrt(n).
+        # The standard error of the mean is the standard deviation over sqrt(n).
         ranked = catalogue.rank(target, **among)
         cells = []
         for metric, function in METRICS.items():

@@ -1,7 +1,7 @@
 """Visual search: rank a gallery of handwritten digits for a query image.
 
 Trains a small ranker on scikit-learn's digits, with NDCG in the progress bar and early
-stopping on it, and draws the top five of some queries before and after.
+stopping by it, and draws the top five of some queries before and after training.
 
     python examples/visual_search.py --backend jax
 """
@@ -36,8 +36,8 @@ PIXELS, LARGEST_GALLERY = 64, 40
 def make_searches(images, digits, searches, rng):
     """Draws queries, galleries of 20 to 40 candidates, and their relevance.
 
-    A candidate of the same digit has grade 2; of one that is easily mistaken for it,
-    1. Where a gallery is shorter than the largest, the label is -1: no item.
+    A candidate of the same digit has grade 2, and of a similar digit grade 1. Shorter
+    galleries are padded with labels of -1.
     """
     similar = {(1, 7), (3, 8), (4, 9), (5, 6)}
     query = rng.integers(len(images), size=searches)
@@ -55,7 +55,7 @@ def make_searches(images, digits, searches, rng):
 
 
 def build_ranker():
-    """Embeds query and candidates alike; the score is the cosine of the two."""
+    """Embeds query and candidates alike. The score is the cosine of both."""
     query = keras.Input((PIXELS,), name="query")
     gallery = keras.Input((LARGEST_GALLERY, PIXELS), name="gallery")
     hidden, embedding = layers.Dense(64, activation="relu"), layers.Dense(16)
@@ -106,7 +106,7 @@ def main():
     rng = np.random.default_rng(0)
     images, digits = load_digits(return_X_y=True)
     images = (images / 16.0).astype("float32")
-    # Images seen in training are not searched for afterwards.
+    # Images of the training set are not used for the test.
     train, test = np.split(rng.permutation(len(images)), [1200])
     x, y = make_searches(images[train], digits[train], 4000, rng)
     x_test, y_test = make_searches(images[test], digits[test], 1000, rng)
@@ -132,7 +132,7 @@ def main():
     )
     after = model.predict(x_test, verbose=0)
 
-    # The mean over all orders is what random scores give.
+    # The mean over all orders is the expected value of random scores.
     random = {k: NDCG(k=k, shuffle_ties="average") for k in (5, 10)}
     print(f"\n{'on new images':16}{'random':>9}{'before':>9}{'after':>9}")
     for k in (5, 10):

@@ -1,4 +1,4 @@
-"""The command by `python -m keras_rank`: on the backend of Keras, which is imported."""
+"""`python -m keras_rank` runs the command, on Keras's backend."""
 
 from keras_rank_command import main
 

@@ -1,4 +1,4 @@
-"""The arguments that metrics share: what each accepts, and how it is saved."""
+"""The arguments of metrics: what each accepts, and how it is saved."""
 
 import functools
 import inspect
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 # Shapes are counted in int32 on some backends.
 LARGEST_K = 2**31 - 1
-# Numbers beyond it are infinite where they are computed with.
+# Larger numbers become infinite in float32.
 LARGEST_NUMBER = float(np.finfo("float32").max)
 
 NORMALIZERS = ("total", "clipped", "retrieved")
@@ -43,11 +43,11 @@ DISCOUNTS: Mapping[str, Function] = {
 
 
 def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a public function or method: errors of a call name its arguments.
+    """Decorates a public function or method, so that errors of a call name arguments.
 
-    Those of Python name the class that defines a method, not the one that was called.
-    For a cutoff that is given by position, or by another name, they don't name `k`, and
-    for a mask they don't say that it is part of `y_true`.
+    Python's own errors name the class that defines a method, not the one that was
+    called. They don't mention `k` if a cutoff is given by position or under another
+    name, nor that a mask is part of `y_true`.
     """
     parameters = inspect.signature(call).parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -82,16 +82,16 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
             f"{reprlib.repr(given[len(positional)])} by position"
         )
 
-    # Here, as every call that computes on lists comes through.
+    # Here, as every public call passes through.
     return without_autograph(checked)
 
 
 def adds_arguments(
     base: Callable[..., Any],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates an `__init__` that hands its `**arguments` on to that of its base.
+    """Decorates an `__init__` that passes its `**arguments` to that of its base.
 
-    Its signature shows the arguments of both, and so do errors of a call.
+    Its signature, and errors of a call, show the arguments of both.
     """
 
     def decorate(call: Callable[P, R]) -> Callable[P, R]:
@@ -132,7 +132,7 @@ def check_positive(
 
 
 def check_ties(shuffle_ties: Any) -> Ties:
-    """Returns what the ordering is to do with tied items."""
+    """Returns how tied items are ordered."""
     if isinstance(shuffle_ties, bool | np.bool_):
         return "shuffle" if shuffle_ties else "stable"
     if isinstance(shuffle_ties, str) and shuffle_ties == "average":
@@ -144,18 +144,18 @@ def check_ties(shuffle_ties: Any) -> Ties:
 
 
 def check_ties_broken(shuffle_ties: Any) -> Ties:
-    """Returns the same, but for averaging, where each rank has to have one item."""
+    """Returns the same, but raises for averaged ties: each rank needs a single item."""
     ties = check_ties(shuffle_ties)
     if ties == "average":
         raise ValueError(
-            "`shuffle_ties` should be True or False, as a place is that of one item. "
+            "`shuffle_ties` should be True or False, as each rank needs a single item. "
             'Received: shuffle_ties="average"'
         )
     return ties
 
 
 def check_seed(seed: Any) -> int:
-    """Returns the seed as an int, drawn here if there is none."""
+    """Returns the seed as an int, drawn here if it is `None`."""
     if seed is None:
         # From Python's generator, which `keras.utils.set_random_seed` seeds.
         return random.getrandbits(31)
@@ -192,7 +192,7 @@ def check_flag(argument: str, value: Any) -> bool:
 
 
 def check_not_sparse(argument: str, value: Any) -> bool:
-    """Returns False, which is all that a metric of all labels takes."""
+    """Returns False, or raises, for a metric that needs the labels of all items."""
     if check_flag(argument, value):
         raise ValueError(
             f"`{argument}` should be False for a metric that needs the labels of all "
@@ -202,7 +202,7 @@ def check_not_sparse(argument: str, value: Any) -> bool:
 
 
 def check_left_out(empty_value: Any, empty_weight: str = "average") -> None:
-    """Raises unless both are the defaults: a metric that never fills takes no other."""
+    """Raises unless both are the defaults, for a metric that leaves out empty lists."""
     if empty_value is not None:
         argument, accepted, value = "empty_value", "None", empty_value
     elif empty_weight != "average":
@@ -256,9 +256,9 @@ def check_grade(argument: str, value: Any) -> float:
 
 
 def check_dtype(dtype: Any) -> str:
-    """Returns the dtype to compute in: float64, or float32 for any other, or none."""
+    """Returns the dtype to compute in: float64, or float32 for any other or `None`."""
     if dtype is None:
-        # Not the default precision of Keras, which may be wider or narrower.
+        # Rather than Keras's default precision, which may be wider or narrower.
         return "float32"
     message = (
         "`dtype` should be the name of a dtype of real numbers or None. "
@@ -294,12 +294,12 @@ def resolve(
 def serialize(
     argument: str, function: Function, functions: Mapping[str, Function]
 ) -> str | dict[str, Any]:
-    """Returns what `resolve` turns back into the function."""
+    """Returns a name or a config that `resolve` turns back into the function."""
     for name, named_function in functions.items():
         if function is named_function:
             return name
     if getattr(function, "__name__", "") == "<lambda>":
-        # Keras would save a lambda as byte code, and refuse to load it.
+        # Keras would save a lambda as byte code, and then refuse to load it.
         raise ValueError(
             f"`{argument}` should be a named function in a metric that is saved: "
             "write it with `def` and decorate it with "

@@ -25,44 +25,46 @@ __all__ = ["CatalogueEvaluation"]
 class CatalogueEvaluation(keras.callbacks.Callback):
     """Evaluates a retrieval model over all candidates at the end of an epoch.
 
-    The results are added to the logs of the epoch as `val_ndcg_at_10` and the like: the
-    history and all callbacks that are listed after this one see them; one that is
-    listed before misses them, with a warning. Give those that monitor a result
-    `mode="max"`, as Keras infers the direction of compiled metrics only.
+    The results are added to the logs of the epoch, under names such as
+    `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
+    Callbacks that are listed before it miss them, with a warning. Set `mode="max"` in
+    callbacks that monitor a result, as Keras infers the direction of compiled metrics
+    only.
 
     Args:
         x: the inputs of the query model, as for `predict`.
         targets: ids of the relevant items of each query, of shape `(batch,)` or
             `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`.
         candidates: embeddings of all items, as for `keras_rank.catalogue.evaluate`. To
-            encode them anew each time, give a function, such as
-            `lambda: item_model.predict(items)`. An `Embedding` layer is read anew too.
-        metrics: list of ranking metrics: instances, or strings of the name and the
+            encode them again at each evaluation, pass a function, such as
+            `lambda: item_model.predict(items)`. An `Embedding` layer is also read again
+            at each evaluation.
+        metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
-        query_model: the model that embeds queries. Defaults to `None`: the model that
-            is trained.
+        query_model: the model that embeds queries. Defaults to `None`: the trained
+            model.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as those that were seen. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`, each of its own pair alone.
-            Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`. A score may depend only on
+            its own query and candidate. Defaults to `"dot"`.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
-        prefix: str. Put before the names of the results. Defaults to `"val_"`: give
-            another one where compiled metrics have the same names.
+        prefix: str. A prefix for the names of the results. If compiled metrics have the
+            same names, choose another one. Defaults to `"val_"`.
         frequency: positive int. The number of epochs from one evaluation to the next.
-            The logs of the others have no results: a `ModelCheckpoint` with one in its
-            path then raises a `KeyError`. Defaults to 1.
+            The logs of other epochs have no results, so a `ModelCheckpoint` with one in
+            its path raises a `KeyError` there. Defaults to 1.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
-            progress bar where it takes long. Defaults to 0.
+            progress bar if it takes long. Defaults to 0.
 
     Raises:
         ValueError: if an argument does not have the type stated above. Before the first
-            epoch: if the embeddings of queries and candidates don't fit each other, or
-            an id is not that of a candidate. At the end of an epoch: if the logs have
-            a key of the results already.
+            epoch: if the embeddings of queries and candidates don't match, or an id is
+            out of range. At the end of an epoch: if the logs already have a key of the
+            results.
 
     Example:
 
@@ -72,7 +74,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     >>> callback.prefix, callback.frequency
     ('val_', 1)
 
-    In `fit`, before the callbacks that monitor it:
+    In `fit`, list it before callbacks that monitor its results:
 
     ```python
     model.fit(pairs, callbacks=[
@@ -106,7 +108,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
             )
         self.x, self.targets, self.candidates = x, targets, candidates
-        # Made once, so that ties fall alike in all epochs.
+        # Created once, so that ties are broken alike in all epochs.
         self.metrics = check_metrics(metrics, as_written=False)
         self.query_model = query_model
         self.sample_weight, self.exclude = sample_weight, exclude
@@ -119,11 +121,11 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         self.frequency = check_positive("frequency", frequency)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Checks that queries, targets and candidates fit each other."""
+        """Checks that queries, targets and candidates match."""
         _warn_of_readers_before(self)
         inputs = keras.tree.flatten(self.x)
         if not all(hasattr(each, "shape") for each in inputs):
-            return  # A data set, which is read in order.
+            return  # A data set, which can only be read in order.
         query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
         number = int(inputs[0].shape[0])
         retrieval(
@@ -143,9 +145,9 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         taken = [x for x in map(self._key, self.metrics.result()) if x in logs]
         if taken:
             raise ValueError(
-                "`prefix` should make keys that the logs don't have, as compiled "
-                'metrics of the same names on validation data have with "val_". '
-                f"Received: prefix={self.prefix!r}, which makes {taken}"
+                "`prefix` should give keys that are not in the logs yet. Compiled "
+                'metrics of the same names have the prefix "val_" on validation data. '
+                f"Received: prefix={self.prefix!r}, which gives {taken}"
             )
         if (epoch + 1) % self.frequency:
             return
@@ -173,7 +175,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
 def _warn_of_readers_before(callback: CatalogueEvaluation) -> None:
     """Warns of callbacks that read the logs before this one has added to them.
 
-    Keras tells a callback nothing of the others. Who calls it has the list.
+    Keras does not tell a callback of the others, but its caller has the list.
     """
     frame = sys._getframe(2)
     callbacks = getattr(frame.f_locals.get("self"), "callbacks", [])
@@ -183,22 +185,21 @@ def _warn_of_readers_before(callback: CatalogueEvaluation) -> None:
     for other in filter(_reads_logs, callbacks[: callbacks.index(callback)]):
         warnings.warn(
             f"`{type(other).__name__}` should be listed after "
-            f"`{type(callback).__name__}`: it reads the logs before these have "
-            f"results such as {name!r}, which it misses, or raises "
-            "`KeyError` for.",
+            f"`{type(callback).__name__}`: it reads the logs before results such as "
+            f"{name!r} are in them, so it misses these or raises a `KeyError`.",
             stacklevel=2,
         )
 
 
 def _reads_logs(callback: keras.callbacks.Callback) -> bool:
-    """Whether something is done at the end of an epoch, which may read the logs."""
+    """Whether a callback does something at the end of an epoch, with the logs."""
     if isinstance(callback, _NO_READERS):
         return False
     does_nothing = keras.callbacks.Callback.on_epoch_end
     return getattr(callback.on_epoch_end, "__func__", None) is not does_nothing
 
 
-# What they do at the end of an epoch has nothing to do with results.
+# These do not use results at the end of an epoch.
 _NO_READERS = (
     CatalogueEvaluation,
     keras.callbacks.BackupAndRestore,

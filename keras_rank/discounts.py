@@ -1,4 +1,4 @@
-"""Discounts: how much of a gain is left at a given rank."""
+"""Discounts: the share of a gain that counts at a rank."""
 
 import math
 import numbers
@@ -91,7 +91,7 @@ def reciprocal(ranks: Tensor) -> Tensor:
 
 
 class _WithArguments:
-    """A discount that has arguments: equal to others that have the same."""
+    """A discount with arguments, equal to others with the same arguments."""
 
     def get_config(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -245,7 +245,7 @@ def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
 
 
 def at_ranks(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
-    """Returns the discounts of ranks: those of this module are made once for 1 to k."""
+    """Returns the discounts of ranks. Those of this module are cached for 1 to k."""
     is_known = getattr(rank_discount_fn, "__module__", None) == __name__
     if not is_known or len(ranks.shape) != 1 or ranks.shape[0] is None:
         return rank_discount_fn(ranks)
@@ -258,7 +258,7 @@ def _up_to(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:
 
 
 def _number(value: Any) -> float:
-    """Returns a number as it is, and NaN, which is in no range, for anything else."""
+    """Returns a number unchanged, and NaN, which is in no range, for anything else."""
     return float(value) if isinstance(value, numbers.Real) else math.nan
 
 

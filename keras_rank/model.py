@@ -1,4 +1,4 @@
-"""A Keras model that takes a mask beside the labels, and lists of uneven length."""
+"""A Keras model that takes masks with labels, and lists of uneven length."""
 
 import copy
 import functools
@@ -14,7 +14,7 @@ from keras_rank.utils import mask_labels
 
 
 def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Writes the masks into the labels before a method of `(x, y, ...)` gets them."""
+    """Writes masks into labels before a method that takes `(x, y, ...)` is called."""
 
     @functools.wraps(method)
     def with_folded_labels(
@@ -27,30 +27,31 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RankingModel(keras.Model):
-    """A `keras.Model` that takes masks beside labels, and ragged lists.
+    """A `keras.Model` that takes masks with labels, and ragged lists.
 
-    Its `y` may be `{"labels": ..., "mask": ...}`. Keras passes a `y` of two parts to
-    the loss and the metrics of a single output in a way that drops the mask or fails.
-    This model folds it into the labels first: -1 where the mask is False, which means
-    padding to the metrics here and to the ranking losses of keras-rs. It does so in
-    `fit`, `evaluate` and `train_on_batch`, for the loss and all metrics, weighted or
-    not. With several outputs, the `y` of each may be such a dict, in a list or in a
-    dict by the names of the outputs.
+    `y` may be `{"labels": ..., "mask": ...}`. With a single output, `keras.Model` would
+    drop the mask of such a `y`, or fail. This model writes it into the labels first: -1
+    where the mask is False, which means padding to the metrics here and to the ranking
+    losses of keras-rs. It does so in `fit`, `evaluate`, `train_on_batch` and
+    `test_on_batch`, for the loss and all metrics, weighted or not. With several
+    outputs, the `y` of each may be such a dict, in a list or in a dict by output name.
 
-    For metrics with `sparse_labels=True` it may be `{"ids": ..., "labels": ...}`, and
-    `"mask"`: what is relevant in a whole catalogue, graded. The loss and the metrics
-    get the ids and their labels side by side, as one tensor of shape
+    For metrics with `sparse_labels=True`, `y` may be `{"ids": ..., "labels": ...}`,
+    optionally with `"mask"`: the graded targets of a whole catalogue. The loss and the
+    metrics receive the ids and their labels stacked in one tensor of shape
     `(batch, targets, 2)`, with an id of -1 where the mask is False.
 
-    Its data may be a `tf.data.Dataset` with ragged elements, or ragged tensors instead
-    of arrays. Keras would fill them up with 0, a label of an item, or fail. This
-    model pads each batch to its longest list: labels with -1, features and weights with
-    0. So its inputs have to be of any list size: `keras.Input((None, features))`.
+    The data may be a `tf.data.Dataset` with ragged elements, or ragged tensors instead
+    of arrays. `keras.Model` would pad them with 0, which is the label of an item, or
+    fail. This model pads each batch to its longest list: labels with -1, features and
+    weights with 0. So its inputs must accept any list size:
+    `keras.Input((None, features))`.
 
-    Everything else is as in `keras.Model`: make it from inputs and outputs, or subclass
-    it, and pass inputs and outputs to `super().__init__` or write `call`. An override
-    of `compute_loss` or `compute_metrics` gets a `y` of labels alone, a tuple of them
-    for a list, in whatever form the data came. One of `train_step` gets the data as is.
+    Everything else is as in `keras.Model`: create it from inputs and outputs, or
+    subclass it, and pass inputs and outputs to `super().__init__` or define `call`. An
+    override of `compute_loss` or `compute_metrics` receives a `y` of labels only (a
+    tuple of labels for a list), whatever the form of the data. An override of
+    `train_step` receives the data unchanged.
 
     Args:
         inputs: as for `keras.Model`.
@@ -58,7 +59,7 @@ class RankingModel(keras.Model):
         name: as for `keras.Model`.
 
     Raises:
-        ValueError: if `y` has keys beside `"labels"`, `"mask"` and `"ids"`.
+        ValueError: if `y` has keys other than `"labels"`, `"mask"` and `"ids"`.
 
     Example:
 
@@ -83,8 +84,8 @@ class RankingModel(keras.Model):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cls = type(self)
         if _is_of_tensors(args, kwargs) and not issubclass(cls, _Functional):
-            # Keras would put this base instead of `keras.Model`, wherever that
-            # stands: under `RankingModel`, and so under all of its subclasses.
+            # Keras would put this base in the place of `keras.Model`, also under
+            # `RankingModel`, and so under all of its subclasses.
             cls.__bases__ = (*cls.__bases__, _Functional)
         super().__init__(*args, **kwargs)
 
@@ -95,27 +96,27 @@ class RankingModel(keras.Model):
                 setattr(cls, name, _with_folded_labels(vars(cls)[name]))
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains the model, as `keras.Model.fit`."""
+        """Trains the model, like `keras.Model.fit`."""
         return _call(super().fit, x, y, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates the model, as `keras.Model.evaluate`."""
+        """Evaluates the model, like `keras.Model.evaluate`."""
         return _call(super().evaluate, x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Computes scores, as `keras.Model.predict`."""
+        """Computes scores, like `keras.Model.predict`."""
         return _call(super().predict, x, *args, **kwargs)
 
     def train_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains on a batch, as `keras.Model.train_on_batch`."""
+        """Trains on a batch, like `keras.Model.train_on_batch`."""
         return _call(super().train_on_batch, x, y, *args, **kwargs)
 
     def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Tests on a batch, as `keras.Model.test_on_batch`."""
+        """Tests on a batch, like `keras.Model.test_on_batch`."""
         return _call(super().test_on_batch, x, y, *args, **kwargs)
 
     def predict_on_batch(self, x: Any) -> Any:
-        """Computes the scores of a batch, as `keras.Model.predict_on_batch`."""
+        """Computes the scores of a batch, like `keras.Model.predict_on_batch`."""
         return _call(super().predict_on_batch, x)
 
     @_with_folded_labels
@@ -127,14 +128,14 @@ class RankingModel(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Computes the loss of labels of -1 where the mask is False."""
+        """Computes the loss, with labels of -1 where the mask is False."""
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
     @_with_folded_labels
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> Any:
-        """Computes the metrics of labels of -1 where the mask is False."""
+        """Computes the metrics, with labels of -1 where the mask is False."""
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
 
@@ -146,16 +147,16 @@ _Functional = type(keras.Model(_input, _identity(_input), name="functional"))
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class FunctionalRankingModel(RankingModel, _Functional):  # type: ignore[misc,valid-type]
-    """What `RankingModel(inputs, outputs)` makes."""
+    """The class of `RankingModel(inputs, outputs)`."""
 
 
 def _is_of_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a model is made of inputs and outputs."""
+    """Whether a model is created from inputs and outputs."""
     return len(args) >= 2 or "outputs" in kwargs
 
 
 def _call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls a method of Keras with data that it understands."""
+    """Calls a method of Keras with data in a form that it accepts."""
     call = inspect.signature(method).bind(*args, **kwargs)
     for name, prepare in _PREPARE.items():
         if name in call.arguments:
@@ -167,7 +168,7 @@ def _features(x: Any) -> Any:
     """Returns features without ragged tensors, or a source of batches for Keras."""
     spec = getattr(x, "element_spec", None)
     if any(hasattr(part, "ragged_rank") for part in keras.tree.flatten(spec)):
-        # In as many threads as TensorFlow finds best.
+        # TensorFlow chooses the number of threads.
         return x.map(_dense_batch, num_parallel_calls=-1)
     if isinstance(x, keras.utils.PyDataset):
         return _TupleBatches(x)
@@ -178,8 +179,7 @@ def _features(x: Any) -> Any:
     return _dense("x", x, ops.convert_to_numpy)
 
 
-# On TensorFlow Keras takes no lists in what these two make, and PyTorch makes lists of
-# tuples.
+# Keras on TensorFlow accepts no lists in batches, and PyTorch turns tuples into lists.
 
 
 class _TupleBatches(keras.utils.PyDataset):
@@ -211,9 +211,9 @@ def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
 
 
 def _labels(y: Any) -> Any:
-    """Folds what is given as arrays before Keras takes a dict for several outputs.
+    """Folds arrays before Keras reads a dict as the labels of several outputs.
 
-    It would accept only weights of whole lists then.
+    With a dict, it would accept only weights of whole lists.
     """
     dense = _dense("y_true", y, ops.convert_to_numpy)
     return _folded(dense, ops.convert_to_numpy, with_ids=False)
@@ -242,7 +242,7 @@ def _same(tensor: Any) -> Any:
 
 
 def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> Any:
-    """Pads ragged tensors with what stands for nothing in that argument."""
+    """Pads ragged tensors with the padding value of their argument."""
     parts = [
         convert(ragged.dense("mask" if path[-1:] == ("mask",) else name, part))
         if ragged.is_ragged_tensor(part)
@@ -255,21 +255,21 @@ def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> 
 def _folded(
     y: Any, convert: Callable[[Any], Any] = _same, *, with_ids: bool = True
 ) -> Any:
-    """Writes each mask into the labels beside it, and makes tuples of lists.
+    """Writes each mask into its labels, and turns lists into tuples.
 
-    And puts labels beside ids `with_ids`: not before Keras has the data, as it may
-    bring floats, which ids are then, down to half precision.
+    `with_ids`, it also stacks ids and labels. That has to wait until Keras has the
+    data: it may cast floats, which the stacked ids are, to half precision.
     """
 
     def labels(part: Any) -> Any:
-        """Returns labels, or `None` to go on to the parts of a part."""
+        """Returns labels, or `None` to descend into a part."""
         if not isinstance(part, dict) or not {"ids", "labels", "mask"} & set(part):
             return None
         unknown = sorted(set(part) - {"ids", "labels", "mask"})
         if unknown or not {"ids", "labels"} & set(part):
             raise ValueError(
-                '`y` should be labels, or a dict with the keys "labels" and "mask" '
-                '(optional), or "ids" beside these. '
+                '`y` should be labels, or a dict with the keys "labels" or "ids" (or '
+                'both) and "mask" (optional). '
                 f"Received: y with the keys {sorted(part)}"
             )
         if "ids" in part:
@@ -282,7 +282,7 @@ def _folded(
 
 
 def _side_by_side(part: dict[str, Any]) -> Any:
-    """Ids, -1 where the mask is False, and their labels if there are any."""
+    """Stacks ids, -1 where the mask is False, with their labels if there are any."""
     ids = part["ids"]
     if "mask" in part:
         ids = mask_labels(ids, part["mask"])
@@ -294,7 +294,7 @@ def _side_by_side(part: dict[str, Any]) -> Any:
     return ops.stack(pair, axis=2)
 
 
-# What becomes of the arguments of Keras.
+# How each argument of Keras is converted.
 _PREPARE: dict[str, Callable[[Any], Any]] = {
     "x": _features,
     "y": _labels,

@@ -1,9 +1,8 @@
-"""Running totals over all lists: exact sums, the mean they give, and its error.
+"""Running totals over all lists: exact sums, their mean, and its error.
 
-A sum of float32 numbers stops growing at 2**24 ones. So each sum is a pair of
-float32 numbers, its rounded value and what was lost by rounding, and a remainder that
-is too small for the pair. Every part is a plain sum, so that the totals of two
-replicas may be added.
+A float32 sum of ones stops growing at 2**24. So each sum is a pair of float32 numbers,
+the rounded value and the rounding error, and a remainder that is too small for the
+pair. Every part is a plain sum, so the totals of replicas may be added.
 """
 
 import functools
@@ -32,15 +31,15 @@ SMALLEST_SQUARE = 1e-37
 
 
 def products(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the sums over lists of the products of all columns, two at a time.
+    """Returns the sums over lists of the pairwise products of columns.
 
-    By products and sums: a library for products of matrices would wake threads for it,
-    and wait for them, even for a few lists.
+    By elementwise products and sums, as a matrix product would wake threads, and wait
+    for them, even for a few lists.
 
-    In float64, as the error is a difference of such sums: of values which differ by
-    less than a thousandth of their mean, it is smaller than the rounding of squares to
-    float32. The columns may be rounded, as all products are of the same ones. Squares
-    that are beyond float32 become infinite, and NaN in the totals: the mean uses none.
+    In float64, as the error is a difference of such sums: if values differ by less than
+    a thousandth of their mean, it is smaller than the rounding of squares to float32.
+    Columns may be rounded, as all products use the same ones. Squares out of the range
+    of float32 become infinite, and NaN in the totals, which the mean does not use.
 
     Args:
         columns: tensor of shape `(4, ..., batch)`.
@@ -61,18 +60,18 @@ def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
 def add(
     totals: Tensor, remainders: Tensor, high: Tensor, low: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Adds, and keeps what is lost by rounding, and what is lost by keeping that.
+    """Adds to the totals, keeping rounding errors of the first and second order.
 
-    The rounding errors are found by Knuth's TwoSum, and all parts are renormalized:
-    without that, once the high part is too large to grow, everything would go into
-    the low one. Without the remainders, the same error at each of 33 million updates
-    with alike lists would add up to a hundred-millionth of the sum.
+    Rounding errors come from Knuth's TwoSum, and all parts are renormalized: otherwise,
+    once the high part is too large to grow, everything would go into the low one.
+    Without remainders, the same error in each of 33 million equal updates would add up
+    to a hundred-millionth of the sum.
 
     Args:
         totals: float32 tensor of shape `(2, 4, 4, ...)`. High and low parts.
-        remainders: float32 tensor of shape `(4, 4, ...)`. What these can't hold.
-        high: float32 tensor of shape `(4, 4, ...)`. What to add.
-        low: the same. What `high` has lost by rounding.
+        remainders: float32 tensor of shape `(4, 4, ...)`. The remainders of these.
+        high: float32 tensor of shape `(4, 4, ...)`. The numbers to add.
+        low: tensor of the same shape. The rounding errors of `high`.
 
     Returns:
         The totals and the remainders, of the same shapes.
@@ -92,13 +91,13 @@ def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _renormalized(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for numbers of which the first is the larger."""
+    """The same, if the first number is the larger one."""
     total = a + b
     return total, b - (total - a)
 
 
 def merge(totals: Tensor, others: Tensor) -> Tensor:
-    """Adds other totals of the same shape, `(2, 4, 4)`: both their parts."""
+    """Adds both parts of other totals, of the same shape `(2, 4, 4)`."""
     return add(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
 
 
@@ -108,8 +107,9 @@ def mean(
 ) -> Tensor:
     """Returns the weighted mean over all lists.
 
-    A list without relevant items weighs the average of the lists that have some,
-    or 1 if none has, and scores `empty_value`; if that is `None`, it is left out.
+    A list without relevant items has the average weight of the lists with relevant
+    items, or 1 if there are none, and the value `empty_value`. If that is `None`, it is
+    left out.
 
     Args:
         empty_value_and_dtype: float or `None`, and the dtype of the result.
@@ -134,8 +134,8 @@ def mean(
 def _numbers(row: Tensor) -> list[Tensor]:
     """Returns the entries of a row, of shape `(1,)` each.
 
-    On torch, a number without an axis beside one of Python takes the default precision
-    of Keras, which may be wider.
+    On torch, a scalar tensor with a Python number takes Keras's default precision,
+    which may be wider.
     """
     return [row[i : i + 1] for i in range(4)]
 
@@ -144,23 +144,23 @@ def _numbers(row: Tensor) -> list[Tensor]:
 def standard_error(
     empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
-    """Returns the standard error of `mean`, of which it takes the arguments.
+    """Returns the standard error of `mean`, from the same arguments.
 
     Returns:
-        A scalar tensor: NaN for fewer than two lists that count, and where the
-        squares of the weights, or of weights times values, are beyond float32.
+        A scalar tensor: NaN for fewer than two lists that count, or if squares of
+        weights, or of weights times values, are out of the range of float32.
     """
     empty_value, dtype = empty_value_and_dtype
     with without_warnings():
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None
         )
-        # Made of the state, so that it is traced with it, and on its device.
+        # Derived from the state, so that it is traced with it, and on its device.
         empty = 0.0 * remainders[LISTS, LISTS:] + (empty_value or 0.0)
         squared = in_float64(function, totals, remainders, empty)
     *_, relevant, lists = _numbers(totals[0, LISTS])
     _, squared_weight, *_ = _numbers(totals[0, WEIGHT])
-    # Not denormal, which some backends take for 0.
+    # Not denormal, as some backends treat such numbers as 0.
     has_squares = squared_weight >= SMALLEST_SQUARE * relevant
     number = relevant if empty_value is None else lists
     error = at_least(where(relevant > 0.0, squared, 0.0), 0.0) ** 0.5
@@ -203,7 +203,7 @@ def squared_error(
         SE**2 = ((n / W)**2 * (Q2 - 2 * r * Q1 + r**2 * Q0)
                  + (r - e)**2 * n * E / N) / (N * (N - 1))
 
-    Any numbers or arrays will do, in float64. W has to be above 0, and N above 1.
+    It takes numbers or arrays in float64. W must be above 0, and N above 1.
 
     Args:
         value: the sum of `w * v`, of weights w and values v of lists with relevant

@@ -6,7 +6,7 @@ from keras_rank.lists.judged import JudgedLists
 
 
 def list_weights(lists: JudgedLists) -> Tensor:
-    """The mean weight of the items of a list, by their relevance.
+    """The mean weight of the items of a list, weighted by relevance.
 
         weight = sum(weights * relevance) / sum(relevance)
 
@@ -14,8 +14,8 @@ def list_weights(lists: JudgedLists) -> Tensor:
         lists: judged lists.
 
     Returns:
-        A tensor of shape `(batch,)`: 0 for a list without relevant items, which
-        gets the average of the others once these are known (see `totals`).
+        A tensor of shape `(batch,)`: 0 for a list without relevant items, which later
+        gets the average of the others (see `totals`).
     """
     if lists.weights is None:
         return lists.relevant_lists

@@ -119,7 +119,7 @@ def update_errors():
         message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
         yield f"y_pred of shape {shape}", sparse, {"scores": np.ones(shape)}, message
     for shape in [(3,), (0,), (3, 1), (1, 2), (0, 2)]:
-        message = "`y_true` and `y_pred` should have as many lists. Received: y_true."
+        message = "`y_true` and `y_pred` should have the same number of lists. "
         yield f"y_true of shape {shape}", sparse, {"labels": np.ones(shape)}, message
     for shape in [(2,), (2, 1), (1, 2), (3, 2), (2, 3, 1), (0,)]:
         message = "`mask` should have the same shape as `y_true`, a row for each list "

@@ -123,8 +123,8 @@ WRONG_ROWS = {
     "names that clash": (
         changed(weight=[1, 1, 1]),
         {"keep": ["weight"]},
-        "should have distinct names, as all become columns of the result. Others there "
-        'are "weight", "mrr_weight" and those that start with "health/". Received: '
+        "should have distinct names, as all become columns of the result. It also has "
+        '"weight", "mrr_weight" and columns that start with "health/". Received: '
         "'weight'",
     ),
     "a name twice": (
@@ -356,7 +356,7 @@ def test_wrong_comparisons():
     others = evaluate(changed(query_id=[7, 7, 8]), ["mrr"])
     with raises("query ids of the same type as the models. Received: st"):
         mine.compare(as_text)
-    with raises("Received: none, such as 7 beside 1"):
+    with raises("Received: no common ones, such as 7 and 1"):
         mine.compare(others)
     with raises("in common with the models. Received: ['map'] and"):
         mine.compare(evaluate(ROWS, ["map"]))
@@ -370,7 +370,7 @@ def test_wrong_comparisons():
 
 def test_wrong_questions():
     evaluation = evaluate(changed(market=[1, 1, 2]), ["mrr"], keep="market")
-    with raises("`by` should name columns that were kept"):
+    with raises("`by` should name kept columns"):
         evaluation.summary(by="user")
     named = evaluate(
         changed(value=[1, 1, 2], p=[1, 1, 2]), ["mrr"], keep=["value", "p"]
@@ -380,7 +380,7 @@ def test_wrong_questions():
         named.summary(by="value")
     with raises("corrected_p, lists. Received: by='p'"):
         named.compare(named, by="p")
-    with raises("`cluster` should name columns that were kept"):
+    with raises("`cluster` should name kept columns"):
         evaluation.summary(cluster="user")
     with raises("`confidence` should be a number between"):
         evaluation.summary(confidence=95)

@@ -43,7 +43,7 @@ def test_no_times_stand_beside_them(name):
     unit = r"(ms|s|seconds|MB|GB|%|times)\b"
     # What Keras prints, and what is exact.
     rest = re.sub(r"```.*?```", "", rest, flags=re.DOTALL)
-    assert not re.findall(rf"\d ?{unit}", rest.replace("90 % padding", ""))
+    assert not re.findall(rf"\d ?{unit}", rest.replace("90% padding", ""))
 
 
 @pytest.mark.parametrize("name", figures.CHARTS)

@@ -131,7 +131,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
     ("arguments", "message"),
     [
         ((Q, C, 0), "`k` should be a positive integer. Received: k=0"),
-        ((Q, C[:, :2], 1), "as many features"),
+        ((Q, C[:, :2], 1), "the same number of features"),
         ((Q[0], C, 1), "`queries` should have the shape"),
         ((Q, C, 1, {"shuffle_ties": "average"}), "`shuffle_ties` should be True or"),
         ((Q, C, 1, {"exclude": [[5], [0]]}), "`exclude` should hold ids below"),

@@ -503,7 +503,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         (lambda: catalogue.rank([0.5, 1], Q, C), "whole numbers as ids"),
         (lambda: catalogue.rank([0], Q, C), "1 rows of targets for 2 queries"),
         (lambda: catalogue.rank([0, 1], Q[0], C), "`queries` should have the shape"),
-        (lambda: catalogue.rank([0, 1], Q, C[:, :2]), "as many features"),
+        (lambda: catalogue.rank([0, 1], Q, C[:, :2]), "the same number of features"),
         (lambda: catalogue.rank([0, 1], Q, C[0]), "`candidates` should have the shape"),
         (lambda: catalogue.rank([0, 1], Q, "items.npy"), "Received: str with a block"),
         (lambda: catalogue.rank([0, 1], Q, iter([C])), "readable more than once"),
@@ -543,7 +543,7 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
             lambda: catalogue.rank(
                 [0, 1], Q, catalogue.Shards([C, C], map_fn=lambda f, parts: None)
             ),
-            "`map_fn` should return or yield what the function returns for each part. "
+            "`map_fn` should return or yield the result of the function for each part. "
             "Received: NoneType",
         ),
         (
@@ -566,13 +566,13 @@ Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
         ),
         (
             lambda: catalogue.rank([0, 1], Q, [C, C[:, :2]]),
-            "as many features in each block. Received: blocks with 3 and 2 features",
+            "number of features in each block. Received: blocks with 3 and 2 features",
         ),
         (
             lambda: CatalogueEvaluation(Q, [0, 1], C, ["mrr"]).on_epoch_end(
                 0, {"loss": 0.1, "val_mrr": 0.5}
             ),
-            "`prefix` should make keys that the logs don't have",
+            "`prefix` should give keys that are not in the logs yet",
         ),
         (
             lambda: catalogue.rank([0, 10], Q, catalogue.Shards([C, C])),
@@ -857,7 +857,7 @@ def test_fit_fails_early_and_warns():
 
     with pytest.raises(ValueError, match="below the number of items, 30"):
         fit(np.arange(6) + 30, items)
-    with pytest.raises(ValueError, match="as many features"):
+    with pytest.raises(ValueError, match="the same number of features"):
         fit(np.arange(6), np.ones((30, 5)))
     logger = keras.callbacks.TerminateOnNaN()
     stopping = keras.callbacks.EarlyStopping("loss")

@@ -158,10 +158,10 @@ def test_options_without_effect_on_stored_lists_are_errors(command):
             f"evaluate base_lists.parquet {option}",
         ):
             printed = command(line, expected=2)
-            assert "should be left out with files that --per-list wrote" in printed.err
+            assert "should be left out with files written by --per-list" in printed.err
             assert f"Received: {option}" in printed.err
     printed = command("evaluate qrels base_lists.parquet", expected=2)
-    assert "--qrels should be left out with files that --per-list" in printed.err
+    assert "--qrels should be left out with files written by" in printed.err
     # It has an effect on the rows beside them.
     command("compare base_lists.parquet new.parquet -m ndcg@5 --ties metric")
 
@@ -186,7 +186,7 @@ def test_stored_lists_are_summed_up(command):
     printed = command(f"{line} -m mrr --fail-below ndcg@5=1", expected=2)
     assert "where higher is better, ['mrr']" in printed.err
     printed = command(f"{line} base.parquet", expected=2)
-    assert "should be the only one of evaluate" in printed.err
+    assert "should be the only file of evaluate" in printed.err
 
 
 def test_gates(command):
@@ -228,7 +228,10 @@ def test_an_output_is_not_an_input(command):
     ):
         parquet.write_table(rows_of(), "qrels.parquet")
         before = parquet.read_table(line.split()[-1])
-        assert "as it would be replaced" in command(f"evaluate {line}", expected=2).err
+        assert (
+            "an input, which it would replace"
+            in command(f"evaluate {line}", expected=2).err
+        )
         assert parquet.read_table(line.split()[-1]).equals(before)
     # One that is there already, and read by nobody, may be.
     command("evaluate base.parquet -m mrr --per-list lists.parquet")
@@ -332,7 +335,7 @@ WRONG = {
     "evaluate qrels run --duplicates count": "with qrels and runs, where it has no",
     "evaluate base.parquet --duplicates error": "should come with --item",
     "evaluate base.parquet --keep market": "with --print-lists or --per-list",
-    "evaluate base.parquet -m mrr --gains linear": "without a metric of gains",
+    "evaluate base.parquet -m mrr --gains linear": "without a metric that has gains",
     "compare base.parquet new.parquet --keep market": "unrecognized arguments: --keep",
     "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
     "evaluate base.parquet -o xml": "invalid choice: 'xml'",

@@ -53,7 +53,7 @@ OWN = {
 # What a class says otherwise than its function, as it computes a mean later on.
 LATER = {
     "drawn at each call, so that a list with ties may get a different value each "
-    "time": "drawn once, here",
+    "time": "drawn once, at construction",
     "`None` gives NaN": "`None` leaves it out of the mean",
     "gives NaN": "is left out of the mean",
     "Defaults to float32.": "Defaults to float32, whatever Keras's default is.",

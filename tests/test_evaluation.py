@@ -732,7 +732,7 @@ def test_duplicates_are_counted_where_that_is_asked_for():
     rows["score"] = [0.1, 0.2, 0.3]
     evaluation = evaluate(rows, ["mrr"], item="item_id", duplicates="count")
     assert checks(evaluation)["duplicated items"]["lists"] == 1
-    assert any("an item more than once" in warning for warning in evaluation.warnings)
+    assert any("have duplicate items" in warning for warning in evaluation.warnings)
 
 
 def test_health_tells_that_no_item_is_judged():

@@ -370,18 +370,18 @@ ROW = np.ones((1, 4), "float32")
         ),
         (
             lambda: Gini(2, 4, shuffle_ties="average"),
-            "`shuffle_ties` should be True or False, as a place is that of one item. "
+            "`shuffle_ties` should be True or False, as each rank needs a single item. "
             'Received: shuffle_ties="average"',
         ),
         (
             lambda: AveragePopularity(2, [3.0, -1.0]),
             "`popularity` should be numbers of 0 or more, one for each item. "
-            "Received: 1 others, such as -1.0",
+            "Received: invalid values (1 of 2), such as -1.0",
         ),
         (
             lambda: Novelty(2, [0.5, 0.0, np.nan]),
             "`popularity` should be numbers above 0 and up to 1, one for each item. "
-            "Received: 2 others, such as 0.0",
+            "Received: invalid values (2 of 3), such as 0.0",
         ),
         (
             lambda: Novelty(2, [[0.5, 0.1]]),
@@ -390,8 +390,9 @@ ROW = np.ones((1, 4), "float32")
         ),
         (
             lambda: Coverage(2).update_state(ROW, ROW),
-            "`items` should be the number of items of the catalogue, outside of "
-            "`keras_rank.catalogue`. Received: items=None, of 'coverage_at_2'",
+            "`items` should be the number of items of the catalogue. Only "
+            "`keras_rank.catalogue` knows it by itself. Received: items=None, of "
+            "'coverage_at_2'",
         ),
         (
             lambda: Coverage(2, 5).update_state(ROW, ROW),
@@ -400,8 +401,8 @@ ROW = np.ones((1, 4), "float32")
         ),
         (
             lambda: Coverage(2, 5).update_state([[1]]),
-            "`y_true` should hold the ids of the best 2 items of each list, padded "
-            "with -1, where there is no `y_pred`. Received: shape (1, 1)",
+            "Without `y_pred`, `y_true` should hold the ids of the best 2 items of "
+            "each list, padded with -1. Received: y_true.shape=(1, 1)",
         ),
         (
             lambda: Coverage(2, 5).update_state([[1, 5]]),
@@ -410,15 +411,15 @@ ROW = np.ones((1, 4), "float32")
         ),
         (
             lambda: Coverage(2, 5).update_state([[1, 2]], sample_weight=[1.0]),
-            "`y_true` should hold the ids of what is shown, or come with the scores of "
-            "all items in `y_pred`. Received: weights without scores",
+            "`y_true` should hold the ids of the shown items, or come with the scores "
+            "of all items in `y_pred`. Received: weights without scores",
         ),
         (
             lambda: RankingMetrics(["mrr", Coverage(1, 4)]).update_state(
                 catalogue.rank([0], ROW, np.ones((4, 4)))
             ),
-            "`y_true` should hold the ids of what is shown, or come with the scores of "
-            "all items in `y_pred`. Received: ranked lists",
+            "`y_true` should hold the ids of the shown items, or come with the scores "
+            "of all items in `y_pred`. Received: ranked lists",
         ),
         (
             lambda: catalogue.evaluate([0], ROW, np.ones((4, 4)), [Gini(2, 5)]),
@@ -427,13 +428,13 @@ ROW = np.ones((1, 4), "float32")
         ),
         (
             lambda: Gini(2, 4).standard_error(),
-            "A standard error should be asked of metrics that are means over lists. "
-            "Received: 'gini_at_2', of which none is known",
+            "Only metrics that are means over lists have a standard error. "
+            "Received: 'gini_at_2'",
         ),
         (
             lambda: RankingMetrics(["mrr", "gini@2"], standard_errors=True),
-            "`standard_errors` should be False with metrics of exposure, of which none "
-            "is known. Received: standard_errors=True with 'gini_at_2'",
+            "`standard_errors` should be False with metrics of exposure, which "
+            "have none. Received: standard_errors=True with 'gini_at_2'",
         ),
     ],
 )

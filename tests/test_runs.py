@@ -592,7 +592,7 @@ def test_evaluations_of_other_definitions_are_not_concatenated():
         evaluate_run(halves[1], run, [NDCG(k=10, name="ndcg@10"), "mrr"]),
         evaluate_run(halves[1], run, ["ndcg@10", "mrr"], ties="metric"),
     ):
-        with raises("`table` should be of evaluations whose metrics compute the same"):
+        with raises("`table` should be of evaluations with the same definitions"):
             Evaluation(pa.concat_tables([one.table, others.table]))
     chosen = [each._values.of_metrics(["mrr"]).table for each in (one, same)]
     assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]

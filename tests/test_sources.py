@@ -129,7 +129,7 @@ def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
 def test_a_file_that_is_there_twice(tmp_path):
     (file,) = written(tmp_path, FRACTIONS)
     for twice in ([file, f"{tmp_path}/*.parquet"], [file, f"{tmp_path}/./0.parquet"]):
-        with raises("`rows` should be files that are there once, as their rows would"):
+        with raises("`rows` should be distinct files, as rows would count twice."):
             evaluate(twice, ["mrr"])
 
 
@@ -249,7 +249,7 @@ def test_ids_of_zero_have_no_sign(zero):
 
 def test_integers_that_no_float_has(tmp_path):
     rows = {"query_id": [1, 1], "label": [0, 1], "score": [2**53, 2**53 + 1]}
-    message = "the column 'score' has integers from 2**53 on, of which float64 does not"
+    message = "the column 'score' has integers of 2**53 or more, not all of which"
     for source in (rows, *written(tmp_path, rows)):
         with raises(message):
             evaluate(source, ["mrr"])

@@ -197,7 +197,7 @@ def test_shapes_of_ids():
         (
             [0, 1],
             [[0.1, 0.2, 0.3]],
-            "`y_true` and `y_pred` should have as many lists. Received: "
+            "`y_true` and `y_pred` should have the same number of lists. Received: "
             "y_true.shape=(2, 1), y_pred.shape=(1, 3)",
         ),
         (

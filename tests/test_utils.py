@@ -92,7 +92,7 @@ def test_nothing_to_pad():
         ),
         (
             lambda: utils.pad_lists([1, 2], group_ids=["a", None]),
-            "`group_ids` should be ids of one type, none of which is missing. "
+            "`group_ids` should be ids of one type, without missing ones. "
             "Received: group_ids=['a', None]",
         ),
         (
@@ -111,8 +111,8 @@ def test_nothing_to_pad():
         ),
         (
             lambda: utils.unpad_lists([[1, 2]], group_sizes=[3]),
-            "`values` should have the shape (batch, list_size, ...), with as many "
-            "lists, and as long, as there are in the groups. Received: 1 groups of up "
+            "`values` should have the shape (batch, list_size, ...), with the number "
+            "and size of the lists that the groups describe. Received: 1 groups of up "
             "to 3 rows, values.shape=(1, 2)",
         ),
         (

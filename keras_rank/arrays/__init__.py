@@ -1,1 +1,1 @@
-"""What keras.ops lacks, of plain tensors, the same on every backend."""
+"""What `keras.ops` lacks, on plain tensors, the same on every backend."""

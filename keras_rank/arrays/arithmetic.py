@@ -16,45 +16,45 @@ from keras_rank.arrays.backends import (
     rounded,
 )
 
-# Up to this size, filling up rows takes fewer operations than folding them.
+# Up to this size, padding rows takes fewer operations than folding them.
 _SHORT_ROW = 32
 
-# The bits of an int32, and all bits up to each of them.
+# The bits of an int32, and for each the mask of all bits up to it.
 _BITS = np.left_shift(np.int32(1), np.arange(32, dtype="int32"))
 _UP_TO_BIT = np.cumsum(_BITS, dtype="int32")
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Chooses one or the other by a condition, in the dtype of the first tensor."""
+    """Chooses between two values by a condition, in the dtype of the first tensor."""
     if _is_bare(x):
         return library_of(condition).where(condition, _like(y, x), y)
     return library_of(condition).where(condition, x, _like(x, y))
 
 
 def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
-    """Cuts at a bound, in the dtype of `x`."""
+    """The minimum with a bound, in the dtype of `x`."""
     return library_of(x).minimum(x, _like(x, bound))
 
 
 def at_least(x: Tensor, bound: Tensor | float) -> Tensor:
-    """Raises to a bound, in the dtype of `x`."""
+    """The maximum with a bound, in the dtype of `x`."""
     return library_of(x).maximum(x, _like(x, bound))
 
 
 def floats(x: Tensor) -> Tensor:
-    """A tensor of floats as it is, and one of whole numbers as floats."""
+    """Casts integers to floats, and returns floats unchanged."""
     x = x if ops.is_tensor(x) else ops.convert_to_tensor(x)
     is_float = keras.backend.is_float_dtype(x.dtype)
     return x if is_float else ops.cast(x, keras.config.floatx())
 
 
 def within(x: Tensor, least: float, most: float) -> Tensor:
-    """Keeps numbers between two bounds."""
+    """Clips numbers to two bounds."""
     return library_of(x).clip(x, constant(least, x), constant(most, x))
 
 
 def running_total(x: Tensor) -> Tensor:
-    """The sum of each row up to each entry."""
+    """The running sum of each row."""
     return library_of(x).cumsum(x, axis=1)
 
 
@@ -74,8 +74,8 @@ def square_root(x: Tensor) -> Tensor:
 def running_count(mask: Tensor) -> Tensor:
     """The number of true entries of each row up to each entry, as int32.
 
-    On an accelerator 32 entries are taken for the bits of one number, and only these
-    are added up: XLA would read each entry a hundred times.
+    On an accelerator, 32 entries become the bits of one number, and only these numbers
+    are summed: XLA would read each entry a hundred times.
     """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
     if not adds_up_anew() or size is None:
@@ -90,7 +90,7 @@ def running_count(mask: Tensor) -> Tensor:
 
 
 def _bits_set(words: Tensor) -> Tensor:
-    """How many bits are set: sums of two bits, of four, of bytes, and of all bytes."""
+    """Counts set bits: by sums of two bits, of four, of bytes, and of all bytes."""
     words = words - (ops.right_shift(words, 1) & 0x55555555)
     words = (words & 0x33333333) + (ops.right_shift(words, 2) & 0x33333333)
     words = (words + ops.right_shift(words, 4)) & 0x0F0F0F0F
@@ -115,7 +115,7 @@ def _like(x: Tensor, other: Tensor | float) -> Tensor:
 
 
 def _is_bare(x: Tensor | float) -> bool:
-    """Whether it is a number of Python, which NumPy's float64 calls itself too."""
+    """Whether it is a Python number, of which NumPy's float64 is a subclass."""
     return isinstance(x, (int, float)) and not isinstance(x, np.generic)
 
 
@@ -133,30 +133,30 @@ def _range(start: int, stop: Tensor | int, dtype: str) -> Tensor:
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Divides finite numbers of 0 or more, with 0 where the denominator is 0.
 
-    Instead of `ops.divide_no_nan`, which divides by 0 first on NumPy, and warns.
+    On NumPy, `ops.divide_no_nan` would divide by 0 first, and warn.
     """
     denominator = _like(numerator, denominator)
     return numerator / where(denominator > 0.0, denominator, math.inf)
 
 
 def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
-    """The maximum over the second axis, 0 for a batch of no lists.
+    """The maximum over the second axis, 0 for an empty batch.
 
-    Keras raises for no lists, and with an initial value cannot trace it on torch.
+    Keras raises for an empty batch, or, given an initial value, can't trace on torch.
     """
     if 0 in tuple(x.shape):
         return ops.sum(x, axis=1, keepdims=keepdims)
-    # Not `ops.max`, at which torch.compile breaks its graph.
+    # `ops.max` would break the graph of torch.compile.
     return ops.amax(x, axis=1, keepdims=keepdims)
 
 
 def total(values: Tensor) -> Tensor:
-    """Sums each row so that zeros at its end never change the sum, bit for bit.
+    """Sums each row so that zeros at its end change no bit of the sum.
 
-    The second half of the row is added to the first, and so on, with zeros up to a
-    power of two: longer rows give the same additions, and some of zeros. `ops.sum`
-    adds in an order that depends on the size of the row; it is used in a graph where
-    that size is not known.
+    Rows are padded with zeros to a power of two, then the second half is added to the
+    first, and so on: longer rows give the same additions, plus some of zeros. `ops.sum`
+    adds in an order that depends on the size of the row. It is used in a graph where
+    that size is unknown.
 
     Args:
         values: tensor of shape `(..., size)`.
@@ -178,9 +178,9 @@ def total(values: Tensor) -> Tensor:
 
 
 def _folded(values: Tensor, size: int) -> Tensor:
-    """Adds what exceeds a power of two to the start of each row.
+    """Adds the entries beyond a power of two to the start of each row.
 
-    It is the first addition of the tree, without a copy that is filled up.
+    It is the first addition of the tree, without a padded copy.
     """
     half = 2 ** ((size - 1).bit_length() - 1)
     start = values[..., : size - half] + values[..., half:]
@@ -200,19 +200,19 @@ def totals(*rows: Tensor) -> list[Tensor]:
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
     """Moves each row to the right.
 
-    Instead of `ops.pad`, which takes ten times as long on torch.
+    `ops.pad` would take ten times as long on torch.
     """
     filling = columns(fill, places, values)
     return ops.concatenate([filling, values[:, :-places]], axis=1)
 
 
 def columns(value: float, number: int, like: Tensor) -> Tensor:
-    """Columns of one value, for as many rows as a tensor has."""
+    """Columns of one value, with the number of rows of a tensor."""
     return ops.broadcast_to(constant(value, like), (*ops.shape(like)[:-1], number))
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
-    """Returns positions in all rows joined to one, from those in each row.
+    """Turns positions within rows into positions in the flattened batch.
 
     Args:
         positions: int tensor of shape `(batch, some)`.

@@ -1,4 +1,4 @@
-"""What has to be done otherwise on some backends or devices: branches, sorts, and more.
+"""What differs between backends or devices: branches, sorts, and more.
 
 The only file that names a backend or a device.
 """
@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-# A tensor is whatever the backend makes it: Keras has no common type for it.
+# Keras has no common type for the tensors of its backends.
 Tensor: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -25,9 +25,9 @@ INT32_MIN = -(2**31)
 
 _is_in_branch = ContextVar("is_in_branch", default=False)
 
-# Fewer entries than these are sorted as fast in any way.
+# Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
-# Of more entries than these, the computing takes as long as to compile it less well.
+# With more entries, unoptimised code would lose the time that compiling saves.
 _MANY_TO_ROUND = 2**17
 _UNOPTIMISED = {
     "xla_backend_optimization_level": 0,
@@ -38,14 +38,14 @@ _UNOPTIMISED = {
 def shortcut(
     holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
 ) -> Any:
-    """Returns `whole()`, or the same by a shorter way where a condition holds.
+    """Returns `whole()`, or the same result by a shorter path if a condition holds.
 
-    The whole way is always right. It is the only one in code that is compiled for an
-    accelerator, where a branch makes the host wait for the device, and by
-    `torch.compile`, which would compile the parts around a branch one by one.
+    `whole` is always right. It is the only path in code compiled for an accelerator,
+    where a branch makes the host wait for the device, and by `torch.compile`, which
+    would compile the code around a branch in separate graphs.
 
     Args:
-        holds: boolean scalar. Whether the short way gives the same.
+        holds: boolean scalar. Whether `short` gives the same result.
         short: function without arguments.
         whole: function without arguments.
     """
@@ -68,13 +68,13 @@ def _in_branch(function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def is_in_branch() -> bool:
-    """Whether a branch of a graph is traced: its tensors end with it."""
+    """Whether a branch of a graph is being traced: its tensors are local to it."""
     # Which torch.compile, that traces no branches, can't look up.
     return not _is_torch_compiling() and _is_in_branch.get()
 
 
 def on_accelerator() -> bool:
-    """Whether code is compiled for something else than a CPU."""
+    """Whether code is compiled for a device other than a CPU."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -92,20 +92,19 @@ def on_accelerator() -> bool:
 
 
 def may_stall(x: Tensor) -> bool:
-    """Whether an accelerator is idle while Python looks at values, as it can here."""
+    """Whether an accelerator would be idle while Python reads values here."""
     return on_accelerator() and _is_seen(x)
 
 
 def is_known_false(condition: Tensor | bool) -> bool:
-    """Whether a condition is false, as far as Python can see it."""
+    """Whether Python can see that a condition is false."""
     return _is_seen(condition) and not bool(condition)
 
 
 def seen_maximum(x: Tensor, otherwise: Tensor | int) -> Tensor | int:
-    """The maximum of whole numbers, or another bound where Python can't see it.
+    """The maximum of integers, or another bound where Python can't see it.
 
-    Rounded up to a power of two, so that not every batch has a shape of its own, for
-    which JAX would compile anew.
+    It is rounded up to a power of two, as JAX would compile each shape again.
     """
     if not _is_seen(x):
         return otherwise
@@ -114,13 +113,13 @@ def seen_maximum(x: Tensor, otherwise: Tensor | int) -> Tensor | int:
 
 
 def none_of(conditions: Tensor) -> Tensor | bool:
-    """Whether all are False: a bool where Python can see it, to be read but once."""
+    """Whether all are False: a bool if Python can see it, so that it is read once."""
     any_of = ops.any(conditions)
     return not any_of if _is_seen(any_of) else ops.logical_not(any_of)
 
 
 def _is_seen(condition: Tensor | bool) -> bool:
-    """Whether Python can see what a condition is."""
+    """Whether Python can see a condition."""
     if isinstance(condition, bool):
         return True
     if isinstance(condition, keras.KerasTensor):
@@ -131,7 +130,7 @@ def _is_seen(condition: Tensor | bool) -> bool:
 
 
 def is_traced(x: Tensor) -> bool:
-    """Whether a tensor stands for values that a compiled function will have."""
+    """Whether a tensor is traced, without concrete values."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -161,10 +160,10 @@ def _branch(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -
 
 
 def _over_shards(holds: Tensor, branch: Callable[[], Any]) -> Callable[[], Any]:
-    """Makes what a branch returns depend on the condition, but not its values.
+    """Makes the result of a branch depend on the condition, without changing it.
 
-    `jax.shard_map` asks that both branches return what varies over the same shards,
-    and a constant varies over none.
+    `jax.shard_map` requires that both branches vary over the same shards, and a
+    constant varies over none.
     """
     nothing = ops.logical_and(holds, False)
 
@@ -179,7 +178,7 @@ def _over_shards(holds: Tensor, branch: Callable[[], Any]) -> Callable[[], Any]:
 def library_of(x: Tensor) -> Any:
     """The library whose functions keep the precision of a tensor.
 
-    Keras's make float32 of float64 on NumPy and torch, and copy on NumPy.
+    Those of Keras cast float64 to float32 on NumPy and torch, and copy on NumPy.
     """
     if isinstance(x, (np.ndarray, np.generic)):
         return np
@@ -193,9 +192,8 @@ def library_of(x: Tensor) -> Any:
 def constant(value: float, like: Tensor) -> Tensor:
     """A number in the dtype of a tensor, and on its device.
 
-    Keras gives a bare number the default precision: where that is bfloat16, it makes
-    floats of whole numbers on JAX. On torch it would copy the number to the device at
-    each use.
+    Keras gives a bare number the default precision: if that is bfloat16, integers
+    become floats on JAX. On torch, it would copy the number to the device at each use.
     """
     if _is_eager_on_torch() and not isinstance(like, keras.KerasTensor):
         return _torch_constant(value, like.dtype, like.device)
@@ -211,7 +209,7 @@ def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
 
 
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
-    """Returns `function(*numbers)`, on torch made once for the device of a tensor."""
+    """Returns `function(*numbers)`, computed once per device on torch."""
     if _is_eager_on_torch():
         return _made_once_on_torch(function, *numbers, device=like.device)
     return function(*numbers)
@@ -226,10 +224,10 @@ def _made_once_on_torch(
 
 
 def for_any_use() -> contextlib.AbstractContextManager[Any]:
-    """In which tensors are made that are kept.
+    """A context in which lasting tensors are created.
 
-    Those that torch makes in inference mode serve there alone: they can't be assigned
-    to, nor be part of what has a gradient.
+    Tensors that torch creates in inference mode can be used only there: they can't be
+    assigned to, nor take part in a gradient.
     """
     if keras.backend.backend() == "torch":
         import torch
@@ -239,25 +237,24 @@ def for_any_use() -> contextlib.AbstractContextManager[Any]:
 
 
 def without_gradient(x: Tensor) -> Tensor:
-    """The same tensor, through which no gradient is recorded."""
+    """The same tensor, detached from gradients."""
     if _is_eager_on_torch() and not isinstance(x, keras.KerasTensor):
         return x.detach() if x.requires_grad else x
     return ops.stop_gradient(x)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
-    """Returns `function(*tensors)`, of tensors as float64 where a device has it.
+    """Returns `function(*tensors)`, with tensors in float64 if the device has it.
 
-    The function has to keep to the operators of Python, as those of Keras bring float64
-    down to float32 on most backends. It returns float32: JAX has float64 in a scope
-    only, which none may leave. No bare numbers and constants in it: JAX 0.6 compiles
-    them as float32.
+    The function may only use Python's operators, as those of Keras cast float64 to
+    float32 on most backends. It returns float32, as JAX has float64 only within a
+    scope. It must not use bare numbers or constants, which JAX 0.6 compiles as float32.
     """
     if keras.backend.backend() == "jax":
         import jax
 
         if jax.default_backend() not in ("cpu", "gpu"):
-            # A TPU rounds what it multiplies to bfloat16 else.
+            # Otherwise a TPU rounds factors to bfloat16.
             with jax.default_matmul_precision("float32"):
                 return function(*tensors)
         with _float64_on_jax():
@@ -283,31 +280,31 @@ def _float64_on_jax() -> Any:
 
 
 def parts_of_float64(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns float64 numbers as float32 ones, and what these have lost by rounding."""
+    """Splits float64 numbers into float32 ones and their rounding errors."""
     high = rounded = ops.cast(x, "float32")
     if keras.backend.backend() == "jax":
         import jax
 
-        # XLA may leave out to cast there and back.
+        # XLA may drop a cast there and back.
         rounded = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=23)
     if keras.backend.backend() == "tensorflow":
-        # The others subtract in the wider of two precisions.
+        # Other backends subtract in the wider of both precisions.
         rounded = ops.cast(high, x.dtype)
     return high, ops.cast(x - rounded, "float32")
 
 
 def without_warnings() -> contextlib.AbstractContextManager[Any]:
-    """In which NumPy is as silent about infinities and NaN as other backends are."""
+    """A context in which NumPy, like other backends, doesn't warn of NaN or inf."""
     if keras.backend.backend() == "numpy":
         return np.errstate(over="ignore", divide="ignore", invalid="ignore")
     return contextlib.nullcontext()
 
 
 def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
-    """Whether there is NaN in a tensor, of which minima or maxima are given.
+    """Whether a tensor may have NaN, given its minima or maxima.
 
-    They show NaN, but in XLA on CPU: there a maximum forgets what came before NaN. A
-    sum shows it (as it does infinities of both signs).
+    These are then NaN, except in XLA on CPU, where a maximum forgets what came before a
+    NaN. A sum is NaN there, also for infinities of both signs.
     """
     if keras.backend.backend() in ("jax", "tensorflow"):
         return ops.isnan(ops.sum(x))
@@ -315,10 +312,9 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
 
 
 def without_autograph(function: Function) -> Function:
-    """Makes `tf.function` take a function, and all that it calls, as it is.
+    """Stops `tf.function` from converting a function, and all that it calls.
 
-    It would rewrite the source of each of them first, for several seconds, to make
-    branches of what is no branch here.
+    It would spend several seconds rewriting code that has no branches to convert.
     """
     if keras.backend.backend() != "tensorflow":
         return function
@@ -329,9 +325,9 @@ def without_autograph(function: Function) -> Function:
 
 
 def as_tree(kind: Class) -> Class:
-    """Makes a dataclass of tensors one that programs take and return, on JAX.
+    """Registers a dataclass of tensors as a tree, for programs on JAX.
 
-    What is no tensor of its fields is part of what a program depends on.
+    A program depends on the values of fields that are not tensors.
     """
     if keras.backend.backend() != "jax":
         return kind
@@ -361,7 +357,7 @@ def compiled_by_eager_code(
 ) -> Callable[..., Any] | None:
     """Compiles a function whose first argument is hashable, on JAX; `None` elsewhere.
 
-    Small inputs are worth no optimiser: without it, XLA compiles in half the time.
+    For small inputs XLA's optimiser is off, which halves the time to compile.
     """
     if keras.backend.backend() != "jax":
         return None
@@ -374,7 +370,7 @@ def compiled_by_eager_code(
     quickly = jax.jit(keyed, static_argnums=(0, 1), compiler_options=_UNOPTIMISED)
 
     def call(depends: Any, *tensors: Any) -> Any:
-        # What the function may ask for too.
+        # The function may ask for it too.
         key = on_accelerator(), keras.config.floatx()
         is_small = not key[0] and is_of_few_shapes(*jax.tree_util.tree_leaves(tensors))
         # In a function that is being compiled, these inputs are known already.
@@ -385,7 +381,7 @@ def compiled_by_eager_code(
 
 
 def runs_within_another(tensors: Any) -> bool:
-    """Whether tensors are part of what is being compiled on JAX, or symbols."""
+    """Whether tensors are being traced on JAX, or are symbolic."""
     import jax
 
     unknown = jax.core.Tracer, keras.KerasTensor
@@ -393,14 +389,14 @@ def runs_within_another(tensors: Any) -> bool:
 
 
 def on_host(x: Tensor) -> Tensor:
-    """On JAX on CPU, the same memory as an array, whose shape changes uncompiled."""
+    """On JAX on CPU, the same memory as an array, to be reshaped without compiling."""
     if not _is_jax_on_cpu() or not _is_on_one_device(x) or x.committed:
         return x
     return np.asarray(x)
 
 
 def to_device(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor of an array: Keras's conversion compiles for each shape on JAX."""
+    """An array as a tensor. On JAX, Keras's conversion would compile each shape."""
     if keras.backend.backend() != "jax":
         return ops.convert_to_tensor(array)
     import jax
@@ -409,12 +405,12 @@ def to_device(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def from_host(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor of an array; on JAX the array, which programs take as it is."""
+    """An array as a tensor; unchanged on JAX, where programs accept arrays."""
     return array if keras.backend.backend() == "jax" else ops.convert_to_tensor(array)
 
 
 def is_of_few_shapes(*tensors: Tensor) -> bool:
-    """Whether sizes are best rounded up: not those of large tensors, or of shards."""
+    """Whether sizes should be rounded up: not for large or sharded tensors."""
     if keras.backend.backend() != "jax":
         return False
     return all(
@@ -425,7 +421,7 @@ def is_of_few_shapes(*tensors: Tensor) -> bool:
 
 
 def _is_on_one_device(x: Tensor) -> bool:
-    """Whether it is an array of JAX that is not spread over devices."""
+    """Whether it is a JAX array on a single device."""
     import jax
 
     is_known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
@@ -435,8 +431,8 @@ def _is_on_one_device(x: Tensor) -> bool:
 def rounded(products: Tensor) -> Tensor:
     """Products that are rounded before anything is added to them.
 
-    XLA makes one operation of both, which does not round between, in some shapes only.
-    So what it can't know to be of no effect stands there.
+    For some shapes, XLA would fuse both into one operation without rounding between.
+    An operation that it can't recognize as a no-op prevents this.
     """
     if keras.backend.backend() != "jax":
         return products
@@ -445,9 +441,9 @@ def rounded(products: Tensor) -> Tensor:
 
 
 def added_in_halves(values: Tensor, levels: int) -> Tensor:
-    """Adds the second half of each row to the first, as often as there are levels.
+    """Adds the second half of each row to the first, once per level.
 
-    XLA would make one sum, in another order, of sums along one axis after the other.
+    XLA would merge sums along successive axes into one sum in another order.
     """
     if keras.backend.backend() != "jax":
         *rows, _ = ops.shape(values)
@@ -463,9 +459,10 @@ def added_in_halves(values: Tensor, levels: int) -> Tensor:
 def sum_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Returns the sum of a function of the entries of each row, of shape `(rows,)`.
 
-    XLA on CPU writes to memory what it sums: the rows one by one, in the same place.
+    XLA on CPU writes the entries to memory before it sums them: row by row, they share
+    the same memory.
     """
-    # Outside of jit, JAX would compile the map anew at every call.
+    # Outside of jit, JAX would compile the map again at every call.
     if _is_jax_on_cpu() and is_traced(x) and x.shape[1] >= _MANY_ENTRIES:
         return ops.map(lambda row: ops.sum(function(row)), x)
     return ops.sum(function(x), axis=1)
@@ -477,15 +474,15 @@ def search_rows(
     side: Literal["left", "right"],
     bisect: Callable[[], Tensor],
 ) -> Tensor:
-    """Counts the entries of sorted rows below thresholds, those equal too on the right.
+    """Counts the entries of sorted rows below thresholds, or up to them.
 
-    Keras's searches a single row only.
+    Keras's `searchsorted` searches only a single row.
 
     Args:
         in_order: tensor of shape `(batch, size)`, the smallest entries first.
         thresholds: tensor of shape `(batch, number)`.
-        side: `"left"` to count the entries below, `"right"` for those equal too.
-        bisect: function without arguments that returns the same.
+        side: `"left"` to count the entries below, `"right"` to include equal ones.
+        bisect: function without arguments that returns the same by bisection.
 
     Returns:
         An int32 tensor of the shape of the thresholds.
@@ -505,31 +502,32 @@ def search_rows(
 
 
 def sorts_sooner_than(comparisons: Tensor | int) -> Tensor | bool:
-    """Whether rows are sorted in less time than compared so often, compiling included.
+    """Whether sorting rows takes less time than that many comparisons.
 
-    Measured with rows of 4,096 entries. XLA compares with many thresholds in one pass.
+    Measured with rows of 4,096 entries, including compilation. XLA compares with many
+    thresholds in one pass.
     """
     most = {"numpy": 8, "torch": 16, "tensorflow": 16, "jax": 64}
     return comparisons > most[keras.backend.backend()]
 
 
 def adds_up_anew() -> bool:
-    """Whether a running sum adds up a hundred entries and more for each of them.
+    """Whether a running sum adds a hundred or more entries for each of its entries.
 
-    So does XLA, but on a CPU.
+    XLA does so, except on a CPU.
     """
     return keras.backend.backend() in ("jax", "tensorflow") and on_accelerator()
 
 
 def neighbours_are_slow() -> bool:
-    """Whether a maximum over a few entries side by side takes ten times as long."""
+    """Whether a maximum over a few adjacent entries takes ten times as long."""
     return bool(keras.backend.backend() == "numpy")
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    """Returns the entries of each row at the positions, which are in the row.
+    """Returns the entries of each row at positions within the row.
 
-    Keras allows for negative positions too, in seven operations on torch.
+    Keras also handles negative positions, in seven operations on torch.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -555,10 +553,10 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def block_of_rows(x: Tensor, first: int, number: int) -> Tensor:
-    """Returns rows that follow each other, of a tensor or an array.
+    """Returns consecutive rows of a tensor or an array.
 
-    JAX would compile each slice of Python's anew. Keras's slice, which spares that,
-    warns on torch up to Keras 3.14.
+    JAX would compile each Python slice again. Keras's `slice` avoids that, but warns on
+    torch up to Keras 3.14.
     """
     if keras.backend.backend() == "jax" and not isinstance(x, np.ndarray):
         return ops.slice(x, [first, 0], [number, x.shape[1]])
@@ -566,9 +564,9 @@ def block_of_rows(x: Tensor, first: int, number: int) -> Tensor:
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Returns the largest entries of each row in falling order, and their positions.
+    """Returns the largest entries of each row in descending order, and their positions.
 
-    Equal entries are in any order, and any of those that equal the last one may be in.
+    Equal entries are in any order, and any of those equal to the last may be included.
     """
     if keras.backend.backend() == "numpy":
         return _top_k_of_arrays(x, count)
@@ -579,10 +577,10 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 
 def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """What XLA takes for other values, and are the same.
+    """The same values, by an operation that XLA does not recognize as a no-op.
 
-    On CPU it makes a slice of its TopK a full sort, ten times slower, unless there is
-    an operation between the two, and one that it does not see to be of no effect.
+    On CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless there
+    is such an operation between the two.
     """
     lowest, first = constant(-math.inf, values), constant(0, positions)
     values = ops.where(values > lowest, values, lowest)
@@ -592,7 +590,7 @@ def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
 def _top_k_of_arrays(
     x: np.ndarray[Any, Any], count: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """By a partition of each row: Keras sorts whole rows on NumPy."""
+    """By partitioning each row, as Keras sorts whole rows on NumPy."""
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
     values = np.take_along_axis(x, positions, axis=1)
     descending = np.argsort(values, axis=1)[:, ::-1]
@@ -634,8 +632,8 @@ def _positions(x: Tensor) -> Tensor:
 def sorted_along(values: Tensor, *keys: Tensor) -> Tensor:
     """Returns the values of each row in the order of its first key, then of the next.
 
-    A sort that takes them along costs a TPU as much as gathering a few entries of each
-    row, and 20 to 60 times less than gathering all.
+    On a TPU, a sort that carries them along costs as much as gathering a few entries of
+    each row, and 20 to 60 times less than gathering all.
     """
     if not _sorts_along(keys):
         return take(values, sort_by(*keys))
@@ -645,7 +643,7 @@ def sorted_along(values: Tensor, *keys: Tensor) -> Tensor:
 def _sorted_on_jax(*rows: Tensor) -> Tensor:
     """The last of several tensors, whose rows are sorted by those before it.
 
-    To keep equal entries in their order would take a TPU twice as long.
+    A stable sort would take a TPU twice as long.
     """
     import jax
 
@@ -668,7 +666,7 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     Equal entries are in any order.
     """
     if keras.backend.backend() in ("tensorflow", "torch"):
-        # These sort entries with their positions, of which `ops.argsort` keeps half.
+        # These sort entries with positions. `ops.argsort` would drop the entries.
         values, positions = ops.top_k(x, ops.shape(x)[1])
         return values, positions
     order = stable_argsort(-x)
@@ -700,14 +698,14 @@ def sorted_rows(x: Tensor) -> Tensor:
 
 
 def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the entries of each row and their int32 keys, in the order of both.
+    """Returns the entries of each row and their int32 keys, sorted by both.
 
-    The smallest entries first, and of equal ones the smallest keys. On a CPU by NumPy,
-    as by `sorted_rows`.
+    The smallest entries come first, and of equal ones the smallest keys. On a CPU,
+    NumPy sorts them, as in `sorted_rows`.
     """
     is_on_host = _is_seen(x) and not on_accelerator()
     if is_on_host and ops.convert_to_numpy(x).dtype == "float32":
-        # As -0.0 is no other number than 0.0.
+        # Turns -0.0 into 0.0, as both are equal.
         x = ops.convert_to_numpy(x) + np.float32(0.0)
         pairs = _flipped(x.view("int32")).astype("int64")
         pairs <<= 32
@@ -728,8 +726,8 @@ def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _argsort_by_keys(x: Tensor) -> Tensor:
-    """By bits with positions below: NumPy's stable argsort takes twice as long."""
-    # In place, as fresh memory costs as much as the arithmetic.
+    """Sorts bits with positions below: NumPy's stable argsort takes twice as long."""
+    # In place, as new memory costs as much as the arithmetic.
     keys = _sortable_bits(x).astype("int64")
     keys <<= 32
     keys |= np.arange(x.shape[1])
@@ -767,7 +765,7 @@ def _sortable_bits(x: Tensor) -> Tensor:
 
 def _flipped(bits: Tensor) -> Tensor:
     """Flips all bits of negative numbers but the sign: its own inverse."""
-    # By operators: Keras copies what it is given on NumPy.
+    # By operators, as Keras copies its inputs on NumPy.
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
@@ -786,10 +784,10 @@ def _argsort_by_bits(bits: Tensor) -> Tensor:
 
 
 def number_of_each(ids: Tensor, number: int) -> Tensor:
-    """Counts how often each id below a number occurs, as int32: no other id does.
+    """Counts how often each id from 0 to `number - 1` occurs, as int32.
 
     Args:
-        ids: int32 tensor of any shape. From 0 on; what is `number` or more counts not.
+        ids: int32 tensor of any shape, from 0 on. Larger ids are not counted.
         number: the number of ids.
     """
     if isinstance(ids, np.ndarray):
@@ -810,8 +808,8 @@ def total_by_group(values: Tensor, group: Tensor) -> Tensor:
         group: int tensor of shape `(batch * depth,)`. The group of each entry.
     """
     if keras.backend.backend() == "torch":
-        # Keras's segment_sum takes ten operations, of which torch.compile can't trace
-        # one, and float32 for float64.
+        # Keras's segment_sum takes ten operations, one of which torch.compile can't
+        # trace, and casts float64 to float32.
         totals = values.new_zeros(values.numel())
         totals = totals.index_add(0, group, values.reshape(-1))
         return totals.index_select(0, group).view(values.shape)
@@ -825,10 +823,10 @@ def total_by_group(values: Tensor, group: Tensor) -> Tensor:
 
 
 def _total_by_steps(values: Tensor, group: Tensor) -> Tensor:
-    """The same without a scatter or a gather, by which a TPU goes entry by entry.
+    """The same without scatter and gather, which a TPU does entry by entry.
 
-    In steps of 1, 2, 4, ... each entry adds those before it in its group, and then all
-    take the sum that the last of the group has.
+    In steps of 1, 2, 4, ... each entry adds those before it in its group. Then all take
+    the sum of the last entry of the group.
     """
     place, depth = _positions(values), values.shape[1]
     steps = [2**i for i in range((depth - 1).bit_length())]
@@ -851,7 +849,7 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
 
     Args:
         function: the function.
-        is_ours: whether nothing in it is a user's, which XLA might not know.
+        is_ours: whether it has no code of a user's, which XLA might not support.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -869,7 +867,7 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Multiplies float32 matrices in float32, where a device would round them first."""
+    """Multiplies float32 matrices in float32, on devices that would round them."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -904,7 +902,7 @@ def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[T
 
     Args:
         conditions: functions without arguments that return boolean tensors of shape
-            `(batch, size)`. Called one after the other, so that memory is used again.
+            `(batch, size)`. Called one after the other, to reuse memory.
         dtype: the dtype of the counts.
 
     Returns:
@@ -914,7 +912,7 @@ def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[T
     if backend == "jax":
         import jax
 
-        # In one pass: XLA goes over memory as often as there are reductions.
+        # In one pass, as XLA reads memory once per reduction.
         entries = [ops.cast(condition(), dtype) for condition in conditions]
         zeros = [np.zeros((), dtype) for _ in entries]
         counts = jax.lax.reduce(entries, zeros, _add_each, (1,))
@@ -935,8 +933,8 @@ def _add_each(sums: list[Tensor], others: list[Tensor]) -> list[Tensor]:
 def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
     """The number of true entries of each row, on torch.
 
-    It adds bytes thirty times as fast as booleans, and twenty times as fast again if
-    four are taken for one number, as each of them holds a sum up to 255.
+    It adds bytes thirty times as fast as booleans, and another twenty times as fast if
+    four bytes are read as one number. Each byte holds sums of up to 255.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Chances: which of several events is the first, and how many are drawn."""
+"""Probabilities: which of several events is the first, and how many are drawn."""
 
 import math
 
@@ -16,13 +16,13 @@ from keras_rank.arrays.backends import Tensor
 
 
 def first_event(chances: Tensor) -> Tensor:
-    """The chance that the first of independent events is the one at each place.
+    """The probability that the first of independent events is the one at each place.
 
     `chance[r] * product(1 - chance[s] for s < r)`
 
-    The products are built up in doubling steps, each from what comes before alone:
-    appending zeros changes nothing, bit for bit, as it might in `ops.cumprod`, which
-    is used in a graph where the size is not known.
+    The products are built in doubling steps, from earlier entries only, so appending
+    zeros changes no bit. With `ops.cumprod` it might, which is used in a graph where
+    the size is unknown.
 
     Args:
         chances: tensor of shape `(batch, size)`.
@@ -46,9 +46,9 @@ def first_event(chances: Tensor) -> Tensor:
 def hypergeometric(
     drawn: Tensor, marked: Tensor, size: Tensor, draws: Tensor
 ) -> Tensor:
-    """The chance to have drawn so many marked ones of a group, without replacement.
+    """The probabilities of the number of marked items drawn without replacement.
 
-    From the ratio of one chance to the next: `p(x + 1) / p(x)
+    From the ratio of one probability to the next: `p(x + 1) / p(x)
     = (marked - x) (draws - x) / ((x + 1) (size - marked - draws + x + 1))`.
 
     Args:

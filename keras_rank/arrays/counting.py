@@ -1,4 +1,4 @@
-"""Counts entries that match a threshold: by comparing, or of many by sorting."""
+"""Counts entries that match thresholds: by comparing, or by sorting for many."""
 
 import functools
 import operator
@@ -30,9 +30,9 @@ def count(
     """Counts the entries of each row that match each of several thresholds.
 
     Args:
-        pairs: entries and their thresholds, and further ones of the same shapes.
-        *comparisons: functions of entries and thresholds, and of those of the further
-            pairs, whose shapes broadcast: whether they match.
+        pairs: entries and their thresholds, and further pairs of the same shapes.
+        *comparisons: functions of the entries and thresholds of all pairs, whose shapes
+            broadcast, that return whether they match.
         dtype: the dtype of the counts. Float32 is exact up to 2**24.
 
     Returns:
@@ -118,7 +118,7 @@ def count_before(
 def count_before_in_order(
     in_order: Tensor, keys: Tensor, thresholds: Tensor, own_keys: Tensor
 ) -> Tensor:
-    """Counts the same in rows that are sorted, by their entries and then by keys."""
+    """Counts the same in rows sorted by entries and then by keys."""
 
     def is_not_before(places: Tensor) -> Tensor:
         entry, key = take(in_order, places), take(keys, places)
@@ -130,11 +130,11 @@ def count_before_in_order(
 
 
 def are_few(thresholds: Tensor) -> Tensor | bool:
-    """Whether it takes less time to compare with each threshold than to sort."""
+    """Whether comparing with each threshold takes less time than sorting."""
     number = thresholds.shape[1]
     if number is not None:
         return not sorts_sooner_than(number)
-    # Where a graph does not know it.
+    # Unknown in a graph.
     return ops.logical_not(sorts_sooner_than(ops.shape(thresholds)[1]))
 
 
@@ -160,7 +160,7 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
 def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
     """Counts the entries of sorted rows that are at most each threshold."""
     if in_order.shape[1] is not None and are_few(in_order):
-        # One after the other: no loop, which a device would wait for.
+        # Unrolled, as a device would wait for a loop.
         each = [in_order[:, i : i + 1] for i in range(in_order.shape[1])]
         return sum(ops.cast(entry <= thresholds, "int32") for entry in each)
     return search_rows(
@@ -176,7 +176,7 @@ def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
 def _bisected(
     in_order: Tensor, thresholds: Tensor, holds: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """The number of first entries for which something holds, and for no others.
+    """The number of leading entries for which a condition holds.
 
     Args:
         in_order: tensor of shape `(batch, size)`.
@@ -190,7 +190,7 @@ def _bisected(
     steps = ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
 
     def with_next_digit(i: Tensor, number: Tensor) -> Tensor:
-        # Beyond the end, it is asked of the last entry, and not counted.
+        # Beyond the end, the last entry is tested, and not counted.
         further = number + steps[i]
         goes_on = ops.logical_and(further <= size, holds(at_most(further, size) - 1))
         return ops.where(goes_on, further, number)

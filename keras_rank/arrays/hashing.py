@@ -1,4 +1,4 @@
-"""Random int32 numbers that are a function of others, the same on every backend."""
+"""Pseudorandom int32 numbers by a hash, the same on every backend."""
 
 import hashlib
 
@@ -8,11 +8,10 @@ from keras_rank.arrays.backends import Tensor
 
 
 def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
-    """Random int32 numbers, a function of a number and a key.
+    """Pseudorandom int32 numbers, a function of a number and a key.
 
-    Counters are hashed instead of numbers drawn: Keras's generators give another
-    stream on each backend, stand still inside a metric on JAX, and can't be drawn
-    from inside `ops.cond`.
+    Counters are hashed, as Keras's generators give a different stream on each backend,
+    don't advance inside a metric on JAX, and can't be used inside `ops.cond`.
 
     Args:
         numbers: int32 tensor.
@@ -24,10 +23,10 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
 def _mix(x: Tensor) -> Tensor:
     """Scrambles int32 numbers, one to one (Wellons' "lowbias32").
 
-    On int32, as unsigned numbers become int64 on torch. By operators where there are
-    such on all backends, as Keras copies what it is given on NumPy.
+    On int32, as unsigned numbers become int64 on torch. By operators where all backends
+    have them, as Keras copies its inputs on NumPy.
     """
-    # Masked, as the shift of a signed number copies its sign.
+    # Masked, as shifting a signed number copies its sign.
     x = (x ^ (ops.right_shift(x, 16) & 0xFFFF)) * 0x7FEB352D
     x = (x ^ (ops.right_shift(x, 15) & 0x1FFFF)) * (0x846CA68B - 2**32)
     return x ^ (ops.right_shift(x, 16) & 0xFFFF)

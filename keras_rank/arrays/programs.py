@@ -1,8 +1,8 @@
-"""Programs: what eager code computes at once, compiled whole where each operation is.
+"""Programs: an eager call as one compiled function, on JAX.
 
-JAX compiles each operation of eager code, for each shape. So what a call computes is
-one function there, compiled at its first call and kept by what it depends on. What it
-checks comes back with its result, and is read once.
+JAX compiles each operation of eager code, for each shape. So there a call is one
+function, compiled at its first call and cached by what it depends on. The outcomes of
+its checks come back with its result, and are read once.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PACKAGE = __name__.partition(".")[0]
 
-# Above it, sizes are rounded up by a quarter at most.
+# Sizes above it are rounded up by at most a quarter.
 _FINE = 256
 
 _conditions: ContextVar[list[tuple[Tensor, str]] | None] = ContextVar(
@@ -38,15 +38,15 @@ _conditions: ContextVar[list[tuple[Tensor, str]] | None] = ContextVar(
 
 
 def program(function: Function) -> Function:
-    """Makes one compiled program of a function for eager code, on JAX.
+    """Compiles a function as one program for eager code, on JAX.
 
-    Not where it depends on code of a user's, in which anything may be done and change:
-    that runs as it is written, between programs (see `is_whole`).
+    A user's code may do anything, and change, so functions that depend on it run as
+    written, between programs (see `is_whole`).
 
     Args:
         function: function of what the program depends on, which is hashable, and of
-            what it computes with: tensors, in lists, tuples or dataclasses that are
-            trees (`as_tree`).
+            its inputs: tensors, in lists, tuples or dataclasses that are trees
+            (`as_tree`).
     """
 
     def with_checks(depends: Any, *tensors: Any) -> tuple[Any, Checks]:
@@ -73,9 +73,9 @@ def program(function: Function) -> Function:
 
 
 def require(condition: Tensor, message: str) -> None:
-    """Raises where values can be seen, if need be at the end of the program.
+    """Raises if values can be seen, possibly at the end of the program.
 
-    In code that a user compiles nothing can be raised, nor in one branch of a program.
+    Code that a user compiles can't raise, nor can one branch of a program.
     """
     if is_known_false(condition):
         raise ValueError(message)
@@ -87,10 +87,10 @@ def require(condition: Tensor, message: str) -> None:
 
 
 def is_whole(depends: Any) -> bool:
-    """Whether one program may compute what depends on this.
+    """Whether one program can compute what depends on this.
 
-    Not if a part of it is a user's class or function, or has the attribute `by_steps`,
-    as the values of a step are sizes of the next.
+    It can't if a part is a user's class or function, or has the attribute `by_steps`:
+    then values of one step determine the sizes of the next.
     """
     if depends is None or isinstance(depends, bool | int | float | str):
         return True
@@ -108,11 +108,11 @@ def is_whole(depends: Any) -> bool:
 @as_tree
 @dataclasses.dataclass(frozen=True)
 class Checks:
-    """What a program requires.
+    """The conditions that a program requires.
 
     Attributes:
         hold: boolean tensor of one dimension, or `None` if nothing is required.
-        messages: what is said where one does not hold.
+        messages: the error messages of conditions that don't hold.
     """
 
     hold: Tensor | None
@@ -136,7 +136,7 @@ class Checks:
 
 
 def rounded_up(size: int, least: int) -> int:
-    """One of few sizes, which is not below `size`: a program is compiled for each."""
+    """Rounds up to one of a few sizes, as a program is compiled for each."""
     power = 1 << max(size - 1, 0).bit_length()
     if power <= _FINE:
         return max(power, least)
@@ -155,7 +155,7 @@ def enlarged(x: Tensor, shape: tuple[int, ...], fill: float) -> Tensor:
 
 
 def first_rows(x: Tensor, number: int | None) -> Tensor:
-    """Returns the rows before those that were appended, if any were."""
+    """Returns the rows without those that were appended."""
     if number is None or x.shape[0] in (None, number):
         return x
     return to_device(ops.convert_to_numpy(x)[:number])

@@ -1,4 +1,4 @@
-"""The largest entries of rows: of long rows, by the largest of their blocks."""
+"""The largest entries of rows; in long rows, by way of blocks."""
 
 import dataclasses
 import math
@@ -18,14 +18,14 @@ from keras_rank.arrays.backends import (
     top_k,
 )
 
-# Rows of this many entries or more are cut into blocks on a CPU; fewer on NumPy, where
-# selecting from whole rows takes longer.
+# Rows of this many entries or more are cut into blocks on a CPU. The limit is lower on
+# NumPy, where selecting from whole rows takes longer.
 _LONG_ROW = 4096
 _LONG_ROW_OF_ARRAY = 512
 
 
 def is_whole(k: int | None, size: Tensor | int) -> bool:
-    """Whether the largest k are all, as far as is known."""
+    """Whether the largest k are known to be all."""
     return k is None or (isinstance(size, int) and k >= size)
 
 
@@ -35,7 +35,7 @@ def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
 
 
 def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
-    """Whether rows are worth cutting into blocks, and not worth copying."""
+    """Whether rows should be cut into blocks, and not copied."""
     rows, row_size = x.shape
     if row_size is None or rows == 0 or backends.may_stall(x):
         return False
@@ -44,15 +44,15 @@ def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
 
 
 def is_best_sorted(x: Tensor) -> bool:
-    """Whether the largest entries of rows are best found by sorting all of them.
+    """Whether the largest entries of rows are best found by sorting.
 
-    One sort is one kernel: less to launch than selecting twice, by score and by tie.
+    One sort is one kernel, while selecting by score and by tie needs two.
     """
     return backends.on_accelerator() and not (backends.may_stall(x) or is_long(x))
 
 
 def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
-    """Whether to ask for a few entries before all: not where both would be compiled."""
+    """Whether to try a few entries first: not if both paths would be compiled."""
     if backends.is_traced(x) or backends.on_accelerator():
         return False
     return bool(x.shape[1] >= 8 * count)
@@ -61,8 +61,8 @@ def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the `count` largest entries of each row and their positions.
 
-    The largest come first; equal entries are in any order, and any of those that
-    equal the last one may be in.
+    The largest come first. Equal entries are in any order, and any of those equal to
+    the last may be included.
     """
     if not is_long(x, count):
         return top_k(x, count)
@@ -83,9 +83,8 @@ def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
 def candidates(x: Tensor, count: int) -> "Candidates":
     """Returns entries of long rows, among them the `count` largest of each.
 
-    Rows are cut into blocks: the largest entries lie in the `count` blocks of the
-    largest maxima, so that only these few need a closer look. That reads the rows
-    once.
+    Rows are cut into blocks. The largest entries lie in the `count` blocks with the
+    largest maxima, so only these are searched, and the rows are read once.
 
     Args:
         x: tensor of shape `(batch, size)`, without NaN.
@@ -133,8 +132,8 @@ class Blocks:
         row_size: the number of entries of a row.
         size: the number of entries of a block.
         number: the number of blocks. The last entries of the row may be padding.
-        are_side_by_side: whether a block has entries that follow each other. If not,
-            it has every n-th entry, as many as there are blocks apart.
+        are_side_by_side: whether a block has consecutive entries. If not, it has every
+            n-th entry, where n is the number of blocks.
     """
 
     row_size: int
@@ -144,10 +143,10 @@ class Blocks:
 
     @classmethod
     def of(cls, x: Tensor, count: int) -> "Blocks":
-        """Of about `sqrt(row_size / count)`: both steps of `largest` cost alike."""
+        """Of about `sqrt(row_size / count)`, to balance the two steps of `largest`."""
         row_size = x.shape[1]
         ideal = round(math.sqrt(row_size / count))
-        # A divisor of the row's size nearby spares padding, which is a copy of it all.
+        # A nearby divisor of the row's size avoids padding, which copies the rows.
         nearby = range(ideal // 2 + 1, 2 * ideal)
         divisors = [size for size in nearby if row_size % size == 0]
         size = min(divisors, key=lambda size: abs(size - ideal), default=ideal)
@@ -162,7 +161,7 @@ class Blocks:
     def entries(self, x: Tensor, chosen: Tensor) -> Tensor:
         """The entries of the chosen blocks, of shape `(batch, some)`."""
         if self.are_side_by_side:
-            # Whole blocks are copied, where `ops.take_along_axis` goes by entries.
+            # Copies whole blocks, while `ops.take_along_axis` copies single entries.
             x = self._shaped(x, (-1, self.size))
             x = take_rows(x, through_batch(chosen, self.number))
         else:
@@ -178,7 +177,7 @@ class Blocks:
         else:
             positions = chosen[:, None, :] + place[:, None] * self.number
         positions = ops.reshape(positions, (-1, chosen.shape[1] * self.size))
-        # The lowest values may lie in the padding, which is not in the row.
+        # The lowest values may lie in the padding, outside of the row.
         return at_most(positions, self.row_size - 1) if self._padding else positions
 
     def _shaped(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:

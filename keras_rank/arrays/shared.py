@@ -1,4 +1,4 @@
-"""What several formulas ask for: computed for the first, kept for the others."""
+"""Results that several formulas share: computed once."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -10,7 +10,7 @@ from keras_rank.arrays.backends import is_in_branch, is_traced
 
 
 class kept(cached_property[Any]):  # noqa: N801, it reads as the property that it is
-    """A property that is computed once, but anew where a tensor would not last."""
+    """A property that is computed once, or again if its tensors would not last."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -22,12 +22,12 @@ class kept(cached_property[Any]):  # noqa: N801, it reads as the property that i
 
 
 class Shared:
-    """Base class of what keeps the results of functions of itself."""
+    """Base class of objects that keep the results of functions of themselves."""
 
     def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns `function(self, *arguments)`, computed once, as by `kept`.
+        """Returns `function(self, *arguments)`, computed once, like `kept`.
 
-        Arguments are told apart by `key_of`.
+        Arguments are compared by `key_of`.
         """
         key = (function, *map(key_of, arguments))
         results = vars(self).setdefault("_results", {})
@@ -35,7 +35,7 @@ class Shared:
             return results[key][1]
         result = function(self, *arguments)
         if _lasts(result, self):
-            # The arguments are kept too, so that no other tensor takes an id.
+            # The arguments are kept too, so that their ids are not reused.
             results[key] = arguments, result
         return result
 
@@ -43,8 +43,8 @@ class Shared:
 def _lasts(result: Any, owner: Any) -> bool:
     """Whether a result may be kept as long as its owner.
 
-    What is traced ends with its branch, or with the compiled function that uses an
-    order made outside of it.
+    A traced tensor ends with its branch, or with the compiled function that uses an
+    order from outside of it.
     """
     return not is_in_branch() and (not _has_traced(result) or _has_traced(owner))
 
@@ -58,9 +58,9 @@ def _has_traced(x: Any) -> bool:
 
 
 def key_of(argument: Any) -> Any:
-    """What stands for an argument in a dictionary: tensors are told apart by identity.
+    """The key of an argument in a dictionary: tensors are compared by identity.
 
-    So is what has no hash, as users' functions of some classes.
+    So are arguments without a hash, such as some users' functions.
     """
     if ops.is_tensor(argument):
         return id(argument)

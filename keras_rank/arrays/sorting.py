@@ -1,4 +1,4 @@
-"""Orders by several keys, and what sorting tells: inversions."""
+"""Orders by several keys, and inversions."""
 
 import dataclasses
 
@@ -23,8 +23,8 @@ class Order:
 
     Attributes:
         positions: int tensor of shape `(batch, places)`.
-        keys: what the rows are sorted by, where sorting values along with it is faster
-            than gathering them by their positions.
+        keys: the sort keys, if sorting values along with them is faster than gathering
+            values by position.
     """
 
     positions: Tensor
@@ -36,7 +36,7 @@ class Order:
         return cls(sort_by(*keys), keys if sorts_all_along() else ())
 
     def first(self, places: Tensor | int) -> "Order":
-        """The order up to some place."""
+        """The first places of the order."""
         return dataclasses.replace(self, positions=self.positions[:, :places])
 
     def of(self, values: Tensor) -> Tensor:
@@ -62,15 +62,15 @@ def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
 def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Tensor:
     """Counts the pairs of each row whose first value is larger than the second.
 
-    By sorting with the binary digits of the places that values have when sorted,
-    the highest digit first: at each digit, an entry with a 0 moves ahead of the
-    entries with a 1 that it is inverted with, and no other. So the memory is that of
-    the row, not of its pairs. The place that moves ahead is that of the larger value.
+    It sorts by the binary digits of the sorted places of the values, the highest digit
+    first: at each digit, an entry with a 0 moves ahead of exactly those entries with a
+    1 with which it is inverted. The entry that moves ahead stands for the larger value.
+    So it needs memory for the row, not for its pairs.
 
     Args:
         values: tensor of shape `(batch, size)`.
         dtype: the dtype of the counts.
-        weights: tensor of the same shape. What a pair counts by its first value.
+        weights: tensor of the same shape. The weight of a pair, by its first value.
             Defaults to `None`: 1.
 
     Returns:
@@ -106,9 +106,9 @@ def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
     """Returns rows with other entries at some positions, written into `x` on NumPy.
 
     Args:
-        x: tensor of shape `(batch, size)`, which is not used anymore.
-        positions: int tensor of shape `(batch, some)`. Where there are two of a row,
-            their entries are the same.
+        x: tensor of shape `(batch, size)`, which must not be used afterwards.
+        positions: int tensor of shape `(batch, some)`. Repeated positions of a row have
+            the same entries.
         entries: tensor of the same shape.
     """
     batch, size = ops.shape(x)

@@ -1,4 +1,4 @@
-"""Exact ranks among more candidates than a matrix of scores could hold."""
+"""Exact ranks among candidates too many for a matrix of scores."""
 
 from keras_rank.catalogue.best import top_k
 from keras_rank.catalogue.evaluation import evaluate

@@ -1,4 +1,4 @@
-"""The best candidates of each query: an exact selection in a stream of blocks."""
+"""The best candidates of each query, selected exactly from a stream of blocks."""
 
 import dataclasses
 import functools
@@ -62,8 +62,8 @@ def top_k(
 ) -> tuple[Tensor, Tensor]:
     """Returns the best candidates of each query, without building a matrix of scores.
 
-    They are in the order that `keras_rank.catalogue.rank` counts: a target that has
-    rank r there, with the same `shuffle_ties` and `seed`, is at place r here.
+    Their order agrees with `keras_rank.catalogue.rank`: with the same `shuffle_ties`
+    and `seed`, a target of rank r is the r-th candidate here.
 
     Args:
         queries: embeddings of shape `(batch, features)`.
@@ -74,10 +74,10 @@ def top_k(
             `keras_rank.catalogue.Shards`, whose parts are searched by workers.
         k: positive int. The number of candidates for each query.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`, each of its own pair alone.
-            Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`. A score may depend only on
+            its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that are left out,
-            such as those that were seen.
+            such as seen items.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `False`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
@@ -88,10 +88,10 @@ def top_k(
 
     Returns:
         The scores and the ids of the best candidates, two tensors of shape
-        `(batch, k)`: `-inf` and -1 where there are fewer than k.
+        `(batch, k)`. If there are fewer than k, the rest is `-inf` and -1.
 
     Raises:
-        ValueError: if shapes don't fit, or an id is not that of a candidate.
+        ValueError: if shapes don't match, or an id is out of range.
 
     Example:
 
@@ -120,7 +120,7 @@ def top_k(
 
 
 class Seekers(NamedTuple):
-    """Some queries, and what must not be found for them.
+    """Some queries, and the candidates that are excluded for them.
 
     Attributes:
         embeddings: tensor of shape `(queries, features)`.
@@ -135,7 +135,7 @@ class Seekers(NamedTuple):
     keys: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Seekers":
-        """Returns what a function makes of each of the tensors."""
+        """Applies a function to each of the tensors."""
         return Seekers(*(None if x is None else function(x) for x in self))
 
 
@@ -173,8 +173,8 @@ def best_among(
 def best_of(
     seekers: Seekers, candidates: Candidates, score: str | Score, k: int
 ) -> Best:
-    """The same of all candidates, or of some that follow each other."""
-    # A function of the user's may change with its weights, which are compiled in.
+    """Returns the best of all candidates, or of consecutive ones."""
+    # A user's function may change with its weights, which compiling would freeze.
     steps = _steps_kept if isinstance(score, str) else _steps_of
     search, join = steps(score, min(k, candidates.block_size), k)
     number = int(seekers.embeddings.shape[0])
@@ -204,7 +204,7 @@ def best_of(
 def best_in_shards(
     seekers: Seekers, shards: OpenShards, score: str | Score, k: int
 ) -> Best:
-    """The same of parts, as if there were none.
+    """Returns the best of all parts.
 
     Args:
         seekers: all queries.
@@ -223,7 +223,7 @@ def best_in_shards(
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What is done to each part, wherever that is: it travels there as NumPy arrays."""
+    """The work on a part, sent to its worker as NumPy arrays."""
 
     seekers: Seekers
     scoring: str | Score
@@ -242,7 +242,7 @@ class Search:
 def _steps_of(
     score: str | Score, of_block: int, k: int
 ) -> tuple[dict[bool, Callable[..., Best]], Callable[..., Best]]:
-    """Compiles what finds the best of a block, and what joins them to others."""
+    """Compiles the steps that find the best of a block, and join them to others."""
     is_ours, scores_of = isinstance(score, str), check_score(score)
 
     def search(
@@ -281,7 +281,7 @@ _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
 
 
 def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
-    """The best of two that are the best of some."""
+    """The best of two selections."""
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )

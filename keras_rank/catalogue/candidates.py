@@ -1,4 +1,4 @@
-"""Candidates, in whatever form they come, as blocks of one size."""
+"""Candidates of any form, as blocks of one size."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Candidates that follow each other.
+    """Consecutive candidates.
 
     Attributes:
         first_id: the id of the first one.
@@ -35,7 +35,7 @@ class Block:
 
 
 class Table:
-    """Candidates that lie in an array: any rows of it can be read."""
+    """Candidates in an array, of which any rows can be read."""
 
     def __init__(self, array: Any, block_size: int, first_id: int) -> None:
         self._array, self.first_id = array, first_id
@@ -47,7 +47,7 @@ class Table:
         """Reads all candidates once."""
         last = self.items - self.block_size
         for start in range(0, self.items, self.block_size):
-            # The last block is as large as the others, and begins among the one before.
+            # The last block is as large as the others, and overlaps the one before.
             first = min(start, last)
             rows = self._read(first)
             yield Block(self.first_id + first, rows, start - first, self.block_size)
@@ -64,10 +64,9 @@ class Table:
 
 
 class Stream:
-    """Candidates that come in blocks of any size, each time from the first one.
+    """Candidates that are read in blocks of any size, from the first one each time.
 
-    They are read once to begin with, to count them and to keep those that will be asked
-    for.
+    A first pass counts them, and keeps those that will be asked for.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Stream:
         self.features = int(self._kept.shape[1])
 
     def blocks(self) -> Iterator[Block]:
-        """Reads all candidates once, cut anew to blocks of one size."""
+        """Reads all candidates once, regrouped into blocks of one size."""
         first, parts, waiting = self.first_id, list[Any](), 0
         for rest in _parts(self._read()):
             while rest.shape[0]:
@@ -150,7 +149,7 @@ def open_candidates(
         if isinstance(given, Iterator):
             raise ValueError(
                 "`candidates` should be readable more than once: instead of a "
-                "generator, give the function that makes it. Received: "
+                "generator, pass the function that creates it. Received: "
                 f"candidates of type {type(given).__name__}"
             )
         return Stream(lambda: given, block_size, ids, first_id)
@@ -166,7 +165,7 @@ def open_candidates(
 
 
 def as_scored(embeddings: Any) -> Tensor:
-    """Embeddings in the precision of their scores: float32, or float64 as they come."""
+    """Embeddings in the precision of their scores: float32, or float64 if given so."""
     return ranked_as(to_tensor("candidates", embeddings))
 
 
@@ -180,7 +179,7 @@ def _embeddings(layer: keras.layers.Embedding) -> Any:
 
 
 def _is_stream(candidates: Any) -> bool:
-    """Whether it is blocks of candidates, not the candidates themselves."""
+    """Whether an argument is an iterable of blocks, rather than an array."""
     if hasattr(candidates, "shape"):
         return False
     if isinstance(candidates, list | tuple):
@@ -189,7 +188,7 @@ def _is_stream(candidates: Any) -> bool:
 
 
 def check_as_many(items: int, found: int) -> None:
-    """Raises if candidates were not as many as before when they were read again."""
+    """Raises if another pass read another number of candidates."""
     if found != items:
         raise ValueError(
             "`candidates` should hold the same items each time they are read. "
@@ -198,14 +197,14 @@ def check_as_many(items: int, found: int) -> None:
 
 
 def _parts(blocks: Any) -> Iterator[Tensor]:
-    """The blocks as they come, in the precision of their scores."""
+    """The given blocks, in the precision of their scores."""
     if isinstance(blocks, keras.utils.PyDataset):
         each = (blocks[i] for i in range(len(blocks)))
     else:
         each = iter(blocks)
     features = None
     for block in each:
-        # A data loader gives what a data set holds, which may be several things.
+        # An element of a data set may be a tuple, such as of inputs and labels.
         part = block[0] if isinstance(block, list | tuple) else block
         if not hasattr(part, "shape"):
             raise ValueError(
@@ -220,7 +219,7 @@ def _parts(blocks: Any) -> Iterator[Tensor]:
         features = int(part.shape[1]) if features is None else features
         if part.shape[1] != features:
             raise ValueError(
-                "`candidates` should have as many features in each block. Received: "
-                f"blocks with {features} and {part.shape[1]} features"
+                "`candidates` should have the same number of features in each block. "
+                f"Received: blocks with {features} and {part.shape[1]} features"
             )
         yield as_scored(part)

@@ -1,4 +1,4 @@
-"""One pass over the candidates: how many score higher than each target, or the same."""
+"""One pass over the candidates: how many score higher than each target, or equal."""
 
 import functools
 import math
@@ -34,12 +34,12 @@ from keras_rank.catalogue.scoring import Score, check_score
 from keras_rank.lists.base import as_ranked, smallest_normal
 from keras_rank.ordering.preference import item_keys
 
-# The scores of so many queries and candidates are held at a time.
+# The number of scores that are held at a time.
 TILE = 2**21
 
 
 class Queries(NamedTuple):
-    """Some queries, and what is asked about them.
+    """Some queries, their targets, and their excluded candidates.
 
     Attributes:
         embeddings: tensor of shape `(queries, features)`.
@@ -65,13 +65,13 @@ class Queries(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is counted for the targets of some queries: it adds up over candidates.
+    """What is counted for the targets of some queries. Counts add up over candidates.
 
     Attributes:
         above: int32 tensor of shape `(queries, targets)`. The number of candidates
             with a higher score.
-        tied: int32 tensor of the same shape. That of candidates with the same score.
-        before: int32 tensor of the same shape. That of the tied ones that go first.
+        tied: int32 tensor of the same shape. The number with the same score.
+        before: int32 tensor of the same shape. The number of tied ones that go first.
         scores: tensor of the same shape. The scores that the targets have among the
             candidates, `-inf` where they are none of these: of parts, the maximum.
     """
@@ -83,7 +83,7 @@ class Counts(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What the columns of a block stand for, as int32 scalar tensors.
+    """Which candidates the columns of a block are, as int32 scalar tensors.
 
     Attributes:
         first_id: the id of the first column.
@@ -97,7 +97,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, block: Block) -> "Columns":
-        """Returns what the columns of a block stand for."""
+        """Returns the columns of a block."""
         bounds = (block.first_id, block.start, block.end)
         return cls(*(ops.convert_to_tensor(x, "int32") for x in bounds))
 
@@ -107,7 +107,7 @@ class Columns(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What a block scores.
+    """The scores of a block.
 
     Attributes:
         candidates: tensor of shape `(queries, block)`. `-inf` for those that don't
@@ -146,13 +146,13 @@ class Steps(NamedTuple):
 
 
 def steps_of(score: str | Score, averages: bool) -> Steps:
-    """Compiles what is done to each block.
+    """Compiles the steps for each block.
 
     Args:
         score: `"dot"`, `"cosine"`, or a function of queries and candidates.
         averages: whether ties are averaged, so that none of the tied goes first.
     """
-    # A function of the user's may change with its weights, which are compiled in.
+    # A user's function may change with its weights, which compiling would freeze.
     return (_steps_kept if isinstance(score, str) else _steps_of)(score, averages)
 
 
@@ -289,7 +289,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         rows, columns = (-(-x.shape[0] // 2) for x in given)
         scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
         size = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
-        # What differs by more than roundings may.
+        # Differences beyond rounding errors.
         if not np.allclose(scores, beside_others, 1e-3, 1e-4 * size, equal_nan=True):
             raise ValueError(
                 "`score` should give each pair of a query and a candidate a score of "
@@ -304,7 +304,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
 
 
 def _beside_others(x: Tensor) -> Tensor:
-    """Rows of which those of the second half are replaced by the first one."""
+    """Rows, with those of the second half replaced by the first row."""
     half = -(-x.shape[0] // 2)
     others = ops.repeat(x[:1], x.shape[0] - half, axis=0)
     return ops.concatenate([x[:half], others], axis=0)
@@ -313,7 +313,7 @@ def _beside_others(x: Tensor) -> Tensor:
 def of_whole_and_part(
     function: Callable[..., Any], compile_step: Callable[..., Any]
 ) -> dict[bool, Callable[..., Any]]:
-    """Compiles a function once for blocks that count as a whole, and for others."""
+    """Compiles a function for blocks that count as a whole, and for others."""
     return {
         is_whole: compile_step(functools.partial(function, is_whole=is_whole))
         for is_whole in (True, False)
@@ -330,7 +330,7 @@ def count_candidates(
     averages: bool,
     after_block: Callable[[int], None],
 ) -> Counts:
-    """Counts what is above the targets of all queries, and what is tied with them.
+    """Counts the candidates above and tied with the targets of all queries.
 
     Args:
         queries: all queries.
@@ -352,14 +352,14 @@ def count_by_passes(
 ) -> Counts:
     """Counts with the scores that the targets have in a pass over all candidates.
 
-    A candidate must have the same score as a target and in its own block, to the last
-    bit, or nothing would tie. So targets are scored in blocks of the same size, and
-    compared in the pass with what their own columns show. Where any differs, the pass
-    is made again with those.
+    A target must have the same score as its own column in its block, to the last bit,
+    or nothing would tie. So targets are scored in blocks of the same size, and compared
+    in the pass with their own columns. If any differs, the pass is repeated with the
+    scores of the columns.
 
     Args:
         target_scores: tensor of shape `(queries, targets)`. The scores of targets.
-        count_above: function that makes a pass over all candidates, given these.
+        count_above: function that makes a pass over all candidates with these.
     """
     counts = count_above(target_scores)
     if _differ(counts.scores, target_scores):
@@ -378,12 +378,12 @@ def _differ(scores: Tensor, others: Tensor) -> bool:
 
 
 def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Tensor:
-    """Scores targets in blocks of the size of all others, `-inf` where there is none.
+    """Scores targets in blocks of the same size as all others, `-inf` for padding.
 
     Args:
         queries: all queries.
-        candidates: all candidates, or some that follow each other.
-        steps: what is done to each block.
+        candidates: all candidates, or consecutive ones.
+        steps: the steps for each block.
     """
     first, last = candidates.first_id, candidates.first_id + candidates.items - 1
     chunks = [
@@ -424,13 +424,13 @@ def count_above(
     Args:
         queries: all queries.
         target_scores: tensor of shape `(queries, targets)`. The scores of targets.
-        candidates: all candidates, or some that follow each other.
-        steps: what is done to each block.
+        candidates: all candidates, or consecutive ones.
+        steps: the steps for each block.
         after_block: called after each block, with the number of candidates so far.
     """
     order = None
     if not are_few(target_scores):
-        # Those that follow each other are found near each other.
+        # Consecutive queries are found near each other.
         order = stable_argsort(target_scores)
         target_scores = take(target_scores, order)
         queries = queries._replace(ids=take(queries.ids, order))
@@ -510,15 +510,15 @@ def _counted(
     columns: Columns,
     above_and_not_below: Callable[[Tensor], Sequence[Tensor]],
 ) -> tuple[Counts, Tensor]:
-    """Adds what a block has to the counts, but for which of tied candidates go first.
+    """Adds the counts of a block, except for which tied candidates go first.
 
     Args:
         queries: the queries.
         targets: tensor of shape `(queries, targets)`. The scores of the targets.
-        counts: what is counted so far.
+        counts: the counts so far.
         scored: the scores of the block.
         entries: the same, in any order.
-        columns: what the columns of the scores stand for.
+        columns: the columns of the scores.
         above_and_not_below: function of entries, to the numbers of those with a
             higher score than each target, and of those with no lower one.
 
@@ -553,9 +553,9 @@ def compared(scores: Tensor) -> Tensor:
 
 
 def equal_to(targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest and the highest scores that are compared as equal to the targets.
+    """The lowest and the highest scores that count as equal to those of the targets.
 
-    All denormal numbers are as 0, so that scores need not be rounded to be compared.
+    All denormal numbers equal 0, so scores need not be rounded before a comparison.
     """
     dtype = keras.backend.standardize_dtype(targets.dtype)
     near = float(np.nextafter(np.asarray(smallest_normal(targets), dtype), 0))

@@ -1,4 +1,4 @@
-"""Metrics of queries over all candidates: ranked in one pass, then added up."""
+"""Metrics over all candidates: targets are ranked in one pass, then evaluated."""
 
 import functools
 import time
@@ -21,10 +21,10 @@ from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.group import Member, as_group, by_kind
 from keras_rank.ordering.preference import Ties, list_keys
 
-# So many seconds after which `verbose="auto"` shows how far it is.
+# With `verbose="auto"`, progress is shown after this many seconds.
 LONG = 5.0
 
-# Averaged ties may list a rank for each candidate: so many at a time.
+# Averaged ties may list a rank for each candidate: this many at a time.
 MOST_RANKS = 2**22
 
 Metrics = RankingMetrics | Sequence[Member | str | dict[str, Any]]
@@ -45,7 +45,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Computes metrics of the ranks of targets among all candidates.
 
-    The candidates are read once, block by block, for all metrics that order ties alike.
+    The candidates are read once, block by block, for all metrics of the same tie rule.
     No matrix of scores is built, and no candidate is left out.
 
     Args:
@@ -59,26 +59,27 @@ def evaluate(
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
             `keras_rank.catalogue.Shards`, whose parts are counted by workers.
-        metrics: list of ranking metrics: instances, or strings of the name and the
-            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. They are not
+        metrics: list of ranking metrics: instances, or strings of a name and a
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not
             changed.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`, each of its own pair alone.
-            Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`. A score may depend only on
+            its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as those that were seen. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
-            progress bar where it takes long. Defaults to `"auto"`.
+            progress bar if it takes long. Defaults to `"auto"`.
 
     Returns:
-        A dict from the names of the metrics to floats. A string names its result.
+        A dict from the names of the metrics to floats. The result of a string has that
+        string as its name.
 
     Raises:
-        ValueError: if shapes don't fit, an id is not that of a candidate, or a metric
-            needs the labels of all items.
+        ValueError: if shapes don't match, an id is out of range, or a metric needs the
+            labels of all items.
 
     Example:
 
@@ -89,7 +90,7 @@ def evaluate(
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
-    # Apart from the metrics, which may be in use elsewhere.
+    # Copies, as the metrics may be in use elsewhere.
     states = {member.name: member.stateless_reset_state() for member in group.members}
     # Opened once, as to encode or to read the candidates may take long.
     task_in = functools.cache(
@@ -127,7 +128,7 @@ def evaluate(
 
 
 def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
-    """Returns metrics as a group, whose members need the relevant items alone."""
+    """Returns metrics as a group, and checks that they need only the relevant items."""
     group = as_group(metrics, as_written=as_written)
     for member in by_kind(group.members)[0]:
         check_takes_targets(member)
@@ -148,7 +149,7 @@ def _shown(task: Retrieval, order: Order[ExposureMetric]) -> Tensor:
 def _parts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None
 ) -> Iterator[tuple[TargetLists, Counts]]:
-    """The lists, and what was counted, so many at a time as memory allows."""
+    """The lists and their counts, as many at a time as memory allows."""
     number = int(ops.shape(lists.ids)[0])
     size = max(number, 1)
     if ties == "average":
@@ -161,7 +162,7 @@ def _parts(
 
 
 def check_verbose(verbose: Any) -> Any:
-    """Returns how much to show: 2, which `fit` takes as well, is the same as 1."""
+    """Returns how much to show: 2, which `fit` accepts too, is the same as 1."""
     if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
         return verbose
     raise ValueError(
@@ -170,7 +171,7 @@ def check_verbose(verbose: Any) -> Any:
 
 
 def _progress(verbose: Any, items: int) -> Callable[[int], None]:
-    """A function of the number of candidates so far, that shows it where asked for."""
+    """A function of the number of candidates so far that shows it if requested."""
     if not verbose:
         return lambda done: None
     started, bar = time.monotonic(), keras.utils.Progbar(items, unit_name="candidate")

@@ -49,7 +49,7 @@ from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, ranks_are_seen
 from keras_rank.ordering.targets import rank_counted
 
-# The number of candidates in a block, where it is not given.
+# The default number of candidates in a block.
 BLOCK_SIZE = 4096
 
 # Those of no candidate.
@@ -76,9 +76,9 @@ def rank(
 ) -> RankedLists:
     """Ranks targets among all candidates, without building a matrix of scores.
 
-    `rank = 1 + candidates with a higher score + those with the same score before it`
+    `rank = 1 + candidates with a higher score + tied candidates before it`
 
-    So the candidates are read once, block by block, and what is above each target is
+    The candidates are read once, block by block, and those above each target are
     counted: exactly, and in the memory of one block.
 
     Args:
@@ -94,12 +94,12 @@ def rank(
             `keras_rank.catalogue.Shards`, whose parts are counted by workers.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`, each of its own pair alone.
-            Defaults to `"dot"`.
+            returns scores of shape `(batch, candidates)`. A score may depend only on
+            its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as those that were seen. A target of the same list is never excluded.
-        k: positive int. The largest cutoff of the functions. Defaults to `None`:
-            functions may have any.
+            such as seen items. A target of the same list is never excluded.
+        k: positive int. The largest cutoff of the functions. Defaults to `None`: any
+            cutoff.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -110,11 +110,10 @@ def rank(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        The ranked lists, to be passed to functions and to `update_state`, instead of
-        `y_true`.
+        The ranked lists, to be passed to functions and `update_state` as `y_true`.
 
     Raises:
-        ValueError: if shapes don't fit, or an id is not that of a candidate.
+        ValueError: if shapes don't match, or an id is out of range.
 
     Example:
 
@@ -160,7 +159,7 @@ class Retrieval:
     def counted(
         self, ties: Ties, key: int, after_block: Callable[[int], None] = lambda _: None
     ) -> Counts:
-        """Counts what is above each target, in one pass over the candidates."""
+        """Counts the candidates above each target, in one pass."""
         lists = self.lists
         if ops.shape(lists.ids)[0] == 0:
             nothing = ops.zeros_like(lists.ids)
@@ -198,7 +197,7 @@ class Counted(NamedTuple):
 
     @property
     def by_steps(self) -> bool:
-        """Whether there are as many ranks as are seen."""
+        """Whether the number of ranks depends on values."""
         return ranks_are_seen(True, *self)
 
 
@@ -252,7 +251,7 @@ def open_scored(
     block_size: int | None,
     wanted: Callable[[], np.ndarray[Any, Any]] = lambda: NO_IDS,
 ) -> tuple[Tensor, Candidates | OpenShards]:
-    """Returns queries and candidates that fit each other.
+    """Returns queries and candidates of matching shapes.
 
     Args:
         queries: what users pass.
@@ -283,14 +282,15 @@ def open_scored(
     features = found.features
     if is_ours and features != embeddings.shape[1]:
         raise ValueError(
-            "`queries` and `candidates` should have as many features. Received: "
-            f"queries.shape={shape_of(embeddings)}, candidates with {features} features"
+            "`queries` and `candidates` should have the same number of features. "
+            f"Received: queries.shape={shape_of(embeddings)}, candidates with "
+            f"{features} features"
         )
     return embeddings, found
 
 
 def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
-    """The ids of all targets, each once."""
+    """The distinct ids of all targets."""
     ids = ops.convert_to_numpy(read_targets("targets", targets)[0])
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
@@ -303,7 +303,7 @@ def check_block_size(block_size: Any) -> int:
 
 
 def excluded_ids(exclude: Any, kept: np.ndarray[Any, Any], items: int) -> Tensor:
-    """The ids to exclude, each once and none that is kept, -1 where there is none.
+    """The distinct ids to exclude, without those to keep, padded with -1.
 
     Args:
         exclude: what users pass.
@@ -318,10 +318,10 @@ def excluded_ids(exclude: Any, kept: np.ndarray[Any, Any], items: int) -> Tensor
             f"Received: exclude.shape={shape_of(ids)}"
         )
     check_items("exclude", where(ids >= 0, ids, -1), items)
-    # In NumPy, as it is done once: what is given twice comes side by side.
+    # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
-    # Those of one list are told from those of another.
+    # Lists are kept apart.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
     excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
     return ops.convert_to_tensor(np.maximum(excluded, -1))

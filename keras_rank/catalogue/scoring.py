@@ -1,4 +1,4 @@
-"""How queries score candidates: by products, cosines, or a function of the user."""
+"""How queries score candidates: by products, cosines, or a user's function."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -18,12 +18,12 @@ def dot(queries: Tensor, candidates: Tensor) -> Tensor:
 
 
 def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
-    """The cosines between embeddings, 0 for one that is 0."""
+    """The cosines between embeddings, 0 for an embedding of zeros."""
     return dot(_of_length_one(queries), _of_length_one(candidates))
 
 
 def _of_length_one(embeddings: Tensor) -> Tensor:
-    # Of which the squares neither overflow nor vanish.
+    # Scaled, so that squares neither overflow nor vanish.
     largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
     embeddings = embeddings / where(largest > 0.0, largest, 1.0)
     squares = ops.sum(embeddings * embeddings, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Candidates in parts, each counted by a worker: what they count adds up."""
+"""Candidates in parts, each counted by a worker. The counts add up."""
 
 import dataclasses
 import functools
@@ -31,25 +31,24 @@ Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
 
 
 class Shards:
-    """Candidates in parts that lie on several machines, or in several files.
+    """Candidates in parts, on several machines or in several files.
 
-    It is given as `candidates` to `keras_rank.catalogue.rank`, to
-    `keras_rank.catalogue.evaluate` and to
-    `keras_rank.callbacks.CatalogueEvaluation`. Workers count what scores higher in
-    their own parts, and counts add up: the ranks are those among all candidates.
+    Pass it as `candidates` to `keras_rank.catalogue.rank`,
+    `keras_rank.catalogue.evaluate`, `keras_rank.catalogue.top_k` or
+    `keras_rank.callbacks.CatalogueEvaluation`. Each worker counts the higher scores in
+    its part, and the counts add up: the ranks are those among all candidates.
 
     Args:
         parts: list of candidates, in the order of their ids: the first item of a part
-            follows the last one of the part before. Each is anything that can be
-            `candidates`. A function is called where the part is counted, so that its
-            embeddings need not travel. It is called three times, to count the items,
-            to score the targets and to count what is above them, so it should read
+            follows the last one of the previous part. Each is anything that can be
+            `candidates`, except `Shards`. A function is called by the worker, so its
+            embeddings are not sent. It is called three times, to count the items, to
+            score the targets, and to count the items above them, so it should read
             embeddings rather than encode items.
-        map_fn: function that is called as the builtin `map`, with a function and a list
-            of one argument for each part, and returns or yields what the function
-            returns, in order. It may run them anywhere, as
-            `ProcessPoolExecutor().map` does. Defaults to the builtin: one after the
-            other.
+        map_fn: function that is called like the builtin `map`, with a function and a
+            list of arguments, one for each part. It returns or yields the results, in
+            order, and may compute them anywhere, like `ProcessPoolExecutor().map`.
+            Defaults to the builtin, which computes one after the other.
 
     Raises:
         ValueError: if `parts` is not a list of one or more parts, or `map_fn` is not a
@@ -82,14 +81,14 @@ class Shards:
 
 
 class Part(NamedTuple):
-    """Some of the candidates, as users pass them, the first id, and their number."""
+    """A part of the candidates as passed, its first id, and its number of items."""
 
     candidates: Any
     first_id: int
     items: int
 
     def opened(self, block_size: int, wanted: Array) -> Candidates:
-        """Returns the candidates, of which those of some ids will be asked for."""
+        """Opens the candidates, given the ids that will be asked for."""
         found = open_candidates(self.candidates, block_size, wanted, self.first_id)
         check_as_many(self.items, found.items)
         return found
@@ -97,7 +96,7 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OpenShards:
-    """Parts whose numbers of items are known."""
+    """Parts with known numbers of items."""
 
     parts: list[Part]
     map_fn: Map
@@ -131,7 +130,7 @@ def count_in_shards(
     averages: bool,
     after_part: Callable[[int], None],
 ) -> Counts:
-    """Counts what is above the targets of all queries, as if there were no parts.
+    """Counts the candidates above the targets of all queries, over all parts.
 
     Args:
         queries: all queries.
@@ -165,7 +164,7 @@ def count_in_shards(
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is done to each part, wherever that is: it travels there as NumPy arrays.
+    """The work on a part, sent to its worker as NumPy arrays.
 
     Attributes:
         queries: all queries.
@@ -186,7 +185,7 @@ class Work:
         return _array(score_targets(*self._opened(part)))
 
     def count(self, part: Part) -> Counts:
-        """Counts what the part has above the targets."""
+        """Counts the candidates of the part above the targets."""
         queries, candidates, steps = self._opened(part)
         scores = to_tensor("targets", self.target_scores)
         counts = count_above(queries, scores, candidates, steps)
@@ -201,18 +200,18 @@ class Work:
 def map_parts(
     map_fn: Map, function: Callable[[Any], Any], parts: list[Any]
 ) -> Iterator[Any]:
-    """What a function returns for each part, one after the other."""
+    """Yields the result of a function for each part."""
     results = map_fn(function, parts)
     if not isinstance(results, Iterable):
         raise ValueError(
-            "`map_fn` should return or yield what the function returns for each part. "
+            "`map_fn` should return or yield the result of the function for each part. "
             f"Received: {type(results).__name__}"
         )
     number = 0
     for number, result in enumerate(results, 1):
         if result is None:
             raise ValueError(
-                "`map_fn` should return what the function returns for each part. "
+                "`map_fn` should return the result of the function for each part. "
                 f"Received: None for part {number - 1}"
             )
         if number <= len(parts):

@@ -1,4 +1,4 @@
-"""What users see of an evaluation: the tables computed from the values of lists."""
+"""An evaluation: the tables computed from the values of lists."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,23 +24,26 @@ class Evaluation:
     """The values of metrics for each list, and the tables computed from them.
 
     `evaluate` and `evaluate_run` return it. Printing it shows the summary, and the
-    warnings of `health`, if there are any.
+    warnings of `health`, if there are any. `ev["ndcg@10"]` is the value of a metric, by
+    any spelling of its name.
 
     Args:
-        table: `pyarrow.Table` with a row for each list, as `ev.table` and `per_list`
-            return it, or a concatenation of such tables: of the same metrics, by the
-            same rules.
-        metrics: list of ranking metrics: those of its columns. Defaults to `None`: as
-            its schema says.
-        query: str. The column of the queries. Defaults to `None`: as its schema says.
+        table: `pyarrow.Table` with one row per list, as in `ev.table` and
+            `ev.per_list`, or a concatenation of such tables with the same metrics and
+            rules.
+        metrics: list of ranking metrics. The metrics of its columns. Defaults to
+            `None`: those in its schema.
+        query: str. The column of the queries. Defaults to `None`: the one in its
+            schema.
         left_out: int. The number of queries that were left out because they have no
-            judgements. Defaults to `None`: as its column `health/left out` says.
-        rules: str. The rules that runs were evaluated by, as `summary` says. Defaults
-            to `None`: as its schema says.
+            judgements. Defaults to `None`: the number in its column
+            `health/left out`.
+        rules: str. The rules by which runs were evaluated, as shown by `summary`.
+            Defaults to `None`: those in its schema.
 
     Raises:
         ValueError: if the schema of the table does not describe its columns, a query
-            has several rows, or the metrics of the rows are not computed alike.
+            has several rows, or rows have metrics of different definitions.
 
     Example:
 
@@ -73,7 +76,7 @@ class Evaluation:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
-        """Reads a Parquet file that `write` wrote."""
+        """Reads a Parquet file written by `write`."""
         return cls(parquet.read_table(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -87,7 +90,7 @@ class Evaluation:
 
     @property
     def query(self) -> str:
-        """The name of the column of the queries."""
+        """The name of the query column."""
         return self._values.query
 
     @property
@@ -97,11 +100,11 @@ class Evaluation:
 
     @property
     def rules(self) -> str | None:
-        """The rules that a run was evaluated by, `None` for a table."""
+        """The rules by which a run was evaluated, `None` for a table."""
         return self._values.rules
 
     def keys(self) -> list[str]:
-        """Returns the names of the metrics, so that `dict(ev)` has their values."""
+        """Returns the names of the metrics, so that `dict(ev)` works."""
         return self.metric_names
 
     def __iter__(self) -> Iterator[str]:
@@ -112,7 +115,7 @@ class Evaluation:
         return values.mean(~np.isnan(values.values)).value
 
     def to_dict(self) -> dict[str, float]:
-        """Returns the value of each metric by its name, as trackers take it."""
+        """Returns a dict from the names of the metrics to their values."""
         return {name: self[name] for name in self}
 
     @property
@@ -121,14 +124,14 @@ class Evaluation:
 
         A metric is null for a list that is left out of its mean. The weight is null
         for a list without relevant items, which has the average weight of the others.
-        If the metrics give a list different weights, because its items have different
-        ones, each metric has a column of weights: `ndcg@10_weight`.
+        If items have different weights, metrics may weight a list differently: then
+        each metric has its own column of weights, such as `ndcg@10_weight`.
         """
         return self._values.per_list()
 
     @property
     def kept(self) -> list[str]:
-        """The names of the columns that were kept."""
+        """The names of the kept columns."""
         return self._values.kept
 
     def __len__(self) -> int:
@@ -159,17 +162,16 @@ class Evaluation:
             by: str or list of strings. Kept columns: there is a mean for each of their
                 values. Defaults to `None`: one mean over all lists.
             cluster: str. A kept column, such as the user. Lists with the same value
-                are not independent, and count as one where the error is estimated.
+                are not independent, and count as one when the error is estimated.
                 Defaults to `None`: all lists are independent.
-            confidence: float. The share of such intervals that contain the true mean.
-                Defaults to 0.95.
+            confidence: float. The confidence level of the intervals. Defaults to 0.95.
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
             `standard_error`, the interval from `low` to `high`, and the number of
-            `lists`. The interval is that of Student's t; where all values are 0 or 1,
-            as of hit rates, and all lists weigh the same, it is Wilson's. Its notes
-            are the rules that a run was evaluated by.
+            `lists`. The interval is Student's t. If all values are 0 or 1, as for hit
+            rates, and all lists have the same weight, it is Wilson's. The notes of a
+            run are its rules.
 
         Raises:
             ValueError: if a column was not kept.
@@ -193,13 +195,13 @@ class Evaluation:
         Args:
             baseline: `Evaluation` of the same queries.
             by: str or list of strings. Columns kept in this evaluation: there is a
-                comparison for each of their values.
-            test: `"t"`, the paired t-test, or `"permutation"`.
-            correction: `"holm"`, `"bh"`, `"by"` or `None`.
+                comparison for each of their values. Defaults to `None`: one over all
+                lists.
+            test: `"t"`, the paired t-test, or `"permutation"`. Defaults to `"t"`.
+            correction: `"holm"`, `"bh"`, `"by"` or `None`. Defaults to `"holm"`.
             cluster: str. A column kept in this evaluation: lists with the same value
-                are not independent.
-            confidence: float. The share of such intervals that contain the true
-                difference.
+                are not independent. Defaults to `None`.
+            confidence: float. The confidence level of the intervals. Defaults to 0.95.
 
         Returns:
             A `Comparison`.
@@ -213,13 +215,13 @@ class Evaluation:
         return compared(baseline._values, models, *how)
 
     def health(self) -> Table:
-        """Returns checks of what might make the numbers misleading, with warnings.
+        """Returns checks for problems that can make the numbers misleading.
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
             are affected), `share`, and `threshold` (beyond which there is a warning).
-            Checks of ties also have the `worst`, `average` and `best` value that
-            orders of the tied items give. Its notes are the warnings.
+            Checks of ties also have the `worst`, `average` and `best` values over all
+            orders of the tied items. The notes are the warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.
@@ -239,9 +241,10 @@ class Evaluation:
 
         Args:
             metric: str. The name of a metric.
-            n: int. How many queries. Defaults to 10.
-            baseline: `Evaluation`. With it, the queries that lose most compared with
-                it are returned. Defaults to `None`: those with the worst values.
+            n: int. The number of queries. Defaults to 10.
+            baseline: `Evaluation`. If given, the queries with the largest losses
+                compared with it are returned. Defaults to `None`: those with the worst
+                values.
 
         Returns:
             A `keras_rank.evaluation.Table` with the query, the kept columns, and the

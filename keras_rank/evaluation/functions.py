@@ -1,4 +1,4 @@
-"""The functions that evaluate tables and runs, and compare what comes of it."""
+"""The functions that evaluate tables and runs, and compare evaluations."""
 
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -30,54 +30,54 @@ def evaluate(
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluates a table that has a row for each item of each query.
+    """Evaluates a table with one row per query and item.
 
     The rows of a query may be anywhere in the table, in any of its files. They are
-    sorted on disk if they do not fit into memory, and read as a stream.
+    sorted on disk if they do not fit in memory, and read as a stream.
 
     A label that is missing or below 0 counts as 0. An item whose score is missing or
-    NaN was not retrieved. It is an error if a query or a weight is missing, a label is
-    not a number, or a query has an item twice.
+    NaN was not retrieved. Missing queries or weights, labels that are not numbers, and
+    duplicate items of a query are errors.
 
     Args:
-        rows: files of Parquet, CSV, JSON lines or Arrow: a path, a pattern such as
-            `"rows/*.parquet"`, or a list of these. Columns may have other types in
-            other files, if these can be compared. Or a table in memory: of pyarrow,
-            pandas, Polars or DuckDB, anything with `__arrow_c_stream__`, or a dict of
-            columns. Or a `ray.data.Dataset`, which is evaluated on its workers: see
-            `docs/tables.md`.
-        metrics: list of ranking metrics, or of strings with a name and a cutoff, such
-            as `"ndcg@10"`; or `RankingMetrics`. The result of a string is named as it
-            is written. Metrics without a `seed` get the seed 0, so that a table always
+        rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
+            `"rows/*.parquet"`, or a list of these. The type of a column may differ
+            between files, if the types can be compared. Or a table in memory: of
+            pyarrow, pandas, Polars or DuckDB, anything with `__arrow_c_stream__`, or a
+            dict of columns. Or a `ray.data.Dataset`, which is evaluated on its workers:
+            see `docs/tables.md`.
+        metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
+            `"ndcg@10"`; or `RankingMetrics`. The result of a string has that string as
+            its name. Metrics without a `seed` get the seed 0, so that a table always
             gives the same numbers.
-        query: str. The column that says which list a row belongs to: the query, user
-            or session. Defaults to `"query_id"`.
-        label: str. The column of the labels: how relevant an item is, 0 if it is not.
+        query: str. The column that identifies the list of a row: the query, user or
+            session. Defaults to `"query_id"`.
+        label: str. The column of the labels: how relevant an item is, 0 if irrelevant.
             Defaults to `"label"`.
         score: str. The column of the scores of the model. Defaults to `"score"`.
-        item: str. The column of the items, to find those that a query has twice. With
-            it, the numbers do not depend on the order of the rows, except for metrics
-            with `shuffle_ties=False`. Defaults to `None`.
+        item: str. The column of the items, to detect duplicates. With it, the numbers
+            do not depend on the order of the rows, except for metrics with
+            `shuffle_ties=False`. Defaults to `None`.
         weight: str. The column of the weights of the items. Defaults to `None`.
-        keep: str or list of strings. Columns with one value for each query, to slice
-            and cluster by. Defaults to none.
+        keep: str or list of strings. Columns with one value per query, to slice and
+            cluster by. Defaults to none.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier row. `"trec_eval"`: the item with the larger id, as
-            text, comes first; scores that are equal in float32 are ties. Defaults to
+            is that of the earlier row. `"trec_eval"`: the item whose id is larger as
+            text comes first, and scores that are equal in float32 are tied. Defaults to
             `"metric"`.
         unjudged: `"irrelevant"`: an item whose label is missing or below 0 has the
             label 0. `"drop"`: it is left out, as `BPref` always does. Defaults to
             `"irrelevant"`.
-        duplicates: `"error"`, or `"count"`: an item that a query has twice counts
-            twice, and `health` reports it. Defaults to `"error"`.
+        duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
+            and `health` reports them. Defaults to `"error"`.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
-            for reading and sorting: what does not fit is written to the folder of
-            temporary files. The rest is for what is computed: about 150 bytes for
-            each list, and for each row of the longest one if it has over 500,000.
-            Python, Keras and a table in memory come on top. Defaults to `None`: most
-            of the available memory.
-        progress: function that is called with the numbers of rows and of lists that
-            are done. Defaults to `None`.
+            for reading and sorting; what does not fit is written to the folder for
+            temporary files. The rest is for the computation, which needs about 150
+            bytes per list, and per row of the longest list if it has over 500,000.
+            Python, Keras and a table in memory need more on top. Defaults to `None`:
+            most of the available memory.
+        progress: function that is called with the numbers of rows and lists done so
+            far. Defaults to `None`.
 
     Returns:
         An `Evaluation`.
@@ -130,29 +130,29 @@ def evaluate_run(
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluates a run against judgements: to the numbers of trec_eval with `-c`.
+    """Evaluates a run against judgements, with the numbers of `trec_eval -c`.
 
     Both are joined by query and item. A relevant item that was not retrieved has no
     rank, but counts as relevant. An item that was retrieved but not judged is
     irrelevant. A negative judgement counts as 0. A query that is only in the
-    judgements counts as one where nothing was found. A query that is only in the run
-    is left out, and `health` reports it. It is an error if a query has an item twice.
+    judgements counts as one for which nothing was found. A query that is only in the
+    run is left out, and `health` reports it. Duplicate items of a query are an error.
 
     Args:
         qrels: the relevance judgements: a file with lines of `query iteration item
-            label`, as of TREC, or of `query item label`; a dict `{query: {item:
-            label}}`, also as a file of JSON; or a table, as for `evaluate`, with the
-            columns `query`, `item` and `label`. If there are none of the default
-            names, those of BEIR, ir_measures, ranx, PyTerrier and Hugging Face are
-            known, such as `query-id`, `corpus-id` and `score`.
+            label`, as in TREC, or of `query item label`; a dict `{query: {item:
+            label}}`, also as a JSON file; or a table, as for `evaluate`, with the
+            columns `query`, `item` and `label`. Without columns of the default names,
+            those of BEIR, ir_measures, ranx, PyTerrier and Hugging Face are recognized,
+            such as `query-id`, `corpus-id` and `score`.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
             `{query: {item: score}}`; or a table with the columns `query`, `item` and
             `score`.
-        metrics: list of ranking metrics, or of strings with a name and a cutoff, such
-            as `"ndcg@10"`, as trec_eval writes them (`"ndcg_cut_10"`), or as
-            ir_measures does (`"nDCG@10"`); or `RankingMetrics`. The result of a string
-            is named as it is written. Metrics without a `seed` get the seed 0.
+        metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
+            `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`) or ir_measures
+            (`"nDCG@10"`); or `RankingMetrics`. The result of a string has that string
+            as its name. Metrics without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.
@@ -160,20 +160,21 @@ def evaluate_run(
         score: str. The column of the scores in a table. Defaults to `"score"`.
         rules: what strings mean, and how ties are ordered. `"trec_eval"`: gains are
             linear, precision divides by k, and `ties="trec_eval"`. `"keras"`: metrics
-            have their own defaults, and `ties="metric"`. The spellings of trec_eval
-            and ir_measures mean what they do there in any case, and metrics that are
-            not strings what their arguments say. Defaults to `"trec_eval"`.
+            have the defaults of this package, and `ties="metric"`. The spellings of
+            trec_eval and ir_measures always have the meaning of these tools, and
+            metrics that are not strings keep their own arguments. Defaults to
+            `"trec_eval"`.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier line. `"trec_eval"`: the item with the larger id, as
-            text, comes first; scores that are equal in float32 are ties. Defaults to
+            is that of the earlier line. `"trec_eval"`: the item whose id is larger as
+            text comes first, and scores that are equal in float32 are tied. Defaults to
             `None`: as `rules` says.
         unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
-            has the label 0. `"drop"`: it is left out, as with `-J` of trec_eval, and
-            as `BPref` always does. Defaults to `"irrelevant"`.
+            has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
+            `BPref` always does. Defaults to `"irrelevant"`.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
             `None`: most of the available memory.
-        progress: function that is called with the numbers of rows and of lists that
-            are done. Defaults to `None`.
+        progress: function that is called with the numbers of rows and lists done so
+            far. Defaults to `None`.
 
     Returns:
         An `Evaluation`.
@@ -226,13 +227,13 @@ def compare(
 
     Args:
         baseline: `Evaluation` that the others are compared with.
-        models: dict from names to `Evaluation`s of the same queries. Queries
-            that only one side has are left out, with a note.
+        models: dict from names to `Evaluation`s of the same queries. Queries that are
+            not in both are left out, with a note.
         by: str or list of strings. Columns kept in the evaluations of the models:
             there is a comparison for each of their values. Defaults to `None`: one
             over all lists.
-        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 random signs of the
-            differences, of which those beyond the 8,192 largest are drawn as a sum.
+        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 draws of random signs
+            for the differences, where all but the 8,192 largest are drawn as one sum.
             Defaults to `"t"`.
         correction: the correction for multiple comparisons, over all rows. `"holm"`
             controls the family-wise error rate; `"bh"` and `"by"` control the false
@@ -240,8 +241,7 @@ def compare(
             correction. Defaults to `"holm"`.
         cluster: str. A column kept in the evaluations of the models: lists with the
             same value are not independent. Defaults to `None`.
-        confidence: float. The share of such intervals that contain the true
-            difference. Defaults to 0.95.
+        confidence: float. The confidence level of the intervals. Defaults to 0.95.
 
     Returns:
         A `Comparison`: a `Table` with the columns `model` (if there are several), those
@@ -249,8 +249,8 @@ def compare(
         to `high`, `p`, `corrected_p` and `lists`.
 
     Raises:
-        ValueError: if nothing can be compared, metrics of one name are not computed
-            alike, or an argument is not one of the accepted values.
+        ValueError: if nothing can be compared, metrics of the same name have different
+            definitions, or an argument is not one of the accepted values.
 
     Example:
 

@@ -25,10 +25,10 @@ def precisions_at_relevant_ranks(
 ) -> Tensor:
     """The formula of average precision. `sum(weight * precision@r) / normalizer`.
 
-    Where ties are averaged, the item at place j of a group of m items, c of them
-    relevant, is relevant with the chance c / m. Then `h + (j - 1) (c - 1) / (m - 1)`
-    relevant items are expected above it, h of them above the group, whatever their
-    weights: so its expected precision is that number and itself, over its rank.
+    If ties are averaged, the item at place j of a group of m items, c of them relevant,
+    is relevant with probability c / m. Then the expected number of relevant items above
+    it is `h + (j - 1) (c - 1) / (m - 1)`, where h are above the group, whatever their
+    weights. Its expected precision is that number plus one, divided by its rank.
     """
     relevant = ranking.take(lists.gains)
     found = 1.0 + hits_above(ranking, relevant)
@@ -43,9 +43,9 @@ def precisions_at_relevant_ranks(
 
 
 def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
-    """The number of relevant items expected above a rank, if it has a relevant one.
+    """The expected number of relevant items above a rank that has a relevant item.
 
-    `relevant` is the chance that the item at each rank is, of shape `(batch, depth)`.
+    `relevant` is the probability of that, of shape `(batch, depth)`.
     """
     if not ranking.averages:
         return running_total(relevant) - relevant
@@ -56,7 +56,7 @@ def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
 
 
 def _hits_above_group(ranking: Ranking, relevant: Tensor) -> Tensor:
-    """The number of relevant items above the tied items of a rank: exact, as whole."""
+    """The number of relevant items above the group of a rank: exact, as an integer."""
     return ops.round(running_total(relevant) - ranking.places * relevant)
 
 
@@ -65,10 +65,10 @@ def _mean_precision_at_hits(
 ) -> Tensor:
     """`sum(precision@r over relevant ranks) / hits`, expected over the orders of ties.
 
-    Of the orders of ties, only those at the cutoff change the number of hits: x of
-    the c relevant items of that group of m come into its t ranks above the cutoff, by
-    the hypergeometric distribution. Given x, its ranks are relevant with the chance
-    x / t, and the sum of their precisions is that of a group of t items.
+    Only ties at the cutoff change the number of hits: of the m items of that group, c
+    are relevant, and x of these are at its t ranks above the cutoff, by the
+    hypergeometric distribution. Given x, its ranks are relevant with probability x / t,
+    and the sum of their precisions is that of a group of t items.
     """
     if not ranking.averages:
         return ratio(total(relevant * found / ranking.ranks), total(relevant))
@@ -88,7 +88,7 @@ def _mean_precision_at_hits(
 
 
 class GroupAtCutoff(NamedTuple):
-    """The group of tied items at the last rank: it may go on below.
+    """The group of tied items at the last rank, which may continue below.
 
     Attributes:
         holds: boolean tensor of shape `(batch, depth)`. The ranks of the group.
@@ -118,13 +118,13 @@ def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
 
 
 def at_last_rank(ranking: Ranking, values_by_rank: Tensor) -> Tensor:
-    """The values at the cutoff, of shape `(batch, 1)`: 0 if it is not listed."""
+    """The values at the cutoff, of shape `(batch, 1)`: 0 if that rank is not listed."""
     cutoff = ops.cast(ranking.cutoff, values_by_rank.dtype)
     return total(where(ranking.ranks == cutoff, values_by_rank, 0.0))[:, None]
 
 
 def counts_to(ranking: Ranking) -> Tensor:
-    """The numbers of items that may be in the top k: 0, 1, ..., k."""
+    """The possible numbers of items in the top k: 0, 1, ..., k."""
     most = ranking.first_ranks
     return ops.concatenate([ops.zeros_like(most[:1]), most])
 
@@ -164,7 +164,7 @@ def twice_hits_over_slots_and_relevant(
 ) -> Tensor:
     """The formula of F1. `2 * P * R / (P + R) = 2 * hits / (slots + relevant items)`.
 
-    So it is linear in the hits, and averages over ties like them.
+    It is linear in the hits, so averaging these over ties is exact.
     """
     both = slots_of_top(lists, k, denominator) + lists.number_relevant
     return ratio(2.0 * ranking.once(hits_in_top, lists), both)
@@ -194,10 +194,10 @@ def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
     M is the smaller of the numbers of relevant and of irrelevant items, R and N - R.
 
-    Where ties are averaged, a relevant item has 0, 1, ... or all of the irrelevant ones
-    of its group above it, each with the same chance. Of the group at the cutoff, x
-    relevant items come into its t ranks above it, by the hypergeometric distribution,
-    with t - x irrelevant ones.
+    If ties are averaged, a relevant item has 0, 1, ... or all of the irrelevant items
+    of its group above it, with equal probability. In the group at the cutoff, x
+    relevant and t - x irrelevant items are at its t ranks above the cutoff, by the
+    hypergeometric distribution.
     """
     number = lists.number_relevant[:, None]
     most = at_most(number, lists.sizes[:, None] - number)
@@ -226,11 +226,13 @@ def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 
 def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
-    """The chance that the first relevant item is at a rank, of shape `(batch, depth)`.
+    """The probability that the first relevant item is at a rank.
 
-    If the j - 1 items before it in its group of m tied items are irrelevant, all c
-    relevant ones are among the m - j + 1 items left: so it is one with the chance
-    c / (m - j + 1). Where ties are broken, it is where the number of hits becomes 1.
+    If the first j - 1 of m tied items are irrelevant, all c relevant ones are among the
+    other m - j + 1, so the next one is relevant with probability c / (m - j + 1). If
+    ties are broken, it is the rank at which the number of hits becomes 1.
+
+    The shape is `(batch, depth)`.
     """
     relevant = ranking.take(lists.gains)
     if not ranking.averages:
@@ -241,10 +243,10 @@ def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
 
 
 def reciprocal_of_first_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
-    """The formula of the reciprocal rank. `sum(chance of first hit at r / r)`."""
+    """The formula of the reciprocal rank. `sum(P(first hit at r) / r)`."""
     return total(ranking.at_each_rank(first_hit, lists) / ranking.ranks)
 
 
 def any_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
-    """The formula of the hit rate. `sum(chance of first hit at r)`."""
+    """The formula of the hit rate. `sum(P(first hit at r))`."""
     return at_most(total(ranking.at_each_rank(first_hit, lists)), 1.0)

@@ -1,4 +1,4 @@
-"""Formulas of what is shown, of how often each item of a catalogue is."""
+"""Formulas of exposure, from the number of times that each item is shown."""
 
 from keras import ops
 
@@ -13,7 +13,7 @@ from keras_rank.arrays.backends import (
 
 
 def share_shown(counts: Tensor) -> Tensor:
-    """The formula of coverage. `items that are shown / items`.
+    """The formula of coverage. `shown items / items`.
 
     Args:
         counts: int32 tensor of shape `(items,)`. How often each item is shown.
@@ -25,7 +25,7 @@ def share_shown(counts: Tensor) -> Tensor:
 def concentration(counts: Tensor) -> Tensor:
     """The formula of the Gini index. `sum((2 * i - n - 1) * c_i) / (n * sum(c_i))`.
 
-    The counts c_i of the n items are in order, the smallest first.
+    The counts c_i of the n items are in ascending order.
     """
     in_order, items = sorted_rows(counts[None])[0], counts.shape[0]
     place = 2 * ops.arange(items, dtype="int32") + 1 - items
@@ -33,9 +33,9 @@ def concentration(counts: Tensor) -> Tensor:
 
 
 def mean_over_shown(counts: Tensor, values: Tensor) -> Tensor:
-    """The mean value of what is shown. `sum(c_i * value_i) / sum(c_i)`.
+    """The mean value of shown items. `sum(c_i * value_i) / sum(c_i)`.
 
-    In float64, in which the counts, and most sums of them, are exact.
+    In float64, where counts and most of their sums are exact.
 
     Args:
         counts: int32 tensor of shape `(items,)`. How often each item is shown.

@@ -1,4 +1,4 @@
-"""Formulas of graded relevance: items are worth more or less, and less further down."""
+"""Formulas of graded relevance, discounted by rank."""
 
 import math
 from typing import NamedTuple
@@ -55,7 +55,7 @@ def normalized_discounted_gain(
 def share_of_ideal(
     gains: Values, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
-    """The discounted gains, over those of the best order of the same items."""
+    """The discounted gains, divided by those of the best order."""
     gains_by_rank, ideal_gains = ranking.take(gains), ranking.best(gains)
     discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
     ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.first_ranks)
@@ -69,7 +69,7 @@ def share_of_ideal(
 def expected_reciprocal_of_stop(
     lists: JudgedLists, ranking: Ranking, max_grade: float
 ) -> Tensor:
-    """The formula of ERR. `sum(chance to stop first at r / r)`."""
+    """The formula of ERR. `sum(P(stop first at r) / r)`."""
     require(
         ops.all(lists.labels <= max_grade),
         f"`y_true` should have labels up to `max_grade`, {max_grade}. "
@@ -92,9 +92,9 @@ def expected_reciprocal_of_stop(
 
 
 def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Tensor:
-    """ERR in the mean over the orders of tied items.
+    """The mean of ERR over the orders of tied items.
 
-    It goes on to the end of the group at the cutoff, which may be that of the list.
+    It loops to the end of the group at the cutoff, which may be that of the list.
     """
     whole = rank_by_scores(lists.lists, None, "average")
     stops = where(whole.occupied, Values(stops).by(whole.order), 0.0)
@@ -111,17 +111,17 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
         is_first=whole.places == 1.0,
         is_last=whole.places == whole.group_sizes,
     )
-    # With no items, there are no larger subsets.
+    # Without items there are no other subsets.
     passed = ops.cast(_subset_sizes(ranking, stops) == 0.0, stops.dtype)
     last = at_most_size(seen_maximum(ends, list_size), list_size)
     return _over_items(items, ranking, passed, last)
 
 
 def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tensor:
-    """The same where only the targets are known, and how many items tie with them.
+    """The same if only the targets and the numbers of their ties are known.
 
-    Nobody stops at the other items of a group. So the reader passes any of these, and
-    the targets are the last ones that join the subsets.
+    A user never stops at the other items of a group, so the subsets start with these,
+    and the targets are added last.
     """
     last_rank = ops.cast(ranking.cutoff, stops.dtype)
     found = ops.logical_and(placed.retrieved, placed.above < last_rank)
@@ -135,7 +135,7 @@ def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tenso
     )
     targets = ops.shape(stops)[1]
     number = counted(1, targets, keras.backend.standardize_dtype(stops.dtype), stops)
-    # The place of each target among those of its group.
+    # The place of each target among the targets of its group.
     place, in_group = number - (targets - targets_from), targets_from - targets_after
     items = _TiedItems(
         stops=stops,
@@ -153,10 +153,10 @@ class _TiedItems(NamedTuple):
     """Items in the order of their groups, as tensors of shape `(batch, items)`.
 
     Attributes:
-        stops: the chance to stop at an item.
+        stops: the probability to stop at an item.
         above: the number of items that score higher.
         group_size: the number of items of its group.
-        so_far: the number of those up to the item, in any order.
+        so_far: the number of items of its group up to this one.
         is_first: whether it is the first of its group.
         is_last: whether it is the last of its group.
     """
@@ -172,20 +172,20 @@ class _TiedItems(NamedTuple):
 def _over_items(
     items: _TiedItems, ranking: Ranking, passed_at_first: Tensor, last: Tensor | int
 ) -> Tensor:
-    """The chances to stop first at each rank over the ranks, group by group.
+    """Sums P(stop first at r) / r, group by group.
 
-    The reader who reaches a group of m tied items passes its first j with the chance
-    `passed[j]`: the mean, over all subsets of j of them, of the product of their
-    `1 - stop`. So the chance to stop at place j is `passed[j - 1] - passed[j]`. With
-    one more item, the n-th, a subset of j holds it with the chance j / n:
+    A user who reaches a group of m tied items passes its first j with probability
+    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
+    the probability to stop at place j is `passed[j - 1] - passed[j]`. If the n-th item
+    is added, a subset of size j contains it with probability j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
 
     Args:
         items: all items.
-        ranking: how far the reader goes.
-        passed_at_first: tensor of shape `(1, cutoff + 1)`. `passed` before an item
-            of a group has joined the subsets.
-        last: the number of items to go through.
+        ranking: the ranking, up to its cutoff.
+        passed_at_first: tensor of shape `(1, cutoff + 1)`. `passed` before the first
+            item of a group is added.
+        last: the number of items to loop over.
     """
     subset_size = _subset_sizes(ranking, items.stops)
     last_rank = ops.cast(ranking.cutoff, items.stops.dtype)

@@ -1,4 +1,4 @@
-"""Formulas of relations: where items stand, and which stands above which."""
+"""Formulas of positions and pairs."""
 
 import math
 
@@ -15,7 +15,7 @@ from keras_rank.ordering.ranking import Ranking
 
 
 def preferred(lists: Lists, threshold: float | None) -> Tensor:
-    """Whether an item has a higher label than some other item of its list."""
+    """Whether an item has a higher label than another item of its list."""
     labels = _labels_from(lists, threshold)
     lowest = -highest(-labels, keepdims=True)
     if isinstance(lists, TargetLists):
@@ -28,8 +28,8 @@ def preferred(lists: Lists, threshold: float | None) -> Tensor:
 def mean_relevant_rank(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the average relevance position. `sum(label * rank) / sum(label)`.
 
-    It is linear in the labels, so that it averages over ties like them. The labels
-    missing from the ranks are those of items that have none.
+    It is linear in the labels, so averaging these over ties is exact. Labels that are
+    missing from the ranks belong to items without a rank.
     """
     labels = at_most(lists.labels, LARGEST_GAIN) * lists.relevance
     labels_by_rank = ranking.take(Values(labels, only_relevant=True))
@@ -46,9 +46,9 @@ def ordered_pairs_over_pairs(
 
     A pair is in the right order if the higher label comes first. So its pairs are the
     inversions of the labels in the order of the scores: if tied items come with the
-    lower label first, those are the ordered pairs; with the higher one first, the tied
-    ones are added; and if all are tied, it is all pairs. A pair has the weight of its
-    item with the higher label.
+    lower label first, these are the ordered pairs; with the higher one first, tied
+    pairs are included; and if all items are tied, all pairs are. A pair has the weight
+    of its item with the higher label.
     """
     labels = _labels_from(lists, threshold)
     if isinstance(lists.lists, TargetLists):
@@ -64,7 +64,7 @@ def ordered_pairs_over_pairs(
 def _pairs(
     labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor | None, dtype: str
 ) -> list[Tensor]:
-    """The weight of the pairs in the right order, of these and tied ones, and of all.
+    """The weight of ordered pairs, of ordered and tied ones, and of all pairs.
 
     Args:
         labels: tensor of shape `(batch, list_size)`, infinite where there is no item.
@@ -74,9 +74,9 @@ def _pairs(
         dtype: the dtype of the weights of pairs.
     """
     retrieved = scores > -math.inf
-    # Padding has the highest label and the last place: it makes no pairs.
+    # Padding has the highest label and the last place, so it forms no pairs.
     lower_first = labels
-    # Of items that were not retrieved, none is ever found to be above another.
+    # Items that were not retrieved are never above each other.
     higher_first = where(retrieved, -labels, labels)
     best_first = where(mask, -labels, math.inf)
     return [
@@ -88,9 +88,9 @@ def _pairs(
 def _pairs_of_targets(
     lists: TargetLists, ranking: Ranking, labels: Tensor
 ) -> list[Tensor]:
-    """The numbers of pairs of targets with each other, and with all other items.
+    """The numbers of pairs among targets, and of targets with all other items.
 
-    An item that is no target has the label 0: it makes a pair with each target.
+    An item that is no target has the label 0, and forms a pair with each target.
     """
     if isinstance(ranking.cutoff, int) and ranking.cutoff < lists.items:
         raise ValueError(
@@ -103,7 +103,7 @@ def _pairs_of_targets(
     number_of_others = _number_of_others(lists, labels)[:, None]
     labels = where(is_target, labels, math.inf)
     scores = where(placed.retrieved, -placed.above, -math.inf)
-    # What is no target has the last place, as in a list of targets alone.
+    # Padding has the last place, as in a list of targets only.
     among = _pairs(
         labels, where(is_target, scores, -math.inf), is_target, None, lists.dtype
     )
@@ -147,7 +147,7 @@ def _pairs_in_order(
     """The weight of the pairs whose higher label comes first in the order of keys."""
     if weights is not None:
         key, *before = keys
-        # By weight at last, as sorts need not be stable: sums are added in that order.
+        # Finally by weight, which fixes the order of sums, as sorts may not be stable.
         order = (*(-other for other in before), key, weights)
         weights = sorted_along(weights, *order)
     return inversions(in_order_of(labels, *keys), dtype, weights)
@@ -162,7 +162,7 @@ def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:
 
 
 def _scores_down_to(lists: JudgedLists, ranking: Ranking) -> Tensor:
-    """The scores, with all those below the last rank made the highest of them."""
+    """The scores, where all below the last rank are set to the highest of these."""
     last = ranking.best(lists.scores)[:, -1:]
     cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
     below = highest(where(cut, lists.scores, -math.inf), keepdims=True)

@@ -1,4 +1,4 @@
-"""What finding an item is worth, by its label."""
+"""The relevance of an item, by its label."""
 
 import math
 
@@ -11,12 +11,12 @@ from keras_rank.arrays.backends import Tensor, constant
 from keras_rank.lists.base import LARGEST_GAIN
 from keras_rank.lists.judged import Judgement
 
-# The smallest label above 0: some backends take denormal numbers for 0.
+# The smallest label above 0, as some backends treat denormal numbers as 0.
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
 
 
 def from_threshold(threshold: float | None) -> Judgement:
-    """Relevance is 1 from the threshold on, or above 0 without one."""
+    """Relevance is 1 from the threshold on, or above 0 without a threshold."""
     above_zero = threshold is None or excludes_zero(threshold)
     return Judgement(
         is_relevant,
@@ -28,7 +28,7 @@ def from_threshold(threshold: float | None) -> Judgement:
 
 
 def excludes_zero(threshold: float | None) -> bool:
-    """Whether there is a threshold, and a label of 0 does not reach it."""
+    """Whether there is a threshold above 0."""
     return threshold is not None and threshold >= SMALLEST_LABEL
 
 
@@ -38,7 +38,7 @@ def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
 
 
 def below_threshold(threshold: float | None) -> Judgement:
-    """What `from_threshold` takes for irrelevant is worth 1, and all else nothing."""
+    """Relevance is 1 where that of `from_threshold` is 0, and 0 elsewhere."""
     return Judgement(
         is_irrelevant,
         (threshold,),
@@ -49,14 +49,14 @@ def below_threshold(threshold: float | None) -> Judgement:
 
 
 def is_irrelevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
-    """Whether items of these labels are irrelevant: there is no item below 0."""
+    """Whether items of these labels are irrelevant. Below 0 there is no item."""
     is_below = ops.logical_not(is_relevant(labels, scale, threshold))
     return ops.logical_and(is_below, labels >= 0.0)
 
 
 def of_gain(gain_fn: gains.GainFn, threshold: float | None) -> Judgement:
     """Relevance is the gain of the label, 0 below the threshold."""
-    # What is known of the gain functions that are ours.
+    # Known properties of this package's gain functions.
     grows_from_zero = gain_fn in (gains.exponential, gains.linear)
     return Judgement(
         absolute_gains,
@@ -114,6 +114,6 @@ def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> T
 
 
 def of_label_above_zero(threshold: float | None) -> Judgement:
-    """Relevance is 1 from the threshold on, but not for 0, which weighs nothing."""
+    """Relevance is 1 from the threshold on, except for labels of 0."""
     is_above = threshold is None or threshold > 0.0
     return from_threshold(threshold if is_above else None)

@@ -56,7 +56,7 @@ def average_precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -142,7 +142,7 @@ def reciprocal_rank(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -221,7 +221,7 @@ def precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -303,7 +303,7 @@ def recall(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -385,7 +385,7 @@ def hit_rate(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -459,7 +459,7 @@ def f1(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -535,13 +535,13 @@ def r_precision(
 
     `R-precision = relevant items in the top R / R`
 
-    With a cutoff below R, both Rs are the cutoff.
+    With a cutoff below R, the cutoff replaces both Rs.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -622,7 +622,7 @@ def rank_biased_precision(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -704,14 +704,14 @@ def bpref(
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
     where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
-    An item that nobody judged has the label -1: it is padding, and takes no rank. A
+    An item without a judgement has the label -1: it is padding, and takes no rank. A
     relevant item that was not retrieved, or is below rank k, adds nothing.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -780,14 +780,14 @@ def fall_out(
 
     `fall-out@k = irrelevant items in the top k / irrelevant items`
 
-    The smaller, the better: it is the false positive rate. The lists without irrelevant
-    items are the empty ones here.
+    It is the false positive rate: lower is better. Lists without irrelevant items count
+    as empty.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or

@@ -51,7 +51,7 @@ def dcg(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -60,7 +60,7 @@ def dcg(
             value: it only weights the list in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
-            Gains are cut to the range 0 to 2**64. Defaults to
+            Gains are clipped to the range 0 to 2**64. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
             `"clipped_log2"` or `"reciprocal"`. Defaults to
@@ -135,14 +135,14 @@ def ndcg(
 
     `NDCG@k = DCG@k / ideal DCG@k`
 
-    where the ideal is the DCG of the items in the order of `weight * gain`, those
-    included that were not retrieved.
+    where the ideal is the DCG of the items in the order of `weight * gain`, including
+    those that were not retrieved.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -151,7 +151,7 @@ def ndcg(
             value: it only weights the list in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
-            are cut to the range 0 to 2**64; exponential gains of larger labels are
+            are clipped to the range 0 to 2**64; exponential gains of larger labels are
             scaled down together, which leaves their ratio unchanged. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts that do not grow, or
@@ -241,7 +241,7 @@ def expected_reciprocal_rank(
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -249,9 +249,9 @@ def expected_reciprocal_rank(
             is not above 0 is padding. Other weights do not change the values: they only
             weight lists in a mean.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        max_grade: number above 0 and below 128. The highest label there is. A
-            larger one is an error where values can be seen, and counts as
-            `max_grade` in compiled code. Defaults to 4.
+        max_grade: number above 0 and below 128. The highest possible label. A
+            larger one is an error in eager code, and counts as `max_grade` in
+            compiled code. Defaults to 4.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.

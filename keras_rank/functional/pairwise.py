@@ -38,14 +38,14 @@ def average_relevance_position(
 
     `ARP = sum(label * rank) / sum(label)` over the relevant items
 
-    The smaller, the better. A relevant item that was not retrieved, or is below rank k,
-    counts as one at rank k + 1, or as the last of its list.
+    Lower is better. A relevant item that was not retrieved, or is below rank k, counts
+    as if at rank k + 1, or last in its list.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
@@ -114,16 +114,16 @@ def pairwise_accuracy(
 
     `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
-    With binary labels it is the area under the ROC curve of the list, so that its mean
+    With binary labels it is the area under the ROC curve of the list, and its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
-    right order. With a cutoff, all items scored below the k-th are taken as tied;
-    `sparse_labels` takes none, as it does not tell how many these are.
+    right order. With a cutoff, all items scored below the k-th count as tied. With
+    `sparse_labels` there can be no cutoff, as the number of these items is not known.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
             length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
             below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, which replace all of its arguments but `k`.
+            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
         y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
             `-inf` or NaN is judged, but not retrieved: it has no rank.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or

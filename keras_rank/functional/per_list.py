@@ -1,4 +1,4 @@
-"""What every function starts with: the lists, judged, and their order."""
+"""What all functions share: the lists with their relevance, and their order."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,16 +34,16 @@ from keras_rank.ordering.ranks import RankedLists, rank_by_scores, ranks_are_see
 
 
 class Formula(NamedTuple):
-    """What is computed of a list and its ranking.
+    """What a function computes from lists and their ranking.
 
     Attributes:
         function: function of lists, their ranking and further arguments to a value for
             each list.
-        arguments: these.
-        judgement: what the items are worth; or a function of lists to that, and its
-            further arguments.
+        arguments: the further arguments.
+        judgement: what the items are worth; or a function of lists that returns it,
+            and its further arguments.
         empty_value: the value of a list without relevant items, `None` for NaN.
-        takes_sparse_labels: whether the relevant items are all that it needs.
+        takes_sparse_labels: whether it needs only the relevant items.
     """
 
     function: Callable[..., Tensor]
@@ -63,7 +63,7 @@ class Formula(NamedTuple):
         sparse_labels: bool,
         dtype: str | None,
     ) -> Tensor:
-        """Computes it for each list, of lists or of ranked lists."""
+        """Computes a formula for lists or ranked lists."""
         k, is_sparse = check_k(k), check_flag("sparse_labels", sparse_labels)
         if isinstance(y_true, RankedLists):
             y_true.check_alone(y_pred, sample_weight)
@@ -80,13 +80,13 @@ class Formula(NamedTuple):
         return first_rows(values, shape_of(given.labels)[0])
 
     def _check_takes(self, is_sparse: bool) -> None:
-        """Raises for sparse labels if they are not enough."""
+        """Raises for sparse labels if the formula needs all labels."""
         if not self.takes_sparse_labels:
             check_not_sparse("sparse_labels", is_sparse)
 
 
 class Order(NamedTuple):
-    """What kind of labels lists have, and how they are ordered."""
+    """The kind of labels of lists, and how they are ordered."""
 
     sparse_labels: bool
     dtype: str
@@ -95,7 +95,7 @@ class Order(NamedTuple):
 
     @property
     def by_steps(self) -> bool:
-        """Whether there are as many ranks as are seen."""
+        """Whether the number of ranks depends on values."""
         return ranks_are_seen(self.sparse_labels, self.ties, self.k)
 
 
@@ -111,10 +111,10 @@ def rank(
     sparse_labels: bool = False,
     dtype: str | None = None,
 ) -> RankedLists:
-    """Ranks lists by their scores, once for all functions that use the ranks.
+    """Ranks lists by their scores, once for several functions.
 
-    The functions of this module take what it returns instead of `y_true`, and compute
-    what several of them need only once.
+    The functions of this module take the result as `y_true`, and share common
+    computations.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
@@ -126,8 +126,8 @@ def rank(
             `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
             is not above 0 is padding. One weight for a whole list does not change its
             value: it only weights the list in a mean.
-        k: positive int. The largest cutoff of the functions. Defaults to `None`:
-            functions may have any.
+        k: positive int. The largest cutoff of the functions. Defaults to `None`: any
+            cutoff.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
@@ -142,7 +142,7 @@ def rank(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        The ranked lists, to be passed to other functions.
+        The ranked lists, to be passed to other functions as `y_true`.
 
     Raises:
         ValueError: if an argument does not have the type or shape stated above.
@@ -171,7 +171,7 @@ def _check_agree(
     sparse_labels: bool,
     dtype: str | None,
 ) -> None:
-    """Raises for an argument that contradicts ranked lists, which no default does."""
+    """Raises for an argument that contradicts the ranked lists. No default does."""
     is_sparse = check_flag("sparse_labels", sparse_labels)
     has_all_labels = not isinstance(ranked.lists, TargetLists)
     other_ties = check_ties(shuffle_ties) not in ("shuffle", ranked.ties)

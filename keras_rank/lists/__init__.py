@@ -1,1 +1,1 @@
-"""What users pass, as lists of items with labels, scores, weights and relevance."""
+"""Turns what users pass into lists of items with labels, scores and relevance."""

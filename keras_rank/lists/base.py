@@ -1,4 +1,4 @@
-"""What every kind of list has, and the limits of its numbers."""
+"""The interface of lists, and the limits of their numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +12,14 @@ from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.shared import Shared
 from keras_rank.arrays.sorting import Order
 
-# Weights are cut here and gains at `LARGEST_GAIN`, so that sums of their products
+# Weights are capped here, and gains at `LARGEST_GAIN`, so that sums of their products
 # stay within float32.
 LARGEST_WEIGHT = 2.0**50
 LARGEST_GAIN = 2.0**64
 
 
 class Lists(Shared):
-    """A batch of lists of items, as every formula sees it.
+    """A batch of lists of items.
 
     Attributes:
         labels: tensor of shape `(batch, list_size)`. 0 where there is no item.
@@ -27,7 +27,7 @@ class Lists(Shared):
             item, or one that was not retrieved.
         mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
         weights: tensor of shape `(batch, list_size)`, 0 where there is no item,
-            or `None` where every item weighs 1.
+            or `None` if every item has the weight 1.
         sizes: tensor of shape `(batch,)`. The number of items of each list.
         has_items: boolean tensor of shape `(batch,)`. Whether a list has items.
         highest_labels: tensor of shape `(batch, 1)`. The highest label of each list.
@@ -61,7 +61,7 @@ class Lists(Shared):
         return ops.sum(ops.cast(is_item_counted, self.dtype), axis=1)
 
     def labels_by(self, order: Order) -> Tensor:
-        """Returns the labels in the order, whatever where there is no item."""
+        """Returns the labels in an order, with any value where there is no item."""
         return order.of(self.labels)
 
     def highest_first(self, count: Tensor | int) -> Tensor:
@@ -77,20 +77,20 @@ class Lists(Shared):
 
 
 def as_ranked(scores: Tensor) -> Tensor:
-    """Scores as they are compared: 0 for what is nearly 0.
+    """Scores for comparison, with denormal ones set to 0.
 
-    XLA tells -0.0 from 0.0, and some backends take denormal numbers for 0.
+    XLA distinguishes -0.0 from 0.0, and some backends treat denormal numbers as 0.
     """
     return where(ops.abs(scores) < smallest_normal(scores), 0.0, scores)
 
 
 def within_limits(labels: Tensor) -> Tensor:
-    """Cuts infinite labels, and takes 0 for denormal ones, and for no item."""
+    """Caps infinite labels, and sets denormal ones and padding to 0."""
     return at_most(without_denormal(labels), float(_limits(labels).max))
 
 
 def without_denormal(labels: Tensor) -> Tensor:
-    """Labels with 0 for denormal ones, as some backends take them, and for no item."""
+    """Sets denormal labels to 0, as some backends do, and padding too."""
     return where(labels >= smallest_normal(labels), labels, 0.0)
 
 
@@ -99,14 +99,14 @@ def _limits(x: Tensor) -> "np.finfo[Any]":
 
 
 def smallest_normal(x: Tensor) -> float:
-    """The smallest number above 0 of the dtype that all backends tell from 0."""
+    """The smallest number of a dtype that all backends distinguish from 0."""
     return float(_limits(x).smallest_normal)
 
 
 def numbers_in_full(
     positions: Tensor | None, shape: tuple[Tensor | int, ...]
 ) -> Tensor:
-    """The numbers of items at the positions, where there is one at every position."""
+    """The numbers of items at the positions, if there is an item at each."""
     if positions is not None:
         return ops.cast(positions, "int32") + 1
     numbers = ops.arange(1, shape[1] + 1, dtype="int32")

@@ -1,4 +1,4 @@
-"""Lists with a label and a score for every item: which positions hold an item."""
+"""Lists with a label and a score for every item."""
 
 import dataclasses
 import math
@@ -41,7 +41,7 @@ from keras_rank.lists.base import (
 class DenseLists(Lists):
     """A batch of lists with a label and a score for every item.
 
-    On a CPU long lists are not copied to mask them, where nothing has to be masked.
+    On a CPU, long lists without padding are not copied to mask them.
 
     Attributes:
         given_labels: tensor of shape `(batch, list_size)`.
@@ -140,7 +140,7 @@ class DenseLists(Lists):
         return self._read_labels(lambda labels: largest_values(labels, count))
 
     def _read_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns a function of the labels: they are below 0 where there is no item."""
+        """Returns a function of the labels, with padding below 0."""
         if not self.is_by_label or not is_long(self.given_labels):
             return function(self._labels_or_none)
         of_given = function(self.given_labels)
@@ -157,12 +157,12 @@ class DenseLists(Lists):
 
     @property
     def is_by_label(self) -> bool:
-        """Whether the labels alone tell where there are items."""
+        """Whether the labels alone determine where there are items."""
         return self.given_mask is None and self.given_weights is None
 
     @kept
     def is_full(self) -> Tensor | bool:
-        """Whether it is seen that there is an item at every position."""
+        """Whether there is an item at every position, as far as can be seen."""
         if not self.is_by_label:
             return False
         return ops.logical_and(
@@ -193,7 +193,7 @@ class DenseLists(Lists):
 
     @property
     def list_size(self) -> Tensor | int:
-        """The size of the lists, an int where it is known."""
+        """The size of the lists, an int if it is known."""
         return ops.shape(self.given_labels)[1]
 
     @kept
@@ -202,5 +202,5 @@ class DenseLists(Lists):
 
 
 def _ranked_labels(lists: DenseLists, order: Order) -> Tensor:
-    """The labels by rank, below 0 where a rank has no item: one sort tells both."""
+    """The labels by rank, below 0 where a rank has no item, in one sort."""
     return order.of(where(lists.scores > -math.inf, lists.given_labels, -math.inf))

@@ -1,4 +1,4 @@
-"""What users pass: checked, cast, and made lists of one size."""
+"""Checks and casts what users pass, and makes lists of equal size."""
 
 from typing import Any, NamedTuple
 
@@ -34,25 +34,25 @@ from keras_rank.lists.tensors import (
     widest,
 )
 
-# The fewest lists and items that sizes are rounded up to.
+# The smallest sizes that are rounded up to: lists and items.
 _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
-# Float32 has all whole numbers up to it.
+# float32 holds all integers up to this one.
 _MOST_FLOATS = 2**24
 
-# The id of a relevant item that is none of the items: it is never found.
+# The id of a relevant item that is not in the catalogue: it is never found.
 NO_CANDIDATE = -2
 
 
 class Given(NamedTuple):
-    """What users pass, in shapes that agree.
+    """What users pass, with matching shapes.
 
     Attributes:
         labels: tensor of shape `(batch, list_size)`, or ids, `(batch, targets)`.
         scores: tensor of shape `(batch, list_size)`, or `(batch, items)`.
         mask: tensor of the shape of the labels, or `None`.
         weights: tensor of a shape that broadcasts with the labels, or `None`.
-        grades: tensor of the shape of ids, their labels, or `None`.
+        grades: tensor of the shape of the ids: their labels, or `None`.
     """
 
     labels: Tensor
@@ -96,12 +96,12 @@ def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
 
 
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
-    """The same for the ids of relevant items, and the scores of a catalogue.
+    """Converts the ids of relevant items, and the scores of a catalogue.
 
     Args:
         y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
-            a dict with the keys `"ids"`, `"labels"` and `"mask"`, or ids and labels
-            side by side, of shape `(batch, targets, 2)`.
+            a dict with the keys `"ids"`, `"labels"` and `"mask"`, or stacked ids and
+            labels, of shape `(batch, targets, 2)`.
         y_pred: scores of shape `(batch, items)`.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
@@ -120,7 +120,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
         )
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
-            "`y_true` and `y_pred` should have as many lists. Received: "
+            "`y_true` and `y_pred` should have the same number of lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
     _require_distinct(ids, scores)
@@ -128,7 +128,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
 
 
 def of_few_shapes(given: Given, sparse_labels: bool = False) -> Given:
-    """Appends padding where a program is compiled for each shape, to have but few."""
+    """Pads to one of a few shapes, as a program is compiled for each."""
     if not is_of_few_shapes(*(x for x in given if x is not None)):
         return given
     lists, items = given.labels.shape
@@ -136,14 +136,14 @@ def of_few_shapes(given: Given, sparse_labels: bool = False) -> Given:
         sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
         return _with_shape(given, sizes)
     if given.labels.shape == given.scores.shape:
-        # What may be labels for all items by mistake is checked in its own shape.
+        # The check for labels of all items needs the original shape.
         return given
-    # Of targets: a list of none would count.
+    # Only targets, as an additional list would count.
     return _with_shape(given, (lists, rounded_up(items, 1)))
 
 
 def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
-    """Appends padding to what has the shape of the labels, or a row for each list."""
+    """Pads tensors of the shape of the labels, or with one row per list."""
     labels, lists = given.labels, given.labels.shape[0]
     if str(labels.dtype).startswith(("bool", "uint")):
         # Which have no -1, that says where there is padding.
@@ -165,7 +165,7 @@ def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
 def standardize(
     y_true: Any, y_pred: Any, sample_weight: Any = None, dtype: str = "float32"
 ) -> DenseLists:
-    """Returns what users pass to a metric, as lists."""
+    """Returns lists from what users pass to a metric."""
     return dense_lists(dtype, read(y_true, y_pred, sample_weight))
 
 
@@ -176,7 +176,7 @@ def lists_of(kind: tuple[bool, str], given: Given) -> DenseLists | SparseLists:
 
 
 def dense_lists(dtype: str, given: Given) -> DenseLists:
-    """Casts what users pass to a metric, and finds out what is an item.
+    """Casts what users pass to a metric, and determines which positions are items.
 
     Args:
         dtype: the dtype of labels and weights: float32 or float64.
@@ -192,7 +192,7 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
     if weights is not None:
         weights = ops.broadcast_to(cast_finite(weights, dtype), ops.shape(labels))
     if labels.shape[1] == 0:
-        # One position of padding changes no number, and spares every operation
+        # A position of padding changes no number, and spares every operation
         # the case of an axis of size 0.
         labels, scores, mask, weights = (
             None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
@@ -217,12 +217,12 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
         _require_no_labels("y_true", ids, scores.shape[1])
     items = ops.shape(scores)[1]
     if is_traced(ids):
-        # Nobody will see them later.
+        # The ids can't be seen later.
         check_items("y_true", ids, items)
     are_in_catalogue = are_items(ids, items)
     lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
     if scores.shape[1] == 0:
-        # One item that was not retrieved spares every operation an axis of size 0.
+        # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
     return SparseLists(
         **lists.fields(),
@@ -266,9 +266,9 @@ def standardize_targets(
 def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     """Returns ids, and their labels if there are any, of the same shape.
 
-    The id is below 0 where there is no target: masked, or with a label not above 0.
-    One of `NO_CANDIDATE` stands for a target that is none of the items, if it has a
-    label.
+    The id is below 0 where there is no target: if it is masked, or its label is not
+    above 0. With labels, `NO_CANDIDATE` is the id of a target that is not among the
+    items.
     """
     return _targets(*map(as_tensor, _read_ids(argument, value)))
 
@@ -351,17 +351,17 @@ def _target_lists(
         targets=targets,
         is_target=is_target,
         list_weights=weights,
-        # Only now, as a large id might become another one.
+        # Only now, as a large id might change.
         ids=ops.cast(where(can_be_found, ids, 0), "int32"),
         can_be_found=can_be_found,
         counts=counts,
-        # None stands for one that was not retrieved: no axis has the size 0 then.
+        # Without targets, one that was not retrieved avoids an axis of size 0.
         items=items if has_items else 1,
     )
 
 
 def _are_repeated(ids: Tensor, labels: Tensor | None) -> Tensor:
-    """Whether an id stands earlier in its list too: beside it, if they are sorted."""
+    """Whether an id occurs earlier in its list; adjacent, if they are sorted."""
     order = stable_argsort(ids)
     in_order = take(ids, order)
     same = ops.logical_and(in_order == shifted(in_order, 1, -1), in_order >= 0)
@@ -383,7 +383,7 @@ def _ids_labels_and_mask(argument: str, value: Any) -> tuple[Any, Any, Any]:
             return value[:, :, 0], value[:, :, 1], None
         return value, None, None
     if "ids" not in value:
-        # Ids in the place of labels, as those of dense lists are given.
+        # The ids take the place of the labels of dense lists.
         return _labels_and_mask(value)[0], None, value.get("mask")
     unknown = sorted(str(key) for key in value if key not in ("ids", "labels", "mask"))
     if unknown:
@@ -409,9 +409,9 @@ def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
 
 
 def _lists(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor, without the last axis that `Dense(1)` over items leaves.
+    """Converts to a tensor, without the last axis of size 1 that `Dense(1)` returns.
 
-    Without the gradients, too, that torch would go on recording.
+    It is also detached from torch's gradients.
     """
     x = to_array(argument, value)
     x = without_gradient(x) if ops.is_tensor(x) else x
@@ -426,12 +426,12 @@ def _lists(argument: str, value: Any) -> Tensor:
         )
     if isinstance(x, np.ndarray):
         return x[:, :, 0]
-    # Not by `ops.squeeze`, which refuses an axis that a graph does not know.
+    # `ops.squeeze` fails for an axis of unknown size in a graph.
     return ops.reshape(x, ops.shape(x)[:2])
 
 
 def to_ids(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of ids, in a dtype that holds the number of items too."""
+    """Converts to a tensor of ids, in a dtype that also holds the number of items."""
     ids = to_array(argument, _as_integers(ragged.unboxed(value)))
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if dtype == "bool":
@@ -446,14 +446,14 @@ def to_ids(argument: str, value: Any) -> Tensor:
 
 
 def _as_integers(value: Any) -> Any:
-    """Returns floats that are whole numbers as integers, which no backend rounds."""
+    """Returns whole floats as integers, which no backend rounds."""
     is_masked = isinstance(value, np.ma.MaskedArray)
     if is_masked or not isinstance(value, list | tuple | np.ndarray):
         return value
     try:
         array = np.asarray(value)
     except ValueError:
-        # Rows of uneven length, for which there is a better message.
+        # Rows of uneven length have a better error message.
         return value
     if array.dtype.kind != "f":
         return value
@@ -464,16 +464,16 @@ def _as_integers(value: Any) -> Any:
 
 
 def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
-    """Whether ids are those of items: whole numbers below the number of items."""
+    """Whether ids are whole numbers below the number of items."""
     are_below = ids < _as(items, ids)
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
-    # Not by Keras, which rounds float64 to float32 on some backends.
+    # Keras would round float64 to float32 on some backends.
     return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
 
 
 def _require_distinct(ids: Tensor, scores: Tensor) -> None:
-    """Raises for ids in a precision that does not tell all items apart."""
+    """Raises for ids in a precision that can't distinguish all items."""
     dtype, items = keras.backend.standardize_dtype(ids.dtype), scores.shape[1]
     if dtype == "float32" and items is not None and items > _MOST_FLOATS:
         raise ValueError(
@@ -488,7 +488,7 @@ def _as(number: Tensor | int, ids: Tensor) -> Tensor:
 
 
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
-    """Raises for ids that are not those of items, where values can be seen."""
+    """Raises for invalid ids, if values can be seen."""
     if is_known_false(ops.any(ops.logical_not(are_items(ids, items)))):
         return
     require(
@@ -503,9 +503,9 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
 
 
 def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -> None:
-    """Raises for a label for each item, where values can be seen.
+    """Raises for labels of all items, if values can be seen.
 
-    Of three ids or more that are 0 and 1 some are the same, which targets are not.
+    Three or more ids of 0 and 1 must have duplicates, which targets don't have.
     """
     lists, targets = shape_of(ids)
     if targets == items and lists != 0 and (targets or 0) > 2:
@@ -523,7 +523,7 @@ def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
     if not sizes_agree(shape_of(x), shape_of(labels)):
-        # What a model of single items gives: made equal by a reshape of the labels, the
+        # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
         hint = (
@@ -546,7 +546,7 @@ def _weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
 
 
 def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
-    """Checks that each item has its own weight or that of its list."""
+    """Checks that there is a weight for each item or each list."""
     shape, rank = shape_of(labels), len(weights.shape)
     if rank == 1 and len(shape) == 2:
         weights = weights[:, None]

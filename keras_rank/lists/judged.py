@@ -1,4 +1,4 @@
-"""What the items of lists are worth: their relevance, computed where it is needed."""
+"""The relevance of items, computed where it is needed."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from keras_rank.lists.sparse import TargetLists
 class Judgement:
     """What finding an item is worth, by its label.
 
-    Equal ones are those of the same function and arguments.
+    Two are equal if function and arguments are.
 
     Attributes:
-        function: function of labels, and of their scale, to what they are worth, 0 or
+        function: function of labels and their scale that returns their relevance, 0 or
             more.
         arguments: further arguments of the function.
         grows: whether a higher label is never worth less.
         only_relevant: whether a label of 0 is worth nothing.
-        is_binary: whether it is true or false, and false for a label of `-inf`.
+        is_binary: whether relevance is boolean, and False for a label of `-inf`.
         scale_of: function of the highest label of each list, of shape `(batch, 1)`,
-            to the scale. `None` if the label alone tells.
+            that returns the scale. `None` if the label is enough.
     """
 
     function: Callable[..., Tensor]
@@ -52,7 +52,7 @@ class Judgement:
 
 
 class Values(Shared):
-    """Values of items, for formulas that need those of some.
+    """Values of items, for formulas that need only some of them.
 
     Attributes:
         only_relevant: whether items are known to be worth nothing if their label is 0.
@@ -66,9 +66,9 @@ class Values(Shared):
         return self._values
 
     def by(self, order: Order | None) -> Tensor:
-        """The values of the items in an order, or of all as they are.
+        """The values of the items in an order, or of all items.
 
-        What it is where there is no item does not matter.
+        Padding may have any value.
         """
         return self.everywhere() if order is None else order.of(self.everywhere())
 
@@ -86,7 +86,7 @@ class Values(Shared):
 
 
 class Gains(Values):
-    """What the items of lists are worth by their labels: most need not be computed."""
+    """The relevance of items by their labels, computed only for some of them."""
 
     def __init__(self, lists: Lists, judgement: Judgement) -> None:
         self._lists, self._judgement = lists, judgement
@@ -105,7 +105,7 @@ class Gains(Values):
         if not self._judgement.grows:
             return super().largest(count)
         labels = self._lists.highest_first(count)
-        # A label of 0 stands for no item.
+        # Padding has a label of 0 here.
         worth = self._worth(without_denormal(labels))
         return worth if self.only_relevant else where(labels >= 0.0, worth, 0.0)
 
@@ -142,13 +142,13 @@ class Gains(Values):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JudgedLists(Shared):
-    """Lists with the relevance of their items: what finding one is worth.
+    """Lists with the relevance of their items.
 
-    They have the attributes of the lists too.
+    They also have the attributes of the lists.
 
     Attributes:
         lists: the lists.
-        gains: the relevance of the items, for formulas that need that of some.
+        gains: the relevance of the items, for formulas that need only some of it.
     """
 
     lists: Lists
@@ -177,7 +177,7 @@ class JudgedLists(Shared):
 
     @kept
     def weighted_gains(self) -> Values:
-        """The weighted relevance of the items, for formulas that need that of some."""
+        """The weighted relevance, for formulas that need only some of it."""
         if self.weights is None:
             return self.gains
         return Values(self.weighted_relevance, self.gains.only_relevant)
@@ -185,7 +185,7 @@ class JudgedLists(Shared):
     @kept
     def number_relevant(self) -> Tensor:
         """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
-        # The sum of whole numbers is exact in any order, unlike those for `total`.
+        # A sum of integers is exact in any order, so it does not need `total`.
         return self.gains.sum()
 
     @kept
@@ -211,10 +211,10 @@ class JudgedLists(Shared):
         return ops.cast(self.has_items, self.dtype)
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
-        """Returns the values, with what lists without relevant items score.
+        """Returns the values, with `empty_value` for lists without relevant items.
 
-        A list that is left out of the mean has the value NaN: one of padding only,
-        or any without relevant items where `empty_value` is `None`.
+        A list that is left out of the mean has the value NaN: a list of padding only,
+        or one without relevant items if `empty_value` is `None`.
         """
         nothing = ops.zeros_like(values) + float("nan")
         empty = nothing if empty_value is None else ops.zeros_like(values) + empty_value
@@ -233,12 +233,12 @@ def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
 
 
 def _require_worthless_others(judgement: Judgement, dtype: str) -> None:
-    """Raises if the items that nobody named, whose label is 0, were worth anything."""
+    """Raises if items without a label, which count as 0, would be relevant."""
     if judgement.only_relevant:
         return
     others = "where only some items have labels, as all others have the label 0"
     if judgement.is_binary:
-        # A number, of which the answer is known in a graph too.
+        # A number, so the answer is known in a graph too.
         if judgement.function(0.0, None, *judgement.arguments):
             raise ValueError(
                 f"`relevance_threshold` should be above 0 {others}. Received: "

@@ -1,4 +1,4 @@
-"""Lists of uneven length: padded to a rectangle, whatever they are made of."""
+"""Pads lists of uneven length, of any type, to a rectangle."""
 
 import sys
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-# What pads an argument: no item, not retrieved, masked, no weight, no feature.
+# The padding of each argument: no item, not retrieved, masked, no weight, no feature.
 PADDING = {
     "y_true": -1,
     "y_pred": -np.inf,
@@ -19,15 +19,15 @@ PADDING = {
 
 
 def rectangular(**arguments: Any) -> list[Any]:
-    """Pads the arguments on the right where some have lists of uneven length.
+    """Pads arguments with lists of uneven length on the right.
 
     Args:
         **arguments: `y_true`, `y_pred`, `mask` and `sample_weight`. Each may be a
             list, tuple or column of rows, a `tf.RaggedTensor`, a nested torch tensor,
-            or anything that is rectangular already.
+            or anything rectangular.
 
     Returns:
-        The arguments, in the same order, those of uneven length padded.
+        The arguments, in the same order.
 
     Raises:
         ValueError: if an argument has another number of items in some list than
@@ -38,7 +38,7 @@ def rectangular(**arguments: Any) -> list[Any]:
         return list(arguments.values())
     expected = _lengths(arguments.get("y_true"))
     for name, value in arguments.items():
-        # A weight may also belong to a whole list, or to all of them.
+        # A weight may also belong to a whole list, or to all lists.
         per_item = is_ragged(value) or name in ("y_pred", "labels", "mask")
         found = _lengths(value) if per_item and value is not None else None
         if expected is not None and found is not None:
@@ -50,19 +50,19 @@ def rectangular(**arguments: Any) -> list[Any]:
 
 
 def unboxed(value: Any) -> Any:
-    """Returns the array of a table's column, or the rows of one that holds lists."""
-    # Its class is asked: TensorFlow takes long to say what a tensor does not have.
+    """Returns a table's column as an array, or as rows if it holds lists."""
+    # Asks the class, as TensorFlow is slow to report a missing attribute.
     kind = type(value)
     is_column = hasattr(kind, "to_list") or hasattr(kind, "to_pylist")
     if is_column and not _is_tensorflow(value):
-        # One of pandas or Polars, or of Arrow.
+        # A column of pandas, Polars or Arrow.
         value = np.asarray(value)
     holds_lists = getattr(getattr(value, "dtype", None), "kind", None) == "O"
     return value.tolist() if holds_lists else value
 
 
 def is_ragged(value: Any) -> bool:
-    """Whether a value holds lists of uneven length, or is of a type made for them."""
+    """Whether a value holds lists of uneven length, or has a ragged type."""
     if isinstance(value, list | tuple):
         lengths = {len(row) if _is_row(row) else None for row in value}
         return len(lengths) > 1 and None not in lengths
@@ -70,12 +70,12 @@ def is_ragged(value: Any) -> bool:
 
 
 def is_ragged_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of a type made for lists of uneven length."""
+    """Whether a value is a ragged tensor."""
     return _is_tensorflow(value) or _is_torch(value)
 
 
 def padded(name: str, value: Any) -> Any:
-    """Pads lists of uneven length with what stands for nothing in that argument."""
+    """Pads lists of uneven length with the padding of an argument."""
     if _is_tensorflow(value):
         if len(value.shape) != 2:
             raise _nested_error(name, f"{name}.shape={tuple(value.shape)}")
@@ -88,7 +88,7 @@ def padded(name: str, value: Any) -> Any:
     if len(rows) < len(value):
         deeper = next(i for i, row in enumerate(value) if not _is_flat(row))
         raise _nested_error(name, f"list {deeper} of {name}, which holds lists")
-    # Of whole numbers, ids for one, floats would hold some only.
+    # Integers such as ids stay integers, as floats would not hold all.
     least = np.float32 if np.isinf(PADDING[name]) else np.int8
     dtypes = [row.dtype for row in rows if row.size] or [np.dtype(np.float32)]
     dtype = np.result_type(least, *dtypes)
@@ -107,10 +107,10 @@ def dense(name: str, tensor: Any) -> Any:
         in_full = tensor.double().to_padded_tensor(padding)
         return in_full if np.isinf(padding) else in_full.long()
     if padding == 0:
-        # What TensorFlow pads with by itself, which is an empty string among strings.
+        # TensorFlow's default padding, an empty string for strings.
         return tensor.to_tensor()
     if not np.can_cast(np.min_scalar_type(padding), tensor.dtype.as_numpy_dtype):
-        # Not `ops.cast`, which knows ragged tensors on TensorFlow alone. They may come
+        # `ops.cast` supports ragged tensors on TensorFlow only. They may come
         # on any backend, and bring their own library with them.
         dtype = "float32" if tensor.dtype.size < 4 else "float64"
         tensor = sys.modules["tensorflow"].cast(tensor, dtype)
@@ -142,7 +142,7 @@ def _require_same_lengths(
 
 
 def _lengths(value: Any) -> Sequence[int] | None:
-    """Returns the number of items of each list, `None` where a graph hides it."""
+    """Returns the number of items of each list, `None` if unknown in a graph."""
     if isinstance(value, list | tuple):
         return [len(row) if _is_row(row) else 1 for row in value]
     if _is_tensorflow(value):

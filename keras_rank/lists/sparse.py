@@ -26,12 +26,12 @@ class TargetLists(Lists):
     Attributes:
         targets: tensor of shape `(batch, targets)`. 1 where there is a target.
         is_target: boolean tensor of shape `(batch, targets)`.
-        list_weights: tensor of shape `(batch, 1)`, or `None` where all weigh 1.
+        list_weights: tensor of shape `(batch, 1)`, or `None` if all are 1.
         ids: int tensor of shape `(batch, targets)`. The position of each target.
-        can_be_found: boolean tensor of the same shape. Whether there is a target, and
-            such an item.
+        can_be_found: boolean tensor of the same shape. Whether there is a target that
+            is an item of the catalogue.
         counts: boolean tensor of shape `(batch,)`. Whether the list counts at all.
-        items: the number of items of the catalogue, an int where it is known.
+        items: the number of items of the catalogue, an int if it is known.
     """
 
     targets: Tensor
@@ -67,7 +67,7 @@ class TargetLists(Lists):
         return TargetLists(**part, items=items)
 
     def fields(self) -> dict[str, Any]:
-        """Returns what these lists are made of."""
+        """Returns the fields of these lists."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     @kept
@@ -95,7 +95,7 @@ class TargetLists(Lists):
         return size * ops.ones_like(self.labels[:, 0])
 
 
-# Here, as torch.compile can't trace how they are found.
+# Here, as torch.compile can't trace `dataclasses.fields`.
 _FIELDS = [field.name for field in dataclasses.fields(TargetLists)]
 
 
@@ -107,8 +107,8 @@ class Placed(NamedTuple):
             score.
         tied: tensor of the same shape. That of items with the same score, the target
             among them.
-        retrieved: boolean tensor of the same shape. The targets that have a rank: what
-            the others have is not to be used.
+        retrieved: boolean tensor of the same shape. The targets that have a rank. The
+            numbers of others must not be used.
     """
 
     above: Tensor
@@ -119,10 +119,10 @@ class Placed(NamedTuple):
 @as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class CountedLists(TargetLists):
-    """Such lists, of which nothing is known but where the targets stand.
+    """Target lists of which only the places of the targets are known.
 
     Attributes:
-        counted: what was counted.
+        counted: the places.
     """
 
     counted: Placed
@@ -133,12 +133,12 @@ class CountedLists(TargetLists):
 @as_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseLists(TargetLists):
-    """Such lists with the scores of all items.
+    """Target lists with the scores of all items.
 
     Attributes:
         all_scores: tensor of shape `(batch, items)`, as given.
         given_ids: tensor of shape `(batch, targets)`, as given.
-        are_ids: boolean scalar tensor. Whether there is such an item for all of them.
+        are_ids: boolean scalar tensor. Whether all ids are valid.
     """
 
     all_scores: Tensor
@@ -149,18 +149,18 @@ class SparseLists(TargetLists):
 
     @kept
     def ranked_scores(self) -> Tensor:
-        """The scores as they are compared, `-inf` for NaN."""
+        """The scores for comparison, `-inf` for NaN."""
         scores = self.all_scores
         return as_ranked(where(scores > -math.inf, scores, -math.inf))
 
     @kept
     def target_scores(self) -> Tensor:
-        """The scores of the targets, as they are compared, or NaN."""
+        """The scores of the targets for comparison, or NaN."""
         return as_ranked(take(self.all_scores, self.ids))
 
     @kept
     def are_retrieved(self) -> Tensor:
-        """Whether a target is an item that has a score."""
+        """Whether a target is an item with a score."""
         return ops.logical_and(self.target_scores > -math.inf, self.can_be_found)
 
     @kept

@@ -1,4 +1,4 @@
-"""Anything that users pass as numbers, as a tensor that keeps their values."""
+"""Converts numbers of any form to tensors that keep their values."""
 
 import reprlib
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from keras_rank.lists import ragged
 
 
 def to_tensor(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of numbers, or says which argument is none."""
+    """Converts to a tensor of numbers. Errors name the argument."""
     return as_tensor(to_array(argument, value))
 
 
 def to_array(argument: str, value: Any) -> Tensor:
-    """The same, but arrays stay arrays where a tensor's new shape would be compiled."""
+    """The same, but arrays stay arrays where reshaping a tensor would be compiled."""
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
             f"`{argument}` should be an array without a mask of its own: give it in "
@@ -33,7 +33,7 @@ def to_array(argument: str, value: Any) -> Tensor:
     if ragged.is_ragged(value):
         raise _uneven_error(argument, value)
     if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
-        # Of a variable, its value: `convert_to_tensor` gives it back on TensorFlow.
+        # A variable's value, as TensorFlow's conversion returns the variable itself.
         value = ops.stop_gradient(value)
     value = on_host(value) if ops.is_tensor(value) else _array(argument, value)
     dtype = getattr(value, "dtype", None)
@@ -44,28 +44,28 @@ def to_array(argument: str, value: Any) -> Tensor:
         )
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
-    # On NumPy the conversion would bring float64 down to float32.
+    # On NumPy the conversion would cast float64 to float32.
     return value if ops.is_tensor(value) else from_host(value)
 
 
 def as_tensor(x: Tensor) -> Tensor:
-    """A tensor of an array, in its own precision; a tensor, or `None`, as it is."""
+    """An array as a tensor of the same precision; a tensor or `None` unchanged."""
     if x is None or ops.is_tensor(x):
         return x
     return to_device(x) if isinstance(x, np.ndarray) else ops.convert_to_tensor(x)
 
 
 def _array(argument: str, value: Any) -> Any:
-    """Converts what NumPy knows to an array, with the precision that it has."""
+    """Converts to an array if NumPy can, keeping the precision."""
     if hasattr(value, "detach"):
-        # A tensor of torch, of which NumPy knows neither gradients nor bfloat16.
+        # A torch tensor. NumPy has neither gradients nor bfloat16.
         value = value.detach().cpu()
         is_short = str(value.dtype) == "torch.bfloat16"
         value = value.float() if is_short else value
     try:
         array = np.asarray(value)
     except Exception:
-        # A list of symbolic tensors, for one: the backend can stack those.
+        # For example a list of symbolic tensors, which the backend can stack.
         try:
             return ops.convert_to_tensor(value)
         except Exception as error:
@@ -93,7 +93,7 @@ def _uneven_error(argument: str, value: Any) -> ValueError:
 
 
 def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Casts to a dtype that the backend has, which would wrap round large numbers."""
+    """Casts to a dtype of the backend, without wrapping large integers."""
     array = in_native_order(array)
     if array.dtype in ("uint32", "uint64"):
         array = array.astype("int64" if _fits(array, "int64") else "float64")
@@ -107,7 +107,7 @@ def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def in_native_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns an array with the bytes of numbers in the order of this machine."""
+    """Returns an array in native byte order."""
     if array.dtype.isnative:
         return array
     return array.astype(array.dtype.newbyteorder("="))
@@ -119,16 +119,16 @@ def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
 
 
 def widest(dtype: str) -> str:
-    """What a dtype of 64 bits becomes: JAX has none of these unless asked for."""
+    """The dtype that a 64-bit dtype becomes: JAX has 64 bits only if enabled."""
     tensor = ops.convert_to_tensor(np.zeros((), dtype))
     name: str = keras.backend.standardize_dtype(tensor.dtype)
     return name
 
 
 def cast_finite(x: Tensor, dtype: str) -> Tensor:
-    """Casts, and keeps finite what is: NumPy would warn that it becomes infinite."""
+    """Casts, and keeps finite numbers finite. NumPy would warn of infinity."""
     if keras.backend.standardize_dtype(x.dtype) == dtype:
-        # On NumPy Keras would copy it.
+        # On NumPy, Keras would copy it.
         return x
     if isinstance(x, np.ndarray) and x.dtype == "float64" and dtype == "float32":
         limit = np.finfo(dtype).max
@@ -137,7 +137,7 @@ def cast_finite(x: Tensor, dtype: str) -> Tensor:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """Casts a tensor, or an array as which it is compiled nowhere."""
+    """Casts a tensor, or an array without compiling."""
     return x.astype(dtype) if isinstance(x, np.ndarray) else ops.cast(x, dtype)
 
 
@@ -150,12 +150,12 @@ def _is_number(dtype: Any) -> bool:
 
 
 def shape_of(x: Tensor) -> tuple[int | None, ...]:
-    """The shape, with `None` for what a graph does not know."""
+    """The shape, with `None` for sizes unknown in a graph."""
     return tuple(x.shape)
 
 
 def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
-    """Whether two shapes may be the same: a size unknown in a graph may be any."""
+    """Whether two shapes may be equal: an unknown size may be any."""
     return len(sizes) == len(others) and all(
         a is None or b is None or a == b for a, b in zip(sizes, others, strict=True)
     )

@@ -1,4 +1,4 @@
-"""The base class of metrics of lists: their only `update_state` and `result`."""
+"""The base class of metrics of lists, with their `update_state` and `result`."""
 
 import dataclasses
 import inspect
@@ -77,8 +77,8 @@ class RankingMetric(OrderedMetric):
     """Base class of ranking metrics: the weighted mean of one value per list.
 
     To add a metric, write its formula in `compute`: from the lists and their
-    ranking to one value per list. Padding, ties, weights, empty lists, batching and
-    exact sums are taken care of here.
+    ranking to one value per list. This class handles padding, ties, weights, empty
+    lists, batching and exact sums.
 
     ```python
     @keras.saving.register_keras_serializable()
@@ -90,19 +90,20 @@ class RankingMetric(OrderedMetric):
 
     `lists` holds `labels`, `scores`, `weights`, `mask` and `relevance`, each of
     shape `(batch, list_size)`. `ranking.take(values)` puts any values of that shape
-    in the order of the scores, cut at `k`: with `shuffle_ties="average"` it gives
+    in the order of the scores, cut at `k`. With `shuffle_ties="average"` it returns
     the mean over tied items, which is exact for a formula that is linear in them.
-    `ranking.ranks` are the ranks: 1, 2, 3, ... Only `keras.ops` may be used, so that
-    the metric compiles.
+    `ranking.best(values)` returns the largest values, the ideal order, and
+    `ranking.ranks` the ranks: 1, 2, 3, ... Use only `keras.ops`, so that the metric
+    compiles.
 
     `relevance` says what is relevant; a metric of graded relevance overrides it. The
     list weights and the lists that count as empty follow from it.
 
-    With `sparse_labels` only the relevant items are taken, each with its rank in
-    `ranking.ranks`. A formula that sums over them, and reads the ranks there, may say
-    so by the class attribute `takes_sparse_labels = True`. Two more class attributes
-    are `higher_is_better`, which is `True`, and `base_name`, the start of the default
-    name, which is made from the name of the class.
+    With `sparse_labels`, the lists hold only the relevant items, with their ranks in
+    `ranking.ranks`. If the formula sums over taken values, and reads their ranks from
+    `ranking.ranks`, set the class attribute `takes_sparse_labels = True`. Two more
+    class attributes are `higher_is_better`, `True` by default, and `base_name`, the
+    start of the default name, made from the name of the class by default.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -111,7 +112,7 @@ class RankingMetric(OrderedMetric):
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle, which is a
             function of the seed, the number of the list since the last reset, and the
-            item. Defaults to `None`: drawn once, here.
+            item. Defaults to `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -124,8 +125,7 @@ class RankingMetric(OrderedMetric):
             `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`, all that a metric takes without
-            `takes_sparse_labels`.
+            compiled code. Defaults to `False`; `True` needs `takes_sparse_labels`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg_at_10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
@@ -144,10 +144,10 @@ class RankingMetric(OrderedMetric):
     0.5
     """
 
-    # Whether the formula knows of `sparse_labels`, where only the targets are taken.
+    # Whether the formula supports `sparse_labels`.
     takes_sparse_labels = False
 
-    # Whether lists without relevant items never count, so that none can be filled.
+    # Whether lists without relevant items are always left out.
     _leaves_out_empty = False
 
     @names_arguments
@@ -164,7 +164,7 @@ class RankingMetric(OrderedMetric):
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        # Without a dtype, Keras would take the precision that is its default.
+        # Without a dtype, Keras would use its default precision.
         super().__init__(
             check_k(k),
             shuffle_ties,
@@ -184,12 +184,12 @@ class RankingMetric(OrderedMetric):
         self.sparse_labels = check("sparse_labels", sparse_labels)
         self.totals = sum_variable(totals.SHAPE, "float32", "totals")
         self.remainders = sum_variable(totals.SHAPE[1:], "float32", "remainders")
-        # Here, as torch.compile can't trace how they are found.
+        # Here, as torch.compile can't trace `inspect`.
         names = inspect.signature(type(self)).parameters
         self._names_of_arguments = tuple(
             name for name in names if name not in ("seed", "name")
         )
-        # Keys the shuffle. Wraps after 2**31 lists, which harms nothing.
+        # Keys the shuffle. It may wrap after 2**31 lists.
         self.lists_seen = sum_variable((), "int32", "lists_seen")
 
     def relevance(self, lists: Lists) -> Tensor:
@@ -205,7 +205,7 @@ class RankingMetric(OrderedMetric):
         return judge(lists, self._judgement).relevance
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        """Computes the metric: the one method that a new metric has to write.
+        """Computes the metric: the only method that a new metric must define.
 
         Args:
             lists: the labels, scores, weights, mask and relevance of the items.
@@ -230,7 +230,7 @@ class RankingMetric(OrderedMetric):
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
                 whose label is below 0 or NaN, or whose mask is False, is padding. Or
                 ranked lists, from `keras_rank.functional.rank` or
-                `keras_rank.catalogue.rank` with the same `shuffle_ties`, which replace
+                `keras_rank.catalogue.rank` with the same `shuffle_ties`, in place of
                 all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
@@ -239,8 +239,8 @@ class RankingMetric(OrderedMetric):
                 list. An item whose weight is not above 0 is padding.
 
         Raises:
-            ValueError: if the shapes or dtypes don't fit, or ranked lists have a
-                different `shuffle_ties` or a smaller `k`. The state is left as it was.
+            ValueError: if shapes or dtypes don't match, or ranked lists have another
+                `shuffle_ties` or a smaller `k`. The state is then unchanged.
         """
         assign(updates_of([self], y_true, y_pred, sample_weight))
 
@@ -253,16 +253,16 @@ class RankingMetric(OrderedMetric):
         )
 
     def standard_error(self) -> Tensor:
-        """Returns the standard error of the result: how much it varies with the lists.
+        """Returns the standard error of the result over samples of lists.
 
-        It is that of the sample of lists, by the delta method for a weighted mean.
-        About 95 % of the intervals of 1.96 standard errors around the result hold the
-        mean over all lists that could have been drawn. It leaves out the variance of
-        training, and treats lists as independent.
+        It uses the delta method for a weighted mean. About 95% of the intervals of 1.96
+        standard errors to each side of the result contain the mean over all lists that
+        could have been drawn. It does not include the variance of training, and treats
+        lists as independent.
 
         Returns:
-            A scalar tensor: NaN for fewer than two lists that count, and where the
-            squares of the weights, or of weights times values, are beyond float32.
+            A scalar tensor: NaN for fewer than two lists that count, or if squares of
+            weights, or of weights times values, are out of the range of float32.
         """
         return totals.standard_error(
             (self.empty_value, self._compute_dtype),
@@ -282,17 +282,17 @@ class RankingMetric(OrderedMetric):
 
     @property
     def _weighs_empty_lists(self) -> bool:
-        """Whether lists without relevant items count, by weights of their own."""
+        """Whether lists without relevant items count, with their own weights."""
         return self.empty_weight == "own" and self.empty_value is not None
 
     @property
     def _judgement(self) -> Judgement:
-        """What the relevance follows from, where `relevance` is not overridden."""
+        """What determines the relevance if `relevance` is not overridden."""
         return from_threshold(self.relevance_threshold)
 
     @property
     def _arguments(self) -> tuple[Any, ...]:
-        """The class and its arguments, on which the values of lists depend."""
+        """The class and its arguments, which determine the values of lists."""
         names = self._names_of_arguments
         return type(self), *[getattr(self, name, None) for name in names]
 
@@ -300,10 +300,10 @@ class RankingMetric(OrderedMetric):
 def updates_of(
     metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
 ) -> list[Update]:
-    """Returns what a batch of lists makes of the state of metrics.
+    """Returns the new states of metrics after a batch of lists.
 
-    All come first, so that an error leaves each as it was. The metrics share all that
-    they have in common.
+    All are computed before any is assigned, so that an error leaves all states
+    unchanged. Metrics share common computations.
     """
     states: list[tuple[RankingMetric, State]] = []
     if isinstance(y_true, RankedLists):
@@ -343,7 +343,7 @@ def _states_of(metrics: Sequence[RankingMetric]) -> list[State]:
 def alike(
     metrics: Sequence[RankingMetric],
 ) -> dict[tuple[bool, str], list[RankingMetric]]:
-    """The metrics that share their inputs, by whether labels are sparse, and dtype."""
+    """Groups metrics that share their inputs, by `sparse_labels` and dtype."""
     return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
 
 
@@ -363,7 +363,7 @@ class Orders(NamedTuple):
 
     @property
     def by_steps(self) -> bool:
-        """Whether there are as many ranks as are seen."""
+        """Whether the number of ranks depends on values."""
         return any(
             ranks_are_seen(self.sparse_labels, *order[:2]) for order in self.each
         )
@@ -391,7 +391,7 @@ class Plan:
 
     @classmethod
     def of(cls, metrics: Sequence[RankingMetric], ties: Ties | None = None) -> "Plan":
-        """Returns the plan of metrics, with ties ordered as given or as they say."""
+        """Returns the plan of metrics, with ties ordered as given, or as each says."""
 
         def order_of(metric: RankingMetric) -> tuple[Ties, int]:
             return metric._order if ties is None else (ties, 0)
@@ -414,7 +414,7 @@ class Plan:
         )
 
     def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
-        """Returns the ranking that each metric asks for, of those of all orders."""
+        """Returns the ranking of each metric, given those of all orders."""
         # In two steps, so that the ideal order of the top k is that of the largest k.
         cut = [
             ranking.cut(largest_k)
@@ -430,7 +430,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Order(Generic[Ordered]):
-    """An order that metrics share: their way with ties, and their largest cutoff."""
+    """An order that metrics share: their tie rule, and their largest cutoff."""
 
     members: Sequence[Ordered]
     dtype: str
@@ -440,14 +440,14 @@ class Order(Generic[Ordered]):
 
 
 def orders_of(metrics: Sequence[Ordered]) -> Iterator[Order[Ordered]]:
-    """Returns the orders that metrics ask for, one for all that order ties alike."""
+    """Returns the orders that metrics need, one for each tie rule."""
     alike = grouped(metrics, lambda m: (m._compute_dtype, *m._order))
     for (dtype, ties, key), members in alike.items():
         yield Order(members, dtype, ties, key, _cutoffs_of(members)[0])
 
 
 def check_takes_targets(metric: RankingMetric) -> None:
-    """Raises for a metric that needs more than the ranks of the relevant items."""
+    """Raises for a metric that needs the labels of all items."""
     if not metric.takes_sparse_labels:
         raise ValueError(
             f"`{type(metric).__name__}` should get the labels of all items. Received: "
@@ -456,7 +456,7 @@ def check_takes_targets(metric: RankingMetric) -> None:
 
 
 def _check_takes(metric: RankingMetric, ranked: RankedLists) -> None:
-    """Raises for a metric that asks for other ranks than lists were ordered by."""
+    """Raises for a metric that needs another order or more ranks."""
     if isinstance(ranked.lists, TargetLists):
         check_takes_targets(metric)
     if ranked.ties != metric._ties:
@@ -485,7 +485,7 @@ def _states_with(
 def _states_with_ranked(
     plan: Plan, lists: Lists, ranking: Ranking, states: Sequence[State]
 ) -> list[State]:
-    """The states of metrics with lists added, which are ordered already."""
+    """The states of metrics with ranked lists added."""
     columns = _columns_of(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
     return _added(None, columns, states)
 
@@ -494,7 +494,7 @@ def _states_with_ranked(
 def values_with(
     plan: Plan, given: Given, keys: Sequence[Tensor], numbers: Tensor
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Returns for each metric which lists have relevant items, values and weights.
+    """Returns for each metric: which lists have relevant items, values and weights.
 
     Args:
         plan: what is computed.
@@ -586,7 +586,7 @@ def _columns(
     values = where(judged.has_relevant, values, metric.empty_value or 0.0)
     counts = judged.relevant_lists
     if metric._weighs_empty_lists:
-        # A list that has a weight of its own is as any other.
+        # With a weight of its own, an empty list is like any other.
         counts = judged.lists_with_items
     return [values * weights, weights, counts, judged.lists_with_items]
 
@@ -620,7 +620,7 @@ def values_together(
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    """One tensor of several, which are added to in one operation."""
+    """Stacks tensors, so that one operation adds to all."""
     return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
 
 
@@ -629,7 +629,7 @@ def _parted(tensor: Tensor, number: int) -> list[Tensor]:
 
 
 def _cutoffs_of(metrics: Sequence[OrderedMetric]) -> tuple[int | None, int | None]:
-    """How many ranks metrics need, `None` for all, and the largest of their cutoffs."""
+    """How many ranks metrics need, `None` for all, and their largest cutoff."""
     cutoffs = [metric.k for metric in metrics if metric.k is not None]
     largest_k = max(cutoffs, default=None)
     return largest_k if len(cutoffs) == len(metrics) else None, largest_k

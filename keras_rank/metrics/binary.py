@@ -54,7 +54,7 @@ class MeanAveragePrecision(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -68,7 +68,7 @@ class MeanAveragePrecision(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `map@k`, or `map` without a cutoff.
+        name: str. Defaults to `map_at_k`, or `map` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -125,7 +125,7 @@ class MeanReciprocalRank(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -139,7 +139,7 @@ class MeanReciprocalRank(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `mrr@k`, or `mrr` without a cutoff.
+        name: str. Defaults to `mrr_at_k`, or `mrr` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -185,7 +185,7 @@ class PrecisionAtK(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -199,7 +199,7 @@ class PrecisionAtK(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `precision@k`, or `precision` without a cutoff.
+        name: str. Defaults to `precision_at_k`, or `precision` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -257,7 +257,7 @@ class RecallAtK(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -271,7 +271,7 @@ class RecallAtK(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `recall@k`, or `recall` without a cutoff.
+        name: str. Defaults to `recall_at_k`, or `recall` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -328,7 +328,7 @@ class HitRate(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -342,7 +342,7 @@ class HitRate(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `hit_rate@k`, or `hit_rate` without a cutoff.
+        name: str. Defaults to `hit_rate_at_k`, or `hit_rate` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -384,7 +384,7 @@ class F1AtK(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -398,7 +398,7 @@ class F1AtK(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `f1@k`, or `f1` without a cutoff.
+        name: str. Defaults to `f1_at_k`, or `f1` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -446,7 +446,7 @@ class RPrecision(RankingMetric):
 
     `R-precision = relevant items in the top R / R`
 
-    With a cutoff below R, both Rs are the cutoff.
+    With a cutoff below R, the cutoff replaces both Rs.
 
     The result is from 0 to 1, and the value of a list without relevant items is
     `empty_value`.
@@ -457,7 +457,7 @@ class RPrecision(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -471,7 +471,7 @@ class RPrecision(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `r_precision@k`, or `r_precision` without a cutoff.
+        name: str. Defaults to `r_precision_at_k`, or `r_precision` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -518,7 +518,7 @@ class RankBiasedPrecision(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -532,7 +532,7 @@ class RankBiasedPrecision(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `rbp@k`, or `rbp` without a cutoff.
+        name: str. Defaults to `rbp_at_k`, or `rbp` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -585,7 +585,7 @@ class BPref(RankingMetric):
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
     where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
-    An item that nobody judged has the label -1: it is padding, and takes no rank. A
+    An item without a judgement has the label -1: it is padding, and takes no rank. A
     relevant item that was not retrieved, or is below rank k, adds nothing.
 
     The result is from 0 to 1, and the value of a list without relevant items is
@@ -597,7 +597,7 @@ class BPref(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -606,7 +606,7 @@ class BPref(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: must be `False`: this metric needs the labels of all items.
-        name: str. Defaults to `bpref@k`, or `bpref` without a cutoff.
+        name: str. Defaults to `bpref_at_k`, or `bpref` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -637,8 +637,8 @@ class FallOut(RankingMetric):
 
     `fall-out@k = irrelevant items in the top k / irrelevant items`
 
-    The smaller, the better: it is the false positive rate. The lists without irrelevant
-    items are the empty ones here.
+    It is the false positive rate: lower is better. Lists without irrelevant items count
+    as empty.
 
     The result is from 0 to 1, and the value of a list without irrelevant items is
     `empty_value`.
@@ -649,7 +649,7 @@ class FallOut(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no irrelevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -658,7 +658,7 @@ class FallOut(RankingMetric):
         relevance_threshold: float. Items with this label or a higher one are relevant.
             Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: must be `False`: this metric needs the labels of all items.
-        name: str. Defaults to `fall_out@k`, or `fall_out` without a cutoff.
+        name: str. Defaults to `fall_out_at_k`, or `fall_out` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 

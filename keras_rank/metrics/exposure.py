@@ -1,4 +1,4 @@
-"""Metrics of what would be shown: how a catalogue shares in the top k of all lists."""
+"""Metrics of exposure: how often the items of a catalogue are in the top k of lists."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, Unpack, cast
@@ -57,12 +57,12 @@ class ExposureArguments(TypedDict, total=False):
 class ExposureMetric(OrderedMetric):
     """Base class of metrics of how often each item is in the top k of a list.
 
-    The state is that number for each item, so that any batching, and any number of
-    devices, give the same.
+    The state is this count for each item, so the result does not depend on batches or
+    devices.
 
     Args:
         k: positive int. The number of ranks that are shown.
-        items: positive int, or `None` where `keras_rank.catalogue` knows it.
+        items: positive int, or `None` if only `keras_rank.catalogue` uses the metric.
         shuffle_ties: how tied items are ordered.
         seed: the seed of the shuffle.
         sparse_labels: whether `y_true` holds ids.
@@ -90,7 +90,7 @@ class ExposureMetric(OrderedMetric):
         if items is not None:
             items = check_positive("items", items, "a positive integer or None")
         self.items = items
-        # In int32, which is exact on any device, for 2**31 lists.
+        # int32 is exact on every device, up to 2**31 lists.
         self.counts = sum_variable((items or 0,), "int32", "counts")
         self.lists_seen = sum_variable((), "int32", "lists_seen")
 
@@ -98,38 +98,37 @@ class ExposureMetric(OrderedMetric):
     def update_state(
         self, y_true: Any, y_pred: Any = None, sample_weight: Any = None
     ) -> None:
-        """Adds what a batch of lists shows.
+        """Counts the items that a batch of lists shows.
 
         Args:
-            y_true: what other metrics take. Labels of shape `(batch, items)`, of which
-                one below 0 or NaN says that the item is not in the list; ids with
-                `sparse_labels=True`. Whatever else they are changes nothing. Or the ids
-                of what is shown, of shape `(batch, k)` or wider, the best first and
-                padded with -1, as `keras_rank.catalogue.top_k` returns them, which
-                replace all arguments.
+            y_true: as for other metrics: labels of shape `(batch, items)`, or ids with
+                `sparse_labels=True`. Only labels below 0 or NaN matter: such an item is
+                not in the list. Or the ids of the shown items, in place of all
+                arguments, as `keras_rank.catalogue.top_k` returns them: of shape
+                `(batch, k)` or wider, the best first, padded with -1.
             y_pred: scores of shape `(batch, items)`. An item scored `-inf` or NaN is
                 not shown.
             sample_weight: as for other metrics. A list whose weight is not above 0 is
-                shown to nobody; all others count the same.
+                left out; all others count the same.
 
         Raises:
-            ValueError: if the shapes or dtypes don't fit. The state is left as it was.
+            ValueError: if shapes or dtypes don't match. The state is unchanged then.
         """
         assign(updates_of([self], y_true, y_pred, sample_weight))
 
     def result(self) -> Tensor:
-        """Returns the result for all lists since the last reset, 0 without any."""
+        """Returns the result over all lists since the last reset, 0 for no lists."""
         return self._of_counts(self.counts.value)
 
     def standard_error(self) -> Tensor:
-        """Raises: there is no formula of it, as lists have no values by themselves."""
+        """Raises an error, as the result is no mean over lists."""
         raise ValueError(
-            "A standard error should be asked of metrics that are means over lists. "
-            f"Received: {self.name!r}, of which none is known"
+            "Only metrics that are means over lists have a standard error. "
+            f"Received: {self.name!r}"
         )
 
     def of_shown(self, ids: Tensor, items: int) -> Tensor:
-        """Returns the result for what is shown, of a catalogue of so many items."""
+        """Returns the result for the shown ids, in a catalogue of `items` items."""
         if self.items not in (None, items):
             raise ValueError(
                 f"`items` should be the number of candidates, {items}. Received: "
@@ -150,24 +149,24 @@ class ExposureMetric(OrderedMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Coverage(ExposureMetric):
-    """Computes the share of a catalogue that is in anyone's top k.
+    """Computes the share of a catalogue that is in the top k of any list.
 
-    `Coverage@k = items that are in the top k of a list / items`
+    `Coverage@k = items in the top k of any list / items`
 
-    The result is from 0 to 1. It grows with the number of lists: compare models on the
-    same ones.
+    The result is from 0 to 1. It grows with the number of lists, so compare models on
+    the same lists.
 
     Args:
         k: positive int. The number of ranks that are shown.
         items: positive int. The number of items of the catalogue. Defaults to `None`:
-            that of the candidates, which is known in `keras_rank.catalogue` alone.
+            the number of candidates, which only `keras_rank.catalogue` knows.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, and not a label for each item. Defaults to `False`.
-        name: str. Defaults to `coverage_at_k`, with the cutoff.
+            items, rather than a label for each item. Defaults to `False`.
+        name: str. Defaults to `coverage_at_k`.
 
     Raises:
         ValueError: if an argument does not have the type or range stated above.
@@ -178,7 +177,7 @@ class Coverage(ExposureMetric):
     >>> metric.update_state([2, 3], [[0.9, 0.2, 0.7, 0.1], [0.3, 0.8, 0.1, 0.6]])
     >>> float(metric.result())
     0.5
-    >>> metric.update_state([[3, 1], [-1, -1]])  # what is shown, and nothing
+    >>> metric.update_state([[3, 1], [-1, -1]])  # shown ids, and a list without any
     >>> float(metric.result())
     0.75
 
@@ -199,22 +198,22 @@ class Gini(ExposureMetric):
 
     `Gini@k = sum((2 * i - n - 1) * c_i for i in 1..n) / (n * sum(c_i))`
 
-    with the numbers c_i of all n items in order, the smallest first. It is 0 if all
-    items are shown as often, and 1 - 1/n if only one is: the smaller, the fairer. In
-    `fit` Keras asks for it at each step, and it sorts the catalogue each time: of a
-    large one, ask at the end of the epoch, by `keras_rank.callbacks`.
+    where c_i are the counts of all n items in ascending order. It is 0 if all items are
+    shown equally often, and 1 - 1/n if only one is shown: lower is fairer. In `fit`,
+    Keras computes it at each step, and it sorts the catalogue each time. For a large
+    catalogue, use `keras_rank.callbacks.CatalogueEvaluation` instead.
 
     Args:
         k: positive int. The number of ranks that are shown.
         items: positive int. The number of items of the catalogue. Defaults to `None`:
-            that of the candidates, which is known in `keras_rank.catalogue` alone.
+            the number of candidates, which only `keras_rank.catalogue` knows.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, and not a label for each item. Defaults to `False`.
-        name: str. Defaults to `gini_at_k`, with the cutoff.
+            items, rather than a label for each item. Defaults to `False`.
+        name: str. Defaults to `gini_at_k`.
 
     Raises:
         ValueError: if an argument does not have the type or range stated above.
@@ -239,7 +238,7 @@ class Gini(ExposureMetric):
 
 
 class _MeanOverShown(ExposureMetric):
-    """The mean of a number that each item has, over all that is shown."""
+    """The mean of a number per item, over all shown items."""
 
     @adds_arguments(ExposureMetric.__init__)
     def __init__(
@@ -268,23 +267,23 @@ class _MeanOverShown(ExposureMetric):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class AveragePopularity(_MeanOverShown):
-    """Computes the mean popularity of what is in the top k.
+    """Computes the mean popularity of the items in the top k.
 
     `AveragePopularity@k = sum(c_i * popularity_i) / sum(c_i)`
 
-    with the number c_i of lists that have item i in their top k.
+    where c_i is the number of lists with item i in their top k.
 
     Args:
         k: positive int. The number of ranks that are shown.
         popularity: numbers of 0 or more, of shape `(items,)`: how popular each item is,
-            such as how many users have bought it.
+            such as the number of its buyers.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, and not a label for each item. Defaults to `False`.
-        name: str. Defaults to `average_popularity_at_k`, with the cutoff.
+            items, rather than a label for each item. Defaults to `False`.
+        name: str. Defaults to `average_popularity_at_k`.
 
     Raises:
         ValueError: if an argument does not have the type or range stated above.
@@ -293,7 +292,7 @@ class AveragePopularity(_MeanOverShown):
 
     >>> bought = [30, 20, 5, 1]
     >>> metric = keras_rank.metrics.AveragePopularity(k=2, popularity=bought)
-    >>> metric.update_state([[0, 1], [0, 2]])  # what is shown
+    >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
     >>> float(metric.result())
     21.25
 
@@ -311,24 +310,24 @@ class AveragePopularity(_MeanOverShown):
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Novelty(_MeanOverShown):
-    """Computes how little known what is in the top k is, in bits.
+    """Computes the mean self-information of the items in the top k, in bits.
 
     `Novelty@k = sum(c_i * -log2(popularity_i)) / sum(c_i)`
 
-    with the number c_i of lists that have item i in their top k.
+    where c_i is the number of lists with item i in their top k.
 
     Args:
         k: positive int. The number of ranks that are shown.
-        popularity: numbers above 0 and up to 1, of shape `(items,)`: the share of all
-            users who know each item, or of all interactions that it has. Give an item
-            that nobody knows that of a single user.
+        popularity: numbers above 0 and up to 1, of shape `(items,)`: the share of users
+            who know the item, or its share of all interactions. For an item that nobody
+            knows, use the share of a single user.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, and not a label for each item. Defaults to `False`.
-        name: str. Defaults to `novelty_at_k`, with the cutoff.
+            items, rather than a label for each item. Defaults to `False`.
+        name: str. Defaults to `novelty_at_k`.
 
     Raises:
         ValueError: if an argument does not have the type or range stated above.
@@ -337,7 +336,7 @@ class Novelty(_MeanOverShown):
 
     >>> known = [0.5, 0.25, 0.25, 0.125]
     >>> metric = keras_rank.metrics.Novelty(k=2, popularity=known)
-    >>> metric.update_state([[0, 1], [0, 3]])  # what is shown
+    >>> metric.update_state([[0, 1], [0, 3]])  # the shown ids
     >>> float(metric.result())
     1.75
 
@@ -370,16 +369,17 @@ def _numbers(
         raise ValueError(f"{message}popularity.shape={numbers.shape}")
     wrong = numbers[~(np.isfinite(numbers) & are_accepted(numbers))]
     if wrong.size:
-        raise ValueError(f"{message}{wrong.size} others, such as {wrong[0]}")
+        found = f"invalid values ({wrong.size} of {numbers.size}), such as {wrong[0]}"
+        raise ValueError(message + found)
     return numbers
 
 
 def updates_of(
     metrics: Sequence[ExposureMetric], y_true: Any, y_pred: Any, sample_weight: Any
 ) -> list[Update]:
-    """Returns what a batch of lists makes of the state of metrics.
+    """Returns the new states of metrics after a batch of lists.
 
-    Lists are ordered once for all metrics that order them alike.
+    Lists are ordered once for all metrics with the same order.
     """
     alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
     updates: list[Update] = []
@@ -406,7 +406,7 @@ def updates_of(
 
 
 class Showing(NamedTuple):
-    """What is counted: how lists are given and ordered, the cutoffs, and the items."""
+    """How lists are given and ordered, the cutoffs, and the number of items."""
 
     sparse_labels: bool
     ties: Ties
@@ -418,7 +418,7 @@ class Showing(NamedTuple):
 def _counted(
     showing: Showing, given: Given, key: Tensor, first_list: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """How often each item is up to each cutoff, and the number of lists."""
+    """How often each item is in the top of each cutoff, and the number of lists."""
     lists = lists_of((showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_lists(lists, max(showing.cutoffs), showing.ties, key, first_list)
@@ -429,7 +429,7 @@ def _counted(
 
 
 def _with_all_items(lists: SparseLists) -> DenseLists:
-    """Lists of the whole catalogue, of which nothing is said to be relevant."""
+    """Lists of the whole catalogue, without relevant items."""
     scores = lists.all_scores
     labels = ops.cast(ops.zeros_like(scores), lists.dtype)
     return DenseLists(where(lists.counts[:, None], labels, -1.0), scores)
@@ -437,7 +437,7 @@ def _with_all_items(lists: SparseLists) -> DenseLists:
 
 @program
 def _counted_ids(items: int, ids: Tensor) -> Tensor:
-    """How often each item is among ids, of which those below 0 are of none."""
+    """How often each item is among ids, where those below 0 are padding."""
     return number_of_each(where(ids >= 0, ids, items), items)
 
 
@@ -447,18 +447,18 @@ def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
 
 
 def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
-    """Checks and casts the ids of what is shown."""
+    """Checks and casts the ids of shown items."""
     if isinstance(ids, RankedLists) or sample_weight is not None:
         raise ValueError(
-            "`y_true` should hold the ids of what is shown, or come with the scores of "
-            "all items in `y_pred`. Received: "
+            "`y_true` should hold the ids of the shown items, or come with the scores "
+            "of all items in `y_pred`. Received: "
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
     ids = to_ids("y_true", ids)
     if len(ids.shape) != 2 or not (ids.shape[1] is None or ids.shape[1] >= k):
         raise ValueError(
-            f"`y_true` should hold the ids of the best {k} items of each list, padded "
-            f"with -1, where there is no `y_pred`. Received: shape {shape_of(ids)}"
+            f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "
+            f"each list, padded with -1. Received: y_true.shape={shape_of(ids)}"
         )
     check_items("y_true", ids, items)
     return ops.cast(where(ids >= 0, ids, -1), "int32")
@@ -468,8 +468,9 @@ def _known_items(metric: ExposureMetric) -> int:
     """The number of items of the catalogue."""
     if metric.items is None:
         raise ValueError(
-            "`items` should be the number of items of the catalogue, outside of "
-            f"`keras_rank.catalogue`. Received: items=None, of {metric.name!r}"
+            "`items` should be the number of items of the catalogue. Only "
+            "`keras_rank.catalogue` knows it by itself. Received: items=None, of "
+            f"{metric.name!r}"
         )
     return metric.items
 

@@ -39,7 +39,7 @@ class DCG(RankingMetric):
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
-            Gains are cut to the range 0 to 2**64. Defaults to
+            Gains are clipped to the range 0 to 2**64. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
             `"clipped_log2"` or `"reciprocal"`. Defaults to
@@ -48,7 +48,7 @@ class DCG(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -62,7 +62,7 @@ class DCG(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `dcg@k`, or `dcg` without a cutoff.
+        name: str. Defaults to `dcg_at_k`, or `dcg` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -127,14 +127,14 @@ class NDCG(DCG):
 
     `NDCG@k = DCG@k / ideal DCG@k`
 
-    where the ideal is the DCG of the items in the order of `weight * gain`, those
-    included that were not retrieved. The result is between 0 and 1, and the value
+    where the ideal is the DCG of the items in the order of `weight * gain`, including
+    those that were not retrieved. The result is between 0 and 1, and the value
     of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
-            are cut to the range 0 to 2**64; exponential gains of larger labels are
+            are clipped to the range 0 to 2**64; exponential gains of larger labels are
             scaled down together, which leaves their ratio unchanged. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts that do not grow, or
@@ -144,7 +144,7 @@ class NDCG(DCG):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -158,7 +158,7 @@ class NDCG(DCG):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `ndcg@k`, or `ndcg` without a cutoff.
+        name: str. Defaults to `ndcg_at_k`, or `ndcg` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -172,7 +172,7 @@ class NDCG(DCG):
     >>> f"{float(metric.result()):.4f}"
     '0.7741'
 
-    In a model, where its name carries the cutoff:
+    In a model, where its name includes the cutoff:
 
     ```python
     model.compile(loss="mse", metrics=[NDCG(k=5), NDCG(k=10)])
@@ -212,14 +212,14 @@ class ExpectedReciprocalRank(RankingMetric):
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        max_grade: number above 0 and below 128. The highest label there is. A
-            larger one is an error where values can be seen, and counts as
-            `max_grade` in compiled code. Defaults to 4.
+        max_grade: number above 0 and below 128. The highest possible label. A
+            larger one is an error in eager code, and counts as `max_grade` in
+            compiled code. Defaults to 4.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -233,7 +233,7 @@ class ExpectedReciprocalRank(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `err@k`, or `err` without a cutoff.
+        name: str. Defaults to `err_at_k`, or `err` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 

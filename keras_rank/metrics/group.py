@@ -1,4 +1,4 @@
-"""Many metrics as one, which orders each batch once for all of them."""
+"""Many metrics as one that orders each batch once."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.ordered import assign
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 
-# What a group is made of.
+# The metrics that a group can hold.
 Member = RankingMetric | ExposureMetric
 
-# What a string such as "ndcg@10" or "ndcg_at_10" stands for.
+# The parts of a string such as "ndcg@10" or "ndcg_at_10".
 _STRING = re.compile(r"(?P<name>\w+?)((@|_at_)(?P<k>[0-9]+))?")
 _BY_NAME: dict[str | None, Callable[..., Member]] = {
     metric.base_name: metric
@@ -56,7 +56,7 @@ _BY_NAME: dict[str | None, Callable[..., Member]] = {
 }
 
 
-# What the standard error of a result is called.
+# The name of the standard error of a result.
 _ERROR = "{}_stderr"
 
 
@@ -64,34 +64,34 @@ _ERROR = "{}_stderr"
 class RankingMetrics(keras.metrics.Metric):
     """Computes many metrics at little more than the cost of one.
 
-    Each batch is checked once and ordered once for all members that order ties alike,
-    up to their largest cutoff; what several formulas need is computed once. Each
-    member has the value that it has alone.
+    Each batch is checked once, and ordered once for all members with the same tie rule,
+    up to their largest cutoff. Common parts of formulas are computed once. Each member
+    has the value that it would have alone.
 
     The results are a dict, and appear in the logs of `fit` and `evaluate` under the
-    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. `EarlyStopping`,
-    `ModelCheckpoint` and `ReduceLROnPlateau` know in their automatic mode which way is
-    better for the first member, whose name and direction the group has; to monitor
-    another one, give them `mode="max"` (`"min"` for `arp` and `fall_out`).
+    names of the members: `ndcg_at_10`, `val_ndcg_at_10`. The group has the name and the
+    direction of its first member, so `EarlyStopping`, `ModelCheckpoint` and
+    `ReduceLROnPlateau` can monitor that one in their automatic mode. For any other, set
+    their `mode="max"` (`"min"` for `arp` and `fall_out`).
 
-    Members whose `seed` was not given share one, so that they share the order too.
+    Members without a `seed` share one, so that they share the order too.
 
     Args:
-        metrics: list of ranking metrics: instances, configs of such, or strings of
-            the name and the cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`.
-            Their names must differ. Those of exposure, such as
-            `keras_rank.metrics.Coverage`, may be among them.
-        prefix: str. Put before the names of the results. Keras merges the dicts of
-            all outputs of a model, so that of two outputs with the same metrics only
-            the last would be seen: give each group a prefix then. Defaults to `""`.
-        standard_errors: bool. Whether the results hold the standard error of each
-            member too, right after its value: `ndcg_at_10_stderr`. Not for metrics of
-            exposure, of which none is known. Defaults to `False`.
+        metrics: list of ranking metrics: instances, their configs, or strings of a
+            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Metrics of
+            exposure, such as `keras_rank.metrics.Coverage`, may be among them. Names
+            must be distinct.
+        prefix: str. A prefix for the names of the results. Keras merges the dicts of
+            all outputs of a model, so if two outputs have the same metrics, give each
+            group its own prefix. Defaults to `""`.
+        standard_errors: bool. Whether the results include the standard error of each
+            member, right after its value: `ndcg_at_10_stderr`. Metrics of exposure have
+            none, and are then an error. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
-        ValueError: if there are no metrics, one is no ranking metric, or two of them
-            have the same name.
+        ValueError: if there are no metrics, one is not a ranking metric, or two have
+            the same name.
 
     Example:
 
@@ -120,8 +120,8 @@ class RankingMetrics(keras.metrics.Metric):
         _, of_exposure = by_kind(members)
         if has_errors and of_exposure:
             raise ValueError(
-                "`standard_errors` should be False with metrics of exposure, of which "
-                "none is known. Received: standard_errors=True with "
+                "`standard_errors` should be False with metrics of exposure, which "
+                "have none. Received: standard_errors=True with "
                 f"{of_exposure[0].name!r}"
             )
         super().__init__(name=name or prefix + members[0].name)
@@ -147,7 +147,7 @@ class RankingMetrics(keras.metrics.Metric):
                 whose label is below 0 or NaN, or whose mask is False, is padding. Ids
                 of relevant items for members with `sparse_labels=True`. Or ranked
                 lists, from `keras_rank.functional.rank` or `keras_rank.catalogue.rank`
-                with the same `shuffle_ties`, which replace all arguments.
+                with the same `shuffle_ties`, in place of all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
@@ -155,8 +155,7 @@ class RankingMetrics(keras.metrics.Metric):
                 list. An item whose weight is not above 0 is padding.
 
         Raises:
-            ValueError: if the shapes or dtypes don't fit. The state is left as it
-                was.
+            ValueError: if shapes or dtypes don't match. The state is then unchanged.
         """
         given = y_true, y_pred, sample_weight
         of_lists, of_exposure = by_kind(self.members)
@@ -164,7 +163,7 @@ class RankingMetrics(keras.metrics.Metric):
         assign([*updates, *exposure.updates_of(of_exposure, *given)])
 
     def result(self) -> dict[str, Tensor]:
-        """Returns the result of each member by its name, in their order."""
+        """Returns a dict from the names of the members to their results, in order."""
         results = {}
         for member in self.members:
             name = self.prefix + member.name
@@ -174,10 +173,10 @@ class RankingMetrics(keras.metrics.Metric):
         return results
 
     def standard_error(self) -> dict[str, Tensor]:
-        """Returns the standard error of each result by the name of the result.
+        """Returns a dict from the names of the members to their standard errors.
 
-        Each is that of the sample of lists: NaN for fewer than two lists that count,
-        and where squares are beyond float32.
+        They are NaN for fewer than two lists that count, or if squares of weights, or
+        of weights times values, are out of the range of float32.
         """
         return {
             self.prefix + member.name: member.standard_error()
@@ -200,14 +199,14 @@ def as_group(
     *,
     as_written: bool = True,
 ) -> RankingMetrics:
-    """Returns metrics as a group, or the group that they are.
+    """Returns metrics as a group.
 
-    The metrics keep their seeds: the members, which share one, have their variables.
+    The metrics keep their seeds: members are copies with the same variables.
 
     Args:
-        metrics: the metrics.
-        as_written: whether a string names its result, for people to read, and not as
-            what goes into the logs of Keras.
+        metrics: the metrics, or a group.
+        as_written: whether the result of a string has that string as its name, as
+            people read it, rather than the default name, as it goes into Keras's logs.
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
@@ -267,7 +266,7 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
     for member in members:
         if member.name in by_name:
             raise ValueError(
-                "`metrics` should have distinct names, which identify their results: "
+                "`metrics` should have distinct names, as these identify the results: "
                 "give one of them another `name`. Received twice: "
                 f"{member.name!r}, of {_described(by_name[member.name])} and "
                 f"{_described(member)}"
@@ -276,8 +275,8 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
     for name in by_name if has_errors else ():
         if _ERROR.format(name) in by_name:
             raise ValueError(
-                "`metrics` should have names that are not those of standard errors, "
-                "with `standard_errors=True`: give one of them another `name`. "
+                "With `standard_errors=True`, `metrics` should not have the name of "
+                "another one's standard error: give one of them another `name`. "
                 f"Received: {_ERROR.format(name)!r} beside {name!r}"
             )
 
@@ -292,7 +291,7 @@ def _described(metric: Member) -> str:
 
 
 def _share_drawn_seed(members: Sequence[Member]) -> None:
-    """Lets members whose seed was not given see the same shuffle."""
+    """Gives members without a seed the same shuffle."""
     drawn = [member for member in members if member._seed_is_drawn]
     for member in drawn:
         member.seed = drawn[0].seed

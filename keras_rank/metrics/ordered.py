@@ -1,4 +1,4 @@
-"""What all metrics have that order lists by their scores: a cutoff, ties, a name."""
+"""What metrics that order lists by score have in common: a cutoff, ties, a name."""
 
 import re
 from collections.abc import Callable, Hashable, Sequence
@@ -11,10 +11,10 @@ from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.ordering.preference import Ties
 
-# The argument that says how to order ties.
+# The values of `shuffle_ties`, by what they stand for.
 SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
 
-# A variable, and the value that it is to have.
+# A variable, and its new value.
 Update = tuple[keras.Variable, Tensor]
 
 M = TypeVar("M", bound="OrderedMetric")
@@ -32,7 +32,7 @@ class OrderedMetric(keras.metrics.Metric):
         dtype: as for Keras's metrics.
     """
 
-    # Which way callbacks monitor it in their automatic mode.
+    # For callbacks in their automatic mode.
     higher_is_better = True
 
     # The start of the default name; `None` makes it from the name of the class.
@@ -53,7 +53,7 @@ class OrderedMetric(keras.metrics.Metric):
         self.k = k
         super().__init__(name=name or self._default_name(), dtype=dtype)
         self._ties = check_ties(shuffle_ties)
-        # Not as it was given: NumPy's booleans can't be saved.
+        # Converted, as NumPy's booleans can't be saved.
         self.shuffle_ties = SHUFFLE_TIES[self._ties]
         self.seed = check_seed(seed)
         self._seed_is_drawn = seed is None
@@ -95,7 +95,7 @@ class OrderedMetric(keras.metrics.Metric):
 
     @property
     def _order(self) -> tuple[Ties, int]:
-        """How ties are ordered: metrics of which it is equal may share an order."""
+        """How ties are ordered: metrics with the same one may share an order."""
         return self._ties, self._key if self._ties == "shuffle" else 0
 
     def _default_name(self) -> str:
@@ -106,7 +106,7 @@ class OrderedMetric(keras.metrics.Metric):
 
 
 def grouped(metrics: Sequence[M], by: Callable[[M], K]) -> dict[K, list[M]]:
-    """Metrics by what those of a group have in common."""
+    """Groups metrics by a key."""
     groups: dict[K, list[M]] = {}
     for metric in metrics:
         groups.setdefault(by(metric), []).append(metric)
@@ -114,16 +114,16 @@ def grouped(metrics: Sequence[M], by: Callable[[M], K]) -> dict[K, list[M]]:
 
 
 def assign(updates: Sequence[Update]) -> None:
-    """Gives variables their new values, all of which are known by now."""
+    """Assigns new values to variables."""
     for variable, value in updates:
         variable.assign(value)
 
 
 def sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
-    """Makes a variable that replicas may add up.
+    """Creates a variable that is summed over replicas.
 
-    Not by `add_variable`, whose variables take the precision of the mixed precision
-    policy and lose the sums.
+    `add_variable` would create it in the precision of a mixed-precision policy, which
+    is too low for sums.
     """
     with for_any_use():
         return keras.Variable(

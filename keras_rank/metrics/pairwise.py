@@ -24,8 +24,8 @@ class AverageRelevancePosition(RankingMetric):
 
     `ARP = sum(label * rank) / sum(label)` over the relevant items
 
-    The smaller, the better. A relevant item that was not retrieved, or is below rank k,
-    counts as one at rank k + 1, or as the last of its list.
+    Lower is better. A relevant item that was not retrieved, or is below rank k, counts
+    as if at rank k + 1, or last in its list.
 
     The result is 1 or more.
 
@@ -35,7 +35,7 @@ class AverageRelevancePosition(RankingMetric):
             `False`: the earlier item first. `"average"`: the exact mean over all
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, here.
+            `None`: drawn once, at construction.
         empty_value: must be `None`: a list with no relevant items is left out of
             the mean.
         empty_weight: must be `"average"`.
@@ -47,7 +47,7 @@ class AverageRelevancePosition(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `arp@k`, or `arp` without a cutoff.
+        name: str. Defaults to `arp_at_k`, or `arp` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -101,11 +101,11 @@ class PairwiseAccuracy(RankingMetric):
 
     `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
 
-    With binary labels it is the area under the ROC curve of the list, so that its mean
+    With binary labels it is the area under the ROC curve of the list, and its mean
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
-    right order. With a cutoff, all items scored below the k-th are taken as tied;
-    `sparse_labels` takes none, as it does not tell how many these are. A pair has the
-    weight of its item with the higher label.
+    right order. With a cutoff, all items scored below the k-th count as tied. With
+    `sparse_labels` there can be no cutoff, as the number of these items is not known.
+    A pair has the weight of its item with the higher label.
 
     The result is from 0 to 1.
 
@@ -126,8 +126,8 @@ class PairwiseAccuracy(RankingMetric):
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
             compiled code. Defaults to `False`.
-        name: str. Defaults to `pairwise_accuracy@k`, or without the cutoff if
-            there is none.
+        name: str. Defaults to `pairwise_accuracy_at_k`, or
+            `pairwise_accuracy` without a cutoff.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
@@ -169,8 +169,8 @@ class PairwiseAccuracy(RankingMetric):
         self.tied_value = check_share("tied_value", tied_value)
         if self.sparse_labels and self.k is not None:
             raise ValueError(
-                "`k` should be None with `sparse_labels=True`: how many other items "
-                f"tie below a cutoff is not known. Received: k={k!r}"
+                "`k` should be None with `sparse_labels=True`, as the number of items "
+                f"below a cutoff is not known. Received: k={k!r}"
             )
 
     def relevance(self, lists: Lists) -> Tensor:

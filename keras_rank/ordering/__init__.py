@@ -1,1 +1,1 @@
-"""The order of each list by its scores, and what ties mean."""
+"""The order of each list by its scores, and the handling of ties."""

@@ -1,4 +1,4 @@
-"""The highest scores of lists, found without a closer look at all others."""
+"""The highest scores of lists, found without sorting the others."""
 
 import math
 from collections.abc import Callable
@@ -32,14 +32,14 @@ def of_high_scores(
     count: int,
     function: OfScores,
 ) -> Tensor:
-    """Returns a function of scores and their order that asks for high ones.
+    """Returns a function of scores and their order that needs only high ones.
 
     Args:
         lists: the lists.
         lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
-        count: the number of scores that `highest_scores` was asked for.
+        count: the number of scores requested from `highest_scores`.
         function: function of scores of shape `(batch, some)`, and of their order,
-            which is `None` where these are all scores as they are.
+            which is `None` for all scores in their own order.
     """
 
     def of_all() -> Tensor:
@@ -52,7 +52,7 @@ def of_high_scores(
     else:
         return of_all()
     scores, positions, highest_other = high
-    # Are all that matter among the candidates?
+    # Whether all scores that matter are among the candidates.
     suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
     return shortcut(
         ops.all(suffice), lambda: function(scores, Order(positions)), of_all
@@ -82,15 +82,15 @@ def _candidates(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _highest_of_short(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of lists that are not cut into blocks."""
+    """The same for lists that are not cut into blocks."""
     scores, positions = top_k(lists.scores, count + 1)
     scores = as_ranked(scores)
     return scores[:, :-1], positions[:, :-1], scores[:, -1:]
 
 
 def _enough(count: Tensor | int) -> Tensor | int:
-    """So many candidates hold the highest scores, and most often those tied too.
+    """The number of candidates that hold the highest scores, and usually their ties.
 
-    An accelerator never counts on the latter.
+    An accelerator never relies on the latter.
     """
     return count if backends.on_accelerator() else 2 * count + 8

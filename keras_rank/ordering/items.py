@@ -1,4 +1,4 @@
-"""Orders the items of lists: a selection by score, in which ties are broken."""
+"""Orders the items of lists: selects by score, and resolves ties."""
 
 import math
 from collections.abc import Callable
@@ -37,11 +37,11 @@ from keras_rank.ordering.high_scores import highest_scores, of_high_scores
 from keras_rank.ordering.preference import Preference, Ties, preference_of
 from keras_rank.ordering.ranking import Ranking, TieGroups
 
-# Up to so many tied items of a list are sorted apart from the others.
+# Up to this many tied items of a list are sorted separately.
 _FEW_TIED = 32
 
 
-# So many int32 numbers beyond the k-th may be equal to it as float32.
+# This many int32 numbers beyond the k-th may be equal to it in float32.
 _SPARE = 8
 
 
@@ -52,8 +52,8 @@ def rank_lists(
     key: Tensor | int,
     first_list: Tensor | int,
 ) -> Ranking:
-    """Orders the items of lists whose labels are given for every item."""
-    # Not first in a branch, where it would not be kept.
+    """Orders the items of lists with labels for all items."""
+    # Computed here, as results from a branch would not be kept.
     _ = lists.has_items
 
     def preference() -> Preference:
@@ -71,7 +71,7 @@ def rank_lists(
             order = Order.by(-as_ranked(lists.scores))
             scores = order.of(as_ranked(lists.scores))
         else:
-            # The score at rank k + 1 tells whether a tie goes on beyond the cutoff.
+            # The score at rank k + 1 tells whether a tie crosses the cutoff.
             scores, top = highest_scores(lists, at_most_size(depth + 1, list_size))
             order = Order(top)
         order = order.first(depth)
@@ -104,10 +104,10 @@ def _sorted(
 
 
 def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
-    """The score at a rank, whether an item is there, and whether it ties with the next.
+    """The score at a rank, whether it has an item, and whether it ties with the next.
 
     Args:
-        scores: tensor of shape `(batch, depth)`, or with one more. In falling order.
+        scores: tensor of shape `(batch, depth)`, or with one more. Descending.
         depth: the number of ranks.
     """
     if scores.shape[1] is None or scores.shape[1] == depth:
@@ -124,7 +124,7 @@ def _tie_broken(
     order: Order,
     preference: Callable[[], Preference],
 ) -> Order:
-    """Puts the preferred of the tied items into the top, and these in order."""
+    """Selects the preferred tied items for the top, and orders them."""
 
     def repaired() -> Tensor:
         return _repaired(lists, by_rank, order.positions, preference())
@@ -135,10 +135,10 @@ def _tie_broken(
 def _repaired(
     lists: DenseLists, by_rank: Tensor, order: Tensor, preference: Preference
 ) -> Tensor:
-    """Returns the positions of the top, of which some tie.
+    """Returns the positions of the top, if some items are tied.
 
-    Items above the last score of the top are in for certain; those that equal it
-    compete for the ranks that are left.
+    Items above the last score of the top are in. Those with that score compete for the
+    remaining ranks.
     """
     last, depth = by_rank[:, -1:], ops.shape(order)[1]
 
@@ -146,7 +146,7 @@ def _repaired(
         positions = None if among is None else among.positions
         keys = preference(positions)
         # As float32, of which XLA on CPU selects the largest ten times as fast as of
-        # int32. A few to spare, as the last ones may be equal in that precision only.
+        # int32. A few to spare, as the last ones may be equal only in that precision.
         keys = where(scores == last, ops.cast(keys, "float32"), -math.inf)
         size = ops.shape(keys)[1]
         keys, found = largest(keys, at_most_size(depth + _SPARE, size))
@@ -168,9 +168,9 @@ def _repaired(
 def _shuffled(
     by_rank: Tensor, order: Tensor, preference: Callable[[], Preference]
 ) -> Tensor:
-    """Puts tied items in the order of preference, in a full order.
+    """Orders tied items by preference, in a full order.
 
-    Few items tie by chance among many scores: these few are sorted apart.
+    Among many scores, few items are tied by chance: these are sorted separately.
     """
 
     def all_sorted() -> Tensor:
@@ -180,7 +180,7 @@ def _shuffled(
     *_, tied = _looked_at(by_rank, ops.shape(by_rank)[1])
     if list_size is None or list_size < 4 * _FEW_TIED:
         return shortcut(none_of(tied), lambda: order, all_sorted)
-    # The last rank has no next one to tie with, and comes first here.
+    # The last rank has no next one, and comes first here.
     ties = ops.logical_or(tied, ops.roll(tied, 1, axis=1))
     number = ops.sum(ops.cast(ties, "int32"), axis=1, keepdims=True)
 
@@ -189,7 +189,7 @@ def _shuffled(
         ranks = list_size - largest(where(ties, first_highest, 0.0), _FEW_TIED)[0]
         ranks = at_most(ops.cast(ranks, "int32"), list_size - 1)
         few, scores = (take(x, ranks) for x in (order, by_rank))
-        # Beyond the last tie, what comes first is written once more.
+        # Beyond the last tie, the first one is written again.
         is_used = counted(0, _FEW_TIED - 1, "int32", like=number) < number
         scores = where(is_used, scores, -math.inf)
         few = in_order_of(few, -preference()(few), scores)

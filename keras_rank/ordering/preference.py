@@ -1,4 +1,4 @@
-"""Which of tied items goes first: the earlier one, or one drawn by a hash."""
+"""Which tied item goes first: the earlier one, or one drawn by a hash."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -19,7 +19,7 @@ def preference_of(
 ) -> Preference:
     """Returns a function from positions of items, or `None` for all, to int32 keys.
 
-    Among tied items the one with the larger key goes first.
+    The tied item with the larger key goes first.
     """
     of_lists = None
     if ties == "shuffle":
@@ -28,10 +28,10 @@ def preference_of(
 
 
 def item_keys(list_keys: Tensor | None, item_numbers: Tensor) -> Tensor:
-    """Int32 numbers of which the larger go first: the shuffle, or the earlier item.
+    """Int32 keys, larger ones first: random, or by position.
 
     Args:
-        list_keys: those of `list_keys`, or `None` if the earlier item goes first.
+        list_keys: the result of `list_keys`, or `None` if the earlier item goes first.
         item_numbers: int32 tensor: 1, 2, 3, ... for the items of a list.
     """
     if list_keys is None:
@@ -68,5 +68,5 @@ def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
         An int32 tensor of shape `(batch, list_size)`.
     """
     keys = hashed(item_numbers, list_keys[:, None])
-    # The lowest number has no negative, which keys are sorted by.
+    # Keys are sorted by their negatives, which the lowest number lacks.
     return at_least(keys, INT32_MIN + 1)

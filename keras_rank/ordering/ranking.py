@@ -1,4 +1,4 @@
-"""The order of each list by its scores: who is in the top k, and what ties mean."""
+"""The order of each list by its scores: the top k, and groups of tied items."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,22 +20,21 @@ from keras_rank.ordering.high_scores import of_high_scores
 class Ranking(Shared):
     """The first `depth` ranks of each list.
 
-    A formula reads a ranking as a sequence of groups of tied items. Where ties are
-    broken, by chance or by position, each group has one item.
+    A formula reads a ranking as a sequence of groups of tied items. If ties are broken,
+    at random or by position, each group has one item.
 
     Attributes:
-        order: which item is at each rank. `None` for the items as they are: a single
-            target.
+        order: which item is at each rank. `None` for a single target.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
-            `(batch, targets)`: only the ranks of targets are listed then.
+            `(batch, targets)`: the ranks of the targets only.
         cutoff: the number of ranks that count: k, or the size of the list.
-        first_ranks: tensor of one dimension. The ranks that the best items have in
-            the ideal order, 1, 2, 3, ... up to the cutoff.
+        first_ranks: tensor of one dimension. The ranks of the ideal order: 1, 2, 3, ...
+            up to the cutoff.
         ties: `None`, or the groups of tied items if ties are averaged.
-        whole: `None`, or the ranking that these are the first ranks of.
-        is_sorted: whether these are all ranks of lists that were sorted.
+        whole: `None`, or the ranking of which these are the first ranks.
+        is_sorted: whether these are all ranks of sorted lists.
     """
 
     order: Order | None
@@ -48,7 +47,7 @@ class Ranking(Shared):
     is_sorted: bool = False
 
     def cut(self, k: int | None) -> "Ranking":
-        """Returns the first k ranks, for which nothing is taken anew."""
+        """Returns the first k ranks, which share what is already computed."""
         is_static = isinstance(self.cutoff, int)
         if k is None or (is_static and k >= self.cutoff):
             return self
@@ -56,7 +55,7 @@ class Ranking(Shared):
         return ranking
 
     def _cut(self, k: int) -> dict[str, Any]:
-        """What else changes if there are only k ranks."""
+        """The other fields if there are only k ranks."""
         return {
             "order": None if self.order is None else self.order.first(k),
             "occupied": self.occupied[:, :k],
@@ -67,8 +66,8 @@ class Ranking(Shared):
     def take(self, values: Tensor | Values) -> Tensor:
         """Returns the values of the items by rank, 0 where a rank has no item.
 
-        Where ties are averaged, it is the mean over the tied items: what is
-        expected at that rank if they come in random order.
+        If ties are averaged, it is the mean over the tied items: the expected value at
+        that rank if they come in random order.
 
         Args:
             values: tensor of shape `(batch, list_size)`, or `Values`.
@@ -81,7 +80,7 @@ class Ranking(Shared):
     def at_each_rank(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """Returns `function(self, *arguments)`, a value for each rank.
 
-        It is computed once for all cutoffs: a value must not depend on the ranks below.
+        It is computed once for all cutoffs: a value must not depend on lower ranks.
         """
         return self.once(_at_each_rank, function, *arguments)
 
@@ -101,7 +100,7 @@ class Ranking(Shared):
         return taken if self.ties is None else self.ties.mean(taken, values)
 
     def _first(self, values_by_rank: Tensor) -> Tensor:
-        """The values at the ranks up to the cutoff, of those at more ranks."""
+        """The values at the ranks up to the cutoff."""
         return values_by_rank[:, : self.cutoff]
 
     @property
@@ -111,7 +110,7 @@ class Ranking(Shared):
 
     @property
     def group_sizes(self) -> Tensor:
-        """The number of items tied with that of a rank, itself included.
+        """The number of items that are tied at a rank, including its own.
 
         Of shape `(batch, depth)`, or 1 where ties are broken.
         """
@@ -132,15 +131,15 @@ class TieGroups:
     """The groups of tied items in the first `depth` ranks of each list.
 
     Attributes:
-        none: boolean scalar. Whether it is seen that no items tie at all.
+        none: boolean scalar. Whether no items are tied, as far as can be seen.
         group: int tensor of shape `(batch * depth,)`. The group of each rank,
             numbered through the batch.
         sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
-            items beyond the last rank included.
+            including items beyond the last rank.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
         lists: the lists.
         lowest: tensor of shape `(batch, 1)`. The score at the last rank.
-        cut_score: tensor of shape `(batch, 1)`. The score of the group that goes on
+        cut_score: tensor of shape `(batch, 1)`. The score of the group that continues
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
     """
@@ -197,7 +196,7 @@ def _taken(ranking: Ranking, values: Tensor | Values) -> Tensor:
 
 
 def _best(ranking: Ranking, values: Tensor | Values) -> Tensor:
-    # That the scores are sorted is no reason to sort the values too.
+    # Values are not sorted just because the scores are.
     if ranking.whole is None or ranking.whole.is_sorted:
         return _as_values(values).largest(ranking.cutoff)
     return ranking.whole.best(values)[:, : ranking.cutoff]

@@ -1,4 +1,4 @@
-"""Orders lists of either kind: with labels for all items, or for targets only."""
+"""Orders lists with labels for all items, or for targets only."""
 
 import dataclasses
 from typing import Any, cast
@@ -28,8 +28,8 @@ def rank_by_scores(
         k: the number of ranks, or `None` for all.
         ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
             `"average"` (not at all: see `Ranking.take`).
-        key: the key of the seed of the shuffle (`shuffle.key_of`).
-        first_list: the number of lists seen before, which keys the shuffle too.
+        key: the key of the seed of the shuffle, from `key_of_seed`.
+        first_list: the number of lists seen before, which also keys the shuffle.
     """
     if isinstance(lists, SparseLists):
         return rank_targets(lists, k, ties, key, first_list)
@@ -37,16 +37,17 @@ def rank_by_scores(
 
 
 def ranks_are_seen(sparse_labels: bool, ties: Ties, k: int | None) -> bool:
-    """Whether the ranks that are listed are as many as values say, where seen.
+    """Whether the number of listed ranks depends on values.
 
-    Of targets whose ties are averaged, without a cutoff, all ranks could be too many.
+    So it does for targets with averaged ties and no cutoff, as all ranks could be too
+    many.
     """
     return sparse_labels and ties == "average" and k is None
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RankedLists(Shared):
-    """Lists and their order, for the functions that share it.
+    """Lists and their order, which functions can share.
 
     Attributes:
         lists: the lists.
@@ -67,7 +68,7 @@ class RankedLists(Shared):
         )
 
     def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
-        """Raises if scores or weights are given too: ranked lists include them."""
+        """Raises if scores or weights are also given: ranked lists include them."""
         if y_pred is not None or sample_weight is not None:
             raise ValueError(
                 "`y_pred` and `sample_weight` should be left out when `y_true` is "
@@ -76,7 +77,7 @@ class RankedLists(Shared):
             )
 
     def check_cutoff(self, k: int | None) -> None:
-        """Raises for a cutoff below which nothing was ranked."""
+        """Raises for a cutoff that is larger than that of the ranking."""
         if self.k is not None and (k is None or k > self.k):
             raise ValueError(
                 f"`k` should be at most the `k` of the ranked lists, {self.k}. "

@@ -1,4 +1,4 @@
-"""Ranks targets by the scores of all items, which are counted instead of sorted."""
+"""Ranks targets among the scores of all items, by counting instead of sorting."""
 
 from keras import ops
 
@@ -19,7 +19,7 @@ def rank_targets(
     key: Tensor | int,
     first_list: Tensor | int,
 ) -> Ranking:
-    """Ranks the targets of each list among all items, by counting those above them."""
+    """Ranks the targets of each list among all items, by counting those above."""
     raw, dtype = lists.all_scores, lists.dtype
     target_scores, retrieved = lists.target_scores, lists.are_retrieved
     items = ops.shape(raw)[1]
@@ -30,9 +30,9 @@ def rank_targets(
         return ops.logical_and(retrieved, above < limit)
 
     def among_all() -> tuple[Tensor, Tensor]:
-        """The number of items above each target, and its place among those tied.
+        """The number of items above each target, and its place among its ties.
 
-        Or the number of these, if ties are averaged.
+        If ties are averaged, the number of its ties instead of the place.
         """
         scores = lists.ranked_scores
         above, equal, _ = lists.placed

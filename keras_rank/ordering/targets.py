@@ -1,4 +1,4 @@
-"""The ranks of targets, from how many items are above each of them and tied with it."""
+"""The ranks of targets, from the numbers of items above and tied with each."""
 
 import dataclasses
 from typing import Any
@@ -33,7 +33,7 @@ from keras_rank.ordering.ranking import Ranking
 @as_tree
 @dataclasses.dataclass(frozen=True)
 class TargetRanking(Ranking):
-    """A ranking of targets, each at a rank of its own: only these are listed."""
+    """A ranking of targets, each with its own rank: only these ranks are listed."""
 
     def _cut(self, k: int) -> dict[str, Any]:
         return {"occupied": ops.logical_and(self.occupied, self.ranks <= k)}
@@ -45,7 +45,7 @@ class TargetRanking(Ranking):
 @as_tree
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanRanking(TargetRanking):
-    """A ranking of targets whose ties are averaged: each may be at several ranks.
+    """A ranking of targets with averaged ties: each may be at several ranks.
 
     Only the ranks that targets may have are listed, of shape `(batch, some)`.
 
@@ -137,7 +137,7 @@ def _rank_spans(
     above: Tensor,
     tied: Tensor,
 ) -> SpanRanking:
-    """Lists the ranks of the groups that targets are in, one group after the other."""
+    """Lists the ranks of the targets' groups, one group after the other."""
     found = ops.logical_and(retrieved, above < limit)
     above, sizes = where(found, above, limit), where(found, tied, 1.0)
     targets = group = None
@@ -150,7 +150,7 @@ def _rank_spans(
         number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
         group = ops.reshape(through_batch(number, ops.shape(above)[1]), (-1,))
     ranks_in_group = where(is_first, at_most(sizes, limit - above), 0.0)
-    # The number of ranks that are listed up to the end of a group.
+    # The number of ranks up to the end of a group.
     ends = running_total(ranks_in_group)
     depth = at_most_size(seen_maximum(ends[:, -1], cutoff), cutoff)
     index = counted(0, depth - 1, lists.dtype, like=above)[None, :]
@@ -176,7 +176,7 @@ def _rank_spans(
 
 
 def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
-    """The ranks that the targets have in the ideal order."""
+    """The ranks of the targets in the ideal order."""
     targets = lists.labels.shape[1]
     if isinstance(cutoff, int) and targets is not None:
         last = min(cutoff, targets)

@@ -1,4 +1,4 @@
-"""What users do to lists before a metric: pad, mask, exclude."""
+"""Prepares lists for a metric: pads, masks, excludes."""
 
 import numbers
 import reprlib
@@ -23,27 +23,28 @@ def pad_lists(
     padding_value: float = -1.0,
     list_size: int | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Turns flat rows, such as those of svmlight files, into lists of one size.
+    """Turns flat rows, such as those of svmlight files, into lists of equal size.
+
+    Either `group_sizes` or `group_ids` is required.
 
     Args:
-        values: array of shape `(rows,)` or `(rows, features)`: labels, scores, or
-            what a model is fed with.
+        values: array of shape `(rows,)` or `(rows, features)`: labels, scores or
+            features.
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
-        group_ids: array of shape `(rows,)`. The list that a row belongs to, as `qid`
-            in svmlight files. Lists come in the order of their first rows. Either
-            sizes or ids are to be given.
-        padding_value: number. What fills up shorter lists. Defaults to -1, the label
-            that means padding.
-        list_size: int. The size of all lists: longer ones are cut to their first
+        group_ids: array of shape `(rows,)`. The list that each row belongs to, as `qid`
+            in svmlight files. Lists come in the order of their first rows.
+        padding_value: number. The value that pads shorter lists. Defaults to -1, the
+            label of padding.
+        list_size: int. The size of all lists. Longer ones are truncated to their first
             rows. Defaults to `None`: the size of the longest.
 
     Returns:
         A NumPy array of shape `(batch, list_size)` or `(batch, list_size, features)`.
 
     Raises:
-        ValueError: if not one of sizes and ids is given, they don't fit the rows, or
-            an id is missing.
+        ValueError: if neither or both of sizes and ids are given, they don't match the
+            rows, or an id is missing.
 
     Example:
 
@@ -67,7 +68,7 @@ def pad_lists(
         size = check_positive("list_size", list_size, "a positive integer or None")
     lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
     dtype = values.dtype
-    # Whole numbers stay what they are if the padding is one too.
+    # Integers stay integers if the padding is one.
     if dtype.kind != "f" and np.asarray(padding_value).dtype.kind not in "iu":
         fits = np.array_equal(values.astype("float32"), values)
         dtype = np.dtype("float32" if fits else "float64")
@@ -92,7 +93,8 @@ def unpad_lists(
         rows.
 
     Raises:
-        ValueError: if not one of sizes and ids is given, or lists were cut.
+        ValueError: if neither or both of sizes and ids are given, or lists were
+            truncated.
 
     Example:
 
@@ -105,9 +107,10 @@ def unpad_lists(
     lists, longest = int(group.max(initial=-1)) + 1, int(place.max(initial=-1)) + 1
     if values.ndim < 2 or len(values) < lists or values.shape[1] < longest:
         raise ValueError(
-            "`values` should have the shape (batch, list_size, ...), with as many "
-            f"lists, and as long, as there are in the groups. Received: {lists} groups "
-            f"of up to {longest} rows, values.shape={values.shape}"
+            "`values` should have the shape (batch, list_size, ...), with the number "
+            "and size of the lists that the groups describe. "
+            f"Received: {lists} groups of up to {longest} rows, "
+            f"values.shape={values.shape}"
         )
     rows_of_lists: np.ndarray[Any, Any] = values[group, place]
     return rows_of_lists
@@ -136,7 +139,7 @@ def _places(
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Returns, for each row, its list and its place in it.
 
-    The number of rows is `None` where only the groups tell it.
+    The number of rows is `None` if only the groups determine it.
     """
     if (group_sizes is None) == (group_ids is None):
         raise ValueError(
@@ -184,11 +187,11 @@ def _places_by_id(
         by_id = _sorting(ids)
         are_known = bool(np.all(ids == ids))
     except TypeError:
-        # Ids of several types, of which None is one, have no order.
+        # Ids of several types, such as None, have no order.
         are_known = False
     if not are_known:
         raise ValueError(
-            "`group_ids` should be ids of one type, none of which is missing. "
+            "`group_ids` should be ids of one type, without missing ones. "
             f"Received: group_ids={reprlib.repr(ids.tolist())}"
         )
     is_first = np.concatenate([[True], ids[by_id[1:]] != ids[by_id[:-1]]])[:rows]
@@ -203,11 +206,11 @@ def _places_by_id(
 
 
 def _sorting(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The order that sorts ids, equal ones as they come."""
+    """The positions that sort ids; equal ones keep their order."""
     is_integer = ids.dtype.kind in "iu" and ids.size > 0
     if not (is_integer and int(ids.max()) - int(ids.min()) < 2**32):
         return np.argsort(ids, kind="stable")
-    # NumPy sorts numbers of 16 bits by counting, ten times as fast as by comparing.
+    # NumPy sorts 16-bit integers by counting, ten times as fast as by comparing.
     offsets = ids.astype("uint32") - np.uint32(int(ids.min()) % 2**32)
     order = np.argsort(offsets.astype("uint16"), kind="stable")
     high = (offsets >> np.uint32(16)).astype("uint16")
@@ -215,22 +218,22 @@ def _sorting(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
-    """Sets the scores of items to -inf, which means: not retrieved.
+    """Sets the scores of items to -inf, which means that they are not retrieved.
 
-    So the items that a user has seen already are not ranked.
+    For example, items that the user has already seen are then not ranked.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
         item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude.
         keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1. Items that keep
-            their scores though they are to be excluded: the targets.
+            their scores even if they are in `item_ids`, such as the targets.
 
     Returns:
         A tensor of the shape of `y_pred`.
 
     Raises:
-        ValueError: if the shapes don't fit, or an id is not below the number of items;
-            in compiled code such an id excludes nothing.
+        ValueError: if shapes don't match, or an id is not below the number of items. In
+            compiled code, such an id excludes nothing.
 
     Example:
 
@@ -263,7 +266,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
             )
         is_kept = ops.any(ids[:, :, None] == kept[:, None, :], axis=2)
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
-    # What is not excluded is written to a column of its own, which is cut off.
+    # Padding is written to an extra column, which is cut off.
     columns = ops.cast(where(excluded, ids, 0), "int32")
     columns = where(excluded, columns, items)
     # Not `ops.arange`, as the size of the batch may not be known.
@@ -277,8 +280,8 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 def mask_labels(labels: Any, mask: Any) -> Tensor:
     """Sets labels to -1, which means padding, where the mask is False.
 
-    Keras passes only labels on to the metrics of `compile`, so this is how a mask
-    gets there.
+    Keras passes only labels to the metrics of `compile`, so this is a way to pass a
+    mask.
 
     Args:
         labels: tensor of shape `(list_size,)` or `(batch, list_size)`.

@@ -21,28 +21,28 @@ def targets_from_qrels(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Turns relevance judgements into graded targets, in the order of the queries.
 
-    They are what `keras_rank.catalogue` takes as `targets`, and metrics with
-    `sparse_labels=True` as `y_true`. Grades of 0 and below are no targets. A relevant
-    item that is not in `item_ids` gets the id -2: it is never found, and counts in the
-    ideal and among all that are relevant, as trec_eval counts it. A warning tells how
-    many these are, and another names queries without judgements, which have no target.
+    The result can be passed to `keras_rank.catalogue` as `targets`, and to metrics with
+    `sparse_labels=True` as `y_true`. Items with grades of 0 or less are no targets. A
+    relevant item that is not in `item_ids` has the id -2: it is never found, but counts
+    in the ideal and among the relevant items, as in trec_eval. A warning says how many
+    there are, and another one names queries without judgements, which have no targets.
 
     Args:
         qrels: the judgements: a dict `{query: {item: grade}}`, an iterable of rows
             `(query, item, grade)`, such as `frame.itertuples(index=False)`, or the path
-            of a file: of TREC's, with four columns, or of BEIR's, with three, and a
-            header if its first line has no grade.
+            of a file: a TREC file with four columns, or a BEIR file with three columns
+            and optionally a header.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
     Returns:
-        A dict of arrays of shape `(queries, targets)`: `"ids"`, which are places in
-        `item_ids` and padded with -1, and `"labels"`.
+        A dict of arrays of shape `(queries, targets)`: `"ids"`, which are indices
+        into `item_ids`, padded with -1, and `"labels"`.
 
     Raises:
         ValueError: if a query of the judgements is not in `query_ids`, none of the
-            relevant items is in `item_ids`, an item is judged twice for a query, an id
-            is given twice, or a row can't be read.
+            relevant items is in `item_ids`, an item is judged twice for a query, ids
+            are repeated, or a row can't be read.
 
     Example:
 
@@ -74,8 +74,8 @@ def targets_from_qrels(
         )
     _warn_of(
         [query for query, place in queries.items() if not is_judged[place]],
-        "have no judgements, and no target: unlike trec_eval, which leaves them out, "
-        "metrics count them as lists without relevant items",
+        "have no judgements: unlike trec_eval, which leaves them out, metrics count "
+        "them as lists without relevant items",
         "`query_ids`",
     )
     relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
@@ -88,7 +88,7 @@ def targets_from_qrels(
         )
     _warn_of(
         missing,
-        "are not in `item_ids`: they are never found, and count in the ideal",
+        "are not in `item_ids`: they are never found, but count in the ideal",
         "relevant items of `qrels`",
     )
     size = max([1, *map(len, relevant)])
@@ -101,7 +101,7 @@ def targets_from_qrels(
 
 
 def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
-    """The place of each id."""
+    """The index of each id."""
     places = {x: i for i, x in enumerate(ids)}
     if len(places) < len(ids):
         twice = [x for i, x in enumerate(ids) if places[x] != i]
@@ -147,7 +147,7 @@ def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
             f"`qrels` should be a file of text in UTF-8. Received: {path}"
         ) from error
     first = lines[0] if lines else ""
-    # Of BEIR's files, whose ids may hold spaces.
+    # BEIR's files have tabs, as ids may contain spaces.
     separator = "\t" if first.count("\t") == 2 else None
     expected = 3 if len(first.split(separator)) == 3 else 4
     for number, line in enumerate(lines, 1):
@@ -165,7 +165,7 @@ def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
 
 
 def _float(grade: Any) -> float | None:
-    """What Python makes of a grade, `None` if that is no number."""
+    """A grade as a float, `None` if it is not a number."""
     try:
         return float(grade)
     except (TypeError, ValueError):
@@ -174,7 +174,7 @@ def _float(grade: Any) -> float | None:
 
 def _number(grade: Any, where: str) -> float:
     number = _float(grade)
-    # Python reads 10 where it is 1_0.
+    # Python reads 1_0 as 10.
     is_odd = isinstance(grade, str) and "_" in grade
     if number is None or not math.isfinite(number) or is_odd:
         raise ValueError(
@@ -189,6 +189,6 @@ def _warn_of(some: Any, what: str, of: str) -> None:
 
 
 def _some(ids: Any) -> str:
-    """The first few of them."""
+    """Names the first few."""
     shown = [repr(x) for x in ids][:3]
     return ", ".join(shown) + (", ..." if len(ids) > 3 else "")

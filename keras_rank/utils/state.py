@@ -1,4 +1,4 @@
-"""What users do with the state of a metric: export it, and merge it."""
+"""Exports the state of a metric, and merges states."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,18 +12,18 @@ from keras_rank.arrays.backends import Tensor
 
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the state of a metric as NumPy arrays: a few numbers to send or save.
+    """Returns the state of a metric as NumPy arrays, to be sent or saved.
 
     `merge_state` adds it to another metric, in another process, on another machine or
-    another backend. The names are those of the results: `"ndcg_at_10/totals"` and
-    `"ndcg_at_10/remainders"` hold the sums, and `"ndcg_at_10/lists_seen"` the number of
-    lists. A group exports those of all its members.
+    another backend. The keys start with the name of the metric: `"ndcg_at_10/totals"`
+    and `"ndcg_at_10/remainders"` hold the sums, `"ndcg_at_10/lists_seen"` the number of
+    lists. A group exports the states of all its members.
 
     Args:
-        metric: a ranking metric, or a group of such.
+        metric: a ranking metric, or a group.
 
     Returns:
-        A dict from names to NumPy arrays, which don't change with the metric.
+        A dict from names to NumPy arrays, which are copies.
 
     Example:
 
@@ -40,7 +40,7 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
 
 
 def _named_variables(metric: Any) -> dict[str, keras.Variable]:
-    """Names that are the same wherever the metric is made, as the paths are not."""
+    """The variables by names that, unlike their paths, are the same in any process."""
     prefix = getattr(metric, "prefix", "")
     return {
         f"{prefix}{member.name}/{variable.name}": variable
@@ -55,21 +55,22 @@ def merge_state(
 ) -> keras.metrics.Metric:
     """Adds the states of other metrics to that of a metric.
 
-    The result is that of one metric which has seen all lists: what workers on other
-    machines computed is joined exactly.
+    The result is exactly that of one metric that has seen all lists, such as those of
+    workers on other machines.
 
     Args:
-        metric: a ranking metric, or a group of such, which is updated.
-        others: metrics of the same class and configuration, but for names and seeds; or
-            states that `export_state` made of such metrics. A state holds names and
-            sums, but no configuration: make sure that it comes from the same one.
+        metric: a ranking metric, or a group. It is updated.
+        others: list of metrics of the same class and configuration, except for names
+            and seeds, or of states that `export_state` returned for such metrics. A
+            state holds names and sums, but no configuration: make sure that its
+            metric had the same one.
 
     Returns:
         The metric.
 
     Raises:
-        ValueError: if another metric is of another class or configuration, a state
-            has other names, or they are not in a list.
+        ValueError: if a metric has another class or configuration, a state has other
+            names or shapes, or `others` is not a list.
 
     Example:
 
@@ -89,7 +90,7 @@ def merge_state(
             "`others` should be a list of metrics or states. Received: a single "
             f"{type(others).__name__}"
         )
-    # All are checked, and copied, before any is added.
+    # All are checked and copied before any is added.
     states = [_values(metric, other) for other in others]
     variables = _named_variables(metric).values()
     for values in states:
@@ -133,7 +134,7 @@ def _values(metric: Any, other: Any) -> list[Any]:
 
 
 def _require_alike(metric: Any, other: Any) -> None:
-    """Checks that two metrics count the same; their names and seeds may differ."""
+    """Checks that two metrics compute the same; names and seeds may differ."""
     configs = [_without_names_and_seeds(each.get_config()) for each in (metric, other)]
     if type(metric) is not type(other) or configs[0] != configs[1]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What contradicts what: options without an effect, and files given twice."""
+"""Contradictions: options without an effect, and files given twice."""
 
 import argparse
 import glob
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from keras_rank.evaluation.reading.files import is_table
 
-# The options that have no effect on runs, which have no such columns.
+# Options without an effect on runs, which have no such columns.
 _OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
-# Those that have none on values that are computed already.
+# Options without an effect on values that are already computed.
 _OF_READING = (
     *("qrels", "query", "label", "score", "item", "weight", "keep", "memory_limit"),
     *("rules", "ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
@@ -18,9 +18,9 @@ _OF_READING = (
 
 
 def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
-    """Raises for options that would do nothing, given the files that hold rows."""
+    """Raises for options without an effect, given the files that hold rows."""
     if not rows:
-        where = "files that --per-list wrote, whose values are computed already"
+        where = "files written by --per-list, whose values are already computed"
         _require_left_out(parsed, _OF_READING, where)
     elif parsed.qrels is None:
         _require_left_out(parsed, ["rules"], "tables, where the metrics say what to do")
@@ -44,14 +44,14 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
 
 
 def require_once(names: Sequence[str]) -> None:
-    """Raises for a run or a model that is there twice, as results go by the name."""
+    """Raises for duplicate runs or models, as names identify results."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"Each file should be given once. Received twice: {name}")
 
 
 def require_apart(qrels: str | None, runs: Sequence[str]) -> None:
-    """Raises for judgements that are given as a run too."""
+    """Raises for judgements that are also given as a run."""
     for run in runs:
         if qrels is not None and _are_one_file(qrels, run):
             raise ValueError(
@@ -63,9 +63,9 @@ def require_apart(qrels: str | None, runs: Sequence[str]) -> None:
 def require_writable(
     file: str, sources: Sequence[str | list[str]], inputs: Sequence[str]
 ) -> None:
-    """Raises where `--per-list` can't write a file of one run that is no input.
+    """Raises unless `--per-list` can write a file of one run that is not an input.
 
-    `compare` knows it again by the end of its name.
+    `compare` recognizes the file by its extension.
     """
     if len(sources) > 1:
         raise ValueError(
@@ -80,8 +80,8 @@ def require_writable(
     for each in itertools.chain.from_iterable(found):
         if _are_one_file(file, each):
             raise ValueError(
-                "--per-list should name a file that is not read, as it would be "
-                f"replaced. Received: {file!r}, which is the input {each!r}"
+                "--per-list should name a file that is not an input, which it would "
+                f"replace. Received: {file!r}, which is the input {each!r}"
             )
 
 

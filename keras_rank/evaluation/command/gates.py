@@ -1,4 +1,4 @@
-"""Gates: what a metric has to hold, or the command exits with 1."""
+"""Gates: bounds of metrics, beyond which the command exits with 1."""
 
 import argparse
 import itertools
@@ -11,27 +11,27 @@ from keras_rank.evaluation.lists.values import ListValues
 from keras_rank.evaluation.report.comparison import places_of
 from keras_rank.evaluation.report.table import Table
 
-# On which side of a bound a gate is shut: the direction of its metrics, in words too.
+# On which side of its bound a gate fails: the direction of its metrics, in words too.
 SIDES = {"below": ("up", "higher"), "above": ("down", "lower")}
 
 
 class Gate(NamedTuple):
-    """What a metric has to hold, and on which side of it the gate is shut."""
+    """The bound of a metric, and the side on which the gate fails."""
 
     side: str
     metric: str
     bound: float
 
     def is_shut(self, value: float) -> bool:
-        """Whether a value does not hold."""
-        # As they are printed: a mean of float32 may be 0.69999999 where it is 0.7.
+        """Whether the gate fails for a value."""
+        # As printed: a float32 mean of 0.7 may be 0.69999999.
         value, bound = float(_digits(value)), float(_digits(self.bound))
-        # A value that is not known, NaN, does not pass either.
+        # NaN fails too.
         is_held = value >= bound if self.side == "below" else value <= bound
         return not is_held
 
     def among(self, metrics: Sequence[Measured], rules: str | None) -> "Gate":
-        """The gate by the name of its metric, which is there and better this way."""
+        """The gate with the name of its metric. Raises if its direction is wrong."""
         direction, better = SIDES[self.side]
         of_side = [metric for metric in metrics if metric.direction == direction]
         metric = find(self.metric, of_side, rules)
@@ -57,7 +57,7 @@ def gate_of(side: str, text: str) -> Gate:
 
 
 def shut(gates: Sequence[Gate], summary: Table) -> Iterator[str]:
-    """Says of each gate where it is shut."""
+    """Describes where gates fail."""
     for gate in gates:
         for row in summary:
             if row["metric"] == gate.metric and gate.is_shut(row["value"]):
@@ -66,7 +66,7 @@ def shut(gates: Sequence[Gate], summary: Table) -> Iterator[str]:
 
 
 def incomplete(models: Mapping[str, ListValues], baseline: ListValues) -> Iterator[str]:
-    """Says which models lack queries of the baseline, which might be the worse ones."""
+    """Describes which models lack queries of the baseline, possibly the bad ones."""
     for name, model in models.items():
         missing = len(baseline) - len(places_of(model, baseline).theirs)
         if missing:
@@ -74,7 +74,7 @@ def incomplete(models: Mapping[str, ListValues], baseline: ListValues) -> Iterat
 
 
 def worse(comparison: Table, baseline: ListValues, confidence: float) -> Iterator[str]:
-    """Says which metrics are worse than those of the baseline, by more than chance."""
+    """Describes which metrics are significantly worse than in the baseline."""
     for row in comparison:
         sign = 1.0 if baseline.measured(row["metric"]).direction == "up" else -1.0
         p = row.get("corrected_p", row["p"])
@@ -84,11 +84,11 @@ def worse(comparison: Table, baseline: ListValues, confidence: float) -> Iterato
 
 
 def _digits(value: float) -> str:
-    """The digits that are sure in a number of float32."""
+    """The significant digits of a float32 number."""
     return f"{value:.6g}"
 
 
 def _metric_of(row: Mapping[str, Any]) -> str:
-    """The metric of a row, and the run, the model and the slice that it is of."""
+    """The metric of a row, with its run, model and slice."""
     of_which = [str(row[x]) for x in itertools.takewhile(lambda x: x != "metric", row)]
     return f"{row['metric']} of {' '.join(of_which)}" if of_which else row["metric"]

@@ -1,4 +1,4 @@
-"""The files of a command: which ones are judgements, rows, or lists that are done."""
+"""The files of a command: judgements, rows, or values that are already computed."""
 
 import argparse
 import glob
@@ -20,12 +20,12 @@ from keras_rank.evaluation.reading.forms import are_judgements
 from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.metrics.group import RankingMetrics
 
-# What is given on to the functions under the same names.
+# Options that are passed to the functions under the same names.
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
 
 
 def files_of(parsed: argparse.Namespace) -> list[str]:
-    """The files, also those that follow names: `-m map qrels run`, `--by user rows`."""
+    """The files, also after names: `-m map qrels run`, `--by user rows`."""
     files: list[str] = parsed.files
     for option in ("metrics", "by", "keep"):
         names = getattr(parsed, option) or []
@@ -43,7 +43,7 @@ def files_of(parsed: argparse.Namespace) -> list[str]:
 
 
 def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> bool:
-    """Whether the first of the files is one of judgements."""
+    """Whether the first file holds judgements."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
@@ -52,23 +52,23 @@ def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> b
 
 
 def are_lists(file: str) -> bool:
-    """Whether a file is one that `--per-list` wrote."""
+    """Whether a file was written by `--per-list`."""
     if not (file.endswith(".parquet") and os.path.isfile(file)):
         return False
     try:
         return is_described(parquet.read_schema(file))
     except (pa.ArrowException, OSError):
-        # That it can't be read is said where it is read as a table.
+        # The error is raised when it is read as a table.
         return False
 
 
 def rules_of(parsed: argparse.Namespace) -> str:
-    """The rules by which names of metrics are understood."""
+    """The rules by which names of metrics are read."""
     return getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
 
 
 def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
-    """The metrics, with what was said of all of them."""
+    """The metrics, with the options for all of them."""
     members = []
     gains, threshold = parsed.gains, parsed.relevance_threshold
     named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules_of(parsed))
@@ -81,14 +81,14 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
         members.append(type(member).from_config(config))
     if gains is not None and not any("gain_fn" in x.get_config() for x in members):
         raise ValueError(
-            "--gains should be left out without a metric of gains, such as ndcg. "
+            "--gains should be left out without a metric that has gains, such as ndcg. "
             f"Received: --gains {gains}"
         )
     return RankingMetrics(members)
 
 
 def lists_of(file: str, metrics: Sequence[str] | None) -> Evaluation:
-    """Reads what `--per-list` wrote, and chooses metrics where some are named."""
+    """Reads a file of `--per-list`, and selects metrics if any are named."""
     values = Evaluation.read(file)._values
     names = []
     for name in metrics or values.metric_names:

@@ -1,4 +1,4 @@
-"""What the command does: it evaluates or compares, and returns an exit code."""
+"""Runs the command: evaluates or compares, and returns an exit code."""
 
 import argparse
 import contextlib
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command, and returns its exit code."""
     with contextlib.ExitStack() as stack:
         if sys.stderr is None:
-            # Closed: nobody reads, and what is opened next is not to be written to.
+            # Closed. The next file that is opened must not take its place.
             nothing = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stderr(nothing))
         return _run(arguments)
@@ -53,7 +53,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return exit_code
     except BrokenPipeError:
-        # Whoever reads has enough. What is left to be written is dropped.
+        # The reader has closed the pipe. The rest of the output is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -62,7 +62,7 @@ def _run(arguments: Sequence[str]) -> int:
         say(f"error: {' '.join(str(error).split())}")
         return 2
     except Exception:
-        # An error of ours: not 1, which is that of a gate.
+        # Not 1, which is the code of a gate.
         traceback.print_exc()
         return 2
 
@@ -91,7 +91,7 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         found = {str(each): evaluated(parsed, each, metrics) for each in sources}
     elif len(files) > 1:
         raise ValueError(
-            "A file that --per-list wrote should be the only one of evaluate; compare "
+            "A file written by --per-list should be the only file of evaluate; compare "
             f"takes several. Received: {', '.join(files)}"
         )
     else:
@@ -151,7 +151,7 @@ def _compare(parsed: argparse.Namespace) -> int:
 def _results(
     parsed: argparse.Namespace, found: Mapping[str, Evaluation]
 ) -> dict[str, Table]:
-    """The tables that are printed, by their names."""
+    """The tables to print, by name."""
     results: dict[str, dict[str, Table]] = {}
     for name, ev in found.items():
         of_run = {}
@@ -169,7 +169,7 @@ def _results(
 
 
 def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:
-    """The warnings of evaluations, with their names where there are several."""
+    """The warnings of evaluations, with names if there are several."""
     return [
         f"{name}: {warning}" if len(found) > 1 else warning
         for name, ev in found.items()
@@ -178,7 +178,7 @@ def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:
 
 
 def _exit_code(failed: Iterable[str]) -> int:
-    """Says which gates failed, and returns the code that tells of it."""
+    """Prints which gates failed, and returns the exit code."""
     lines = list(failed)
     for line in lines:
         say(line)

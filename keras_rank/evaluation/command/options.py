@@ -17,23 +17,23 @@ EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
   keras-rank evaluate 'rows/*.parquet' --query qid --score pred --by market
   keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse"""
-# What columns and choices are called, and left to the functions where not given.
+# How columns and choices are declared; the functions have the defaults.
 _COLUMN = {"metavar": "COLUMN", "default": argparse.SUPPRESS}
 _COLUMNS: dict[str, Any] = {"metavar": "COLUMN", "nargs": "+", "default": []}
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors take one line, and whose options are written in full."""
+    """A parser with errors in one line, and without abbreviated options."""
 
     def __init__(self, **arguments: Any) -> None:
-        # An option that is added later would break what is abbreviated now.
+        # Options that are added later could make an abbreviation ambiguous.
         super().__init__(allow_abbrev=False, **arguments)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see --help\n")
 
     def add(self, helps: Mapping[str, str], **arguments: Any) -> None:
-        """Adds options that take the same arguments, by their names."""
+        """Adds options with the same declaration."""
         for names, help_ in helps.items():
             self.add_argument(*names.split(), help=help_, **arguments)
 
@@ -42,7 +42,7 @@ def parser_of(
     evaluate: Callable[[argparse.Namespace], int],
     compare: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    """Returns the parser, which sets `function` to one of two."""
+    """Returns the parser, which sets `function` to one of the two."""
     parser = _Parser(
         prog="keras-rank",
         description="Evaluates rankings that are already scored.",
@@ -54,9 +54,9 @@ def parser_of(
     for_evaluate = commands.add_parser(
         "evaluate",
         help="metrics of a table, or of runs against judgements",
-        description="Evaluates a table with a row for each item of each query, in one "
-        "or more files of Parquet, CSV, JSON lines or Arrow; a file that --per-list "
-        "wrote; or runs against judgements, in the formats of TREC.",
+        description="Evaluates a table with one row per query and item, in one or more "
+        "Parquet, CSV, JSON lines or Arrow files; a file written by --per-list; or "
+        "runs against judgements, as TREC files, JSON or tables.",
     )
     files = "the files of one table, with the scores of one model; or qrels and runs"
     for_evaluate.add({"files": files}, nargs="*")
@@ -67,7 +67,7 @@ def parser_of(
         "compare",
         help="models against a baseline, query by query",
         description="Compares models with the first one, query by query. Each is a "
-        "table of rows, a file that --per-list wrote, or a run.",
+        "table of rows, a file written by --per-list, or a run.",
     )
     for_compare.add({"files": "the baseline, then the models"}, nargs="*")
     _add_common(for_compare)
@@ -85,7 +85,7 @@ def _add_common(parser: _Parser) -> None:
         "--query": "the column of the queries (default: query_id)",
         "--label": "the column of the labels (default: label)",
         "--score": "the column of the scores (default: score)",
-        "--item": "the column of the items, to find those that a query has twice",
+        "--item": "the column of the items, to detect duplicates",
         "--weight": "the column of the weights of the items",
     }
     parser.add(of_columns, **_COLUMN)
@@ -93,20 +93,20 @@ def _add_common(parser: _Parser) -> None:
     cluster = "a column, such as the user, whose lists are not independent"
     parser.add({"--cluster": cluster}, metavar="COLUMN")
     of_choices = {
-        "rules": "whose numbers to print, for qrels and runs (default: trec_eval)",
+        "rules": "whose definitions to use for qrels and runs (default: trec_eval)",
         "ties": "the order of tied items: as each metric says, or as in trec_eval, "
         "which is the default for qrels and runs",
-        "unjudged": "what to do with items without a label",
-        "duplicates": "what to do with items that a query has twice; needs --item",
+        "unjudged": "how to treat items without a label",
+        "duplicates": "how to treat duplicate items of a query; needs --item",
     }
     for name, choices in {"rules": RULES, **CHOICES}.items():
         help_ = {f"--{name}": of_choices[name]}
         parser.add(help_, choices=choices, default=argparse.SUPPRESS)
-    memory = "the memory to use, such as 2GB"
+    memory = "the memory limit, such as 2GB"
     parser.add({"--memory-limit": memory}, metavar="SIZE", default=argparse.SUPPRESS)
     gains = (
-        "the gains of labels in ndcg and dcg (default: as --rules says, and "
-        "exponential in tables)"
+        "the gains of labels in ndcg and dcg (default: exponential for tables, and "
+        "by --rules for qrels and runs)"
     )
     parser.add({"--gains": gains}, choices=sorted(GAINS))
     threshold = "the lowest label of a relevant item"
@@ -120,10 +120,10 @@ def _add_common(parser: _Parser) -> None:
 def _add_of_evaluate(parser: _Parser) -> None:
     of_flags = {
         "-q --print-lists": "print the values of each query",
-        "--health": "print all checks of what might make the numbers misleading",
+        "--health": "print all checks for problems that can make numbers misleading",
     }
     parser.add(of_flags, action="store_true")
-    file = "write the values of each query to a Parquet file, which compare reads"
+    file = "write the values of each query to a Parquet file for evaluate and compare"
     parser.add({"--per-list": file}, metavar="FILE")
     keep = "columns to show with --print-lists, and to write with --per-list"
     parser.add({"--keep": keep}, **_COLUMNS)

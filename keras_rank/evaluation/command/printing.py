@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from keras_rank.evaluation.report.table import Table, plain_rows
 
-# How a table is printed, by the name of `--output`.
+# The formats of `--output`.
 _TEXTS: dict[str, Callable[[Table], str]] = {
     "table": str,
     "tsv": Table.to_tsv,
@@ -18,7 +18,7 @@ OUTPUTS = [*_TEXTS, "json"]
 def print_results(
     results: Mapping[str, Table], warnings: Sequence[str], output: str
 ) -> None:
-    """Prints tables, by their names, and warnings."""
+    """Prints tables with their names, and warnings."""
     if output == "json":
         data = {name: plain_rows(table) for name, table in results.items()}
         notes = [note for table in results.values() for note in table.notes]
@@ -30,7 +30,7 @@ def print_results(
 
 
 def joined(tables: Mapping[str, Table]) -> Table:
-    """Tables of runs below each other, with their names where there are several."""
+    """Concatenates the tables of runs, with names if there are several."""
     first = next(iter(tables.values()))
     if len(tables) == 1:
         return first
@@ -48,6 +48,6 @@ def say(text: str) -> None:
 
 
 def show_progress(rows: int, lists: int) -> None:
-    """Writes over the last line of a terminal how much is done."""
+    """Shows progress in the last line of a terminal."""
     text = f"\r{rows:,} rows read, {lists:,} queries done"
     print(text, end="", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""Lists: rows that are sorted by query become a row for each list."""
+"""Lists: rows sorted by query become one row per list."""

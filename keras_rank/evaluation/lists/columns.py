@@ -1,29 +1,30 @@
-"""The names of the columns of a table with a row for each list."""
+"""The names of the columns of a table with one row per list."""
 
 from collections.abc import Sequence
 
 from keras_rank.ordering.preference import Ties
 
-# The weight of a list, where all metrics agree on it, and else that to each of them.
+# The weight of a list, if all metrics agree on it, and otherwise that of each metric.
 WEIGHT = "weight"
 OWN_WEIGHT = "{}_weight"
-# What the columns of health have before their names.
+# The prefix of the columns of health.
 HEALTH = "health/"
-# The column of a metric with one of the orders of tied items that its spread is over.
+# The column of a metric with one of the orders of tied items.
 SPREAD = HEALTH + "{}/{}"
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
-# How many queries were left out, and what the metrics compute: columns, so that the one
-# adds up in a concatenation of tables, and the other shows where they differ.
+# The number of queries that were left out, and the definitions of the metrics. They are
+# columns so that in a concatenation of tables the former adds up, and the latter shows
+# differences.
 LEFT_OUT = HEALTH + "left out"
 DEFINITION = HEALTH + "definition"
 
 
 def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:
-    """Raises where two columns of a table with a row for each list would be one.
+    """Raises if two columns of a table with one row per list had the same name.
 
     Args:
-        names: the names of all columns but those of weights and health.
-        metrics: those of the metrics among them.
+        names: the names of all columns except those of weights and health.
+        metrics: the names of the metrics among them.
     """
     weights = [WEIGHT, *map(OWN_WEIGHT.format, metrics)]
     for name in names:
@@ -32,6 +33,6 @@ def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:
             others = ", ".join(f'"{each}"' for each in weights)
             raise ValueError(
                 "`query`, `keep` and `metrics` should have distinct names, as all "
-                f"become columns of the result. Others there are {others} and those "
+                f"become columns of the result. It also has {others} and columns "
                 f'that start with "{HEALTH}". Received: {name!r}{twice}'
             )

@@ -1,6 +1,6 @@
-"""What the strings of users stand for: names of this package and of other tools.
+"""Metrics by the names of this package and of other tools.
 
-The result of a string is named as the string is written.
+The result of a string has that string as its name.
 """
 
 import json
@@ -12,14 +12,14 @@ from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind
 
-# Whose definitions this package's own names have, and whose order tied items.
+# Whose definitions and tie order this package's own names have.
 RULES = ("trec_eval", "keras")
 
-# What a metric may have of its own without being another one.
+# The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
-# The names of trec_eval (small letters, `P`, `Rprec`) and of ir_measures, with `k` in
-# the place of a cutoff. Theirs too: `P.5` for `P_5`, and `AP(rel=2)@100`.
+# The names of trec_eval (lower case, `P`, `Rprec`) and of ir_measures, with `k` for a
+# cutoff. They also accept `P.5` for `P_5`, and `AP(rel=2)@100`.
 _SPELLINGS = {
     "map": "map_cut_k AP AP@k MAP MAP@k",
     "mrr": "recip_rank RR RR@k MRR MRR@k",
@@ -35,7 +35,7 @@ _PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
 
 class Measured(NamedTuple):
-    """What has to be known of a metric once its values are there."""
+    """What reports need to know of a metric."""
 
     name: str
     k: int | None
@@ -47,7 +47,7 @@ class Measured(NamedTuple):
 def members_of(
     metrics: RankingMetrics | Sequence[RankingMetric | str], rules: str = "keras"
 ) -> list[RankingMetric]:
-    """Returns metrics that order the lists of a table alike each time.
+    """Returns metrics that order the lists of a table reproducibly.
 
     Args:
         metrics: as for `evaluate`.
@@ -63,7 +63,7 @@ def members_of(
     of_lists, of_exposure = by_kind(group.members)
     if of_exposure:
         raise ValueError(
-            "`metrics` should have a value for each list, as a table has them. "
+            "`metrics` should have a value for each list. "
             f"Received: {of_exposure[0].name!r}, of a whole catalogue"
         )
     for member in of_lists:
@@ -78,7 +78,7 @@ def members_of(
 
 
 def metric_of(string: str, rules: str) -> RankingMetric:
-    """Returns the metric that a string stands for, named like the string."""
+    """Returns the metric of a string, with the string as its name."""
     parts = _PARTS.fullmatch(string)
     if parts:
         name, relevance, sign, k = parts.groups()
@@ -90,13 +90,13 @@ def metric_of(string: str, rules: str) -> RankingMetric:
 
 
 def measured_of(metric: RankingMetric) -> Measured:
-    """What has to be known of a metric, and what its values depend on."""
+    """Describes a metric for reports, with its definition."""
     try:
         config = json.loads(json.dumps(metric.get_config()))
         definition = {k: v for k, v in config.items() if k not in _NO_DEFINITION}
         definition["class_name"] = type(metric).__name__
     except (TypeError, ValueError):
-        # As with a function that can't be saved.
+        # Such as with a function that can't be saved.
         definition = None
     return Measured(
         metric.name, metric.k, metric.empty_value, metric._direction, definition
@@ -104,22 +104,22 @@ def measured_of(metric: RankingMetric) -> Measured:
 
 
 def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured | None:
-    """Returns the one of the metrics that a name stands for, if there is one.
+    """Returns the metric of a name, in any spelling, if there is one.
 
-    It may be written with another sign (`ndcg@10`, `ndcg_at_10`), or in another tool's
-    way (`ndcg_cut_10`) where that is the same metric.
+    Spellings are `ndcg@10`, `ndcg_at_10`, and those of other tools (`ndcg_cut_10`) for
+    the same metric.
 
     Args:
         name: the name.
-        metrics: what is known of the metrics.
-        rules: the rules that they were computed by, `None` for a table.
+        metrics: the metrics to choose from.
+        rules: the rules by which they were computed, `None` for a table.
     """
     for spelled in (str, _with_one_sign):
         for metric in metrics:
             if spelled(metric.name) == spelled(name):
                 return metric
     try:
-        # What else was said of a run follows, as in `trec_eval, ties=metric`.
+        # Other options of a run follow, as in `trec_eval, ties=metric`.
         of_name = metric_of(name, (rules or "keras").partition(",")[0])
     except ValueError:
         return None

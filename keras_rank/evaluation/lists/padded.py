@@ -1,6 +1,6 @@
-"""Values of lists, in padded batches: lists of similar length are padded to one size.
+"""Values of lists, computed in padded batches of lists of similar length.
 
-They are given to the formulas of the metrics, and to what `health` reads.
+A batch goes through the formulas of the metrics, and the checks of `health`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,19 @@ from keras_rank.ordering.preference import Ties
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# A padded batch has so many positions: few enough to stay in the caches of a CPU.
+# The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
-# The largest size of a batch over that of its shortest list.
+# The largest ratio of the padded size to that of the shortest list of a batch.
 _GROWTH = 1.4
 
 
 class PaddedBatches:
-    """Computes the values of lists, and what `health` has to know of them.
+    """Computes the values of lists, and the columns of `health`.
 
     Args:
-        metrics: metrics of names that differ.
+        metrics: metrics with distinct names.
         ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
-            they say.
+            the metrics say.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PaddedBatches:
         """Returns the columns of values, weights and health, by their names.
 
         Args:
-            items: arrays of shape `(items,)`, by what they hold.
+            items: arrays of shape `(items,)`, by name.
             starts: int array of shape `(lists,)`. The places where lists start.
             sizes: int array of the same shape.
             numbers: int32 array of the same shape, which key the shuffle of ties.
@@ -70,7 +70,7 @@ class PaddedBatches:
         """The columns of the lists of a padded batch."""
         found: dict[str, Array] = {}
         health = _health_of(batch, self.cutoffs)
-        # In the precision of most metrics: these are most of what is known of a list.
+        # In the precision of most metrics, as these columns take most of the memory.
         spread: dict[str, Array] = {}
         for metric, has_relevant, values, weights in self._computed(
             batch, numbers, self.ties
@@ -95,7 +95,7 @@ class PaddedBatches:
         for order, ties in ORDERS.items():
             ordered = tied
             if ties == "stable":
-                # The earlier of tied items comes first: so these are put in order.
+                # Items are sorted, as the earlier of tied items comes first.
                 sign = -1.0 if order == "best" else 1.0
                 place = np.argsort(sign * tied["label"], axis=1, kind="stable")
                 ordered = {
@@ -109,7 +109,7 @@ class PaddedBatches:
         self, batch: dict[str, Array], numbers: Array, ties: Ties | None
     ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
         """Yields each metric, which lists have relevant items, values and weights."""
-        # To bpref, an item that nobody judged is none, whatever it is to others.
+        # To bpref, an item without a judgement is padding, whatever it is to others.
         by_label = grouped(
             self.metrics, lambda m: "judgement" if isinstance(m, BPref) else "label"
         )
@@ -117,7 +117,7 @@ class PaddedBatches:
             lists = of_few_shapes(
                 read(batch[label], batch["score"], batch.get("weight"))
             )
-            # A list is shuffled by its number, wherever it stands.
+            # The shuffle of a list depends on its number, not on its place.
             padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
             keys = ops.convert_to_tensor(padded)
             for members in alike(metrics).values():
@@ -127,14 +127,14 @@ class PaddedBatches:
                     has_relevant, values, weights = (
                         ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
                     )
-                    # Missing, where a list weighs the average of the others.
+                    # Missing if a list has the average weight of the others.
                     has_weight = has_relevant | metric._weighs_empty_lists
                     weights = np.where(has_weight, weights, np.nan).astype("float64")
                     yield metric, has_relevant, values.astype("float64"), weights
 
 
 def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Array]:
-    """What health knows of the lists of a padded batch."""
+    """The columns of health for a padded batch."""
     scores = np.where(batch["label"] >= 0.0, batch["score"], np.nan)
     scores = np.sort(np.where(scores > -np.inf, scores, -np.inf), axis=1)[:, ::-1]
     is_retrieved = scores > -np.inf
@@ -155,7 +155,7 @@ def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Arr
 
 
 def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
-    """Yields the numbers of lists of similar sizes, and the size to pad these to."""
+    """Yields the numbers of lists of similar size, and their padded size."""
     grid = [1]
     while grid[-1] < sizes.max():
         grid.append(max(grid[-1] + 1, int(grid[-1] * _GROWTH)))

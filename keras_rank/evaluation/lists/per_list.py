@@ -1,6 +1,6 @@
-"""From rows that are sorted by query to a row for each list: its values and weight.
+"""From rows sorted by query to one row per list: its values and weight.
 
-The columns whose names start with `health/` are what `health` reads.
+Columns whose names start with `health/` are read by `health`.
 """
 
 import zlib
@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 def table_of_rows(
     source: Any, settings: Settings, progress: Progress | None = None
 ) -> pa.Table:
-    """Returns a row for each list of files, or of a table in memory."""
+    """Returns one row per list of files, or of a table in memory."""
     with connected(settings.memory_limit) as connection:
         rows = read_rows(connection, source, settings.columns, settings.order)
         return PerList(settings).table(rows, progress)
@@ -35,7 +35,7 @@ def table_of_rows(
 def table_of_run(
     qrels: Any, run: Any, settings: Settings, progress: Progress | None = None
 ) -> tuple[pa.Table, int | None]:
-    """Returns a row for each query of judgements, and how many were left out."""
+    """Returns one row per query of judgements, and the number of those left out."""
     with connected(settings.memory_limit) as connection:
         rows = read_run(connection, qrels, run, settings.columns, settings.order)
         return PerList(settings).table(rows, progress), rows.left_out
@@ -46,8 +46,8 @@ class _Lists(NamedTuple):
 
     Attributes:
         queries: the query of each list.
-        starts: the places where they start.
-        sizes: how many rows they have.
+        starts: the first row of each list.
+        sizes: the number of rows of each list.
         of_row: the number of the list of each row.
     """
 
@@ -58,14 +58,14 @@ class _Lists(NamedTuple):
 
     @classmethod
     def of(cls, queries: pa.Array) -> "_Lists":
-        """The lists of rows that are sorted by query."""
+        """The lists of rows sorted by query."""
         groups = pc.run_end_encode(queries)
         sizes = np.diff(groups.run_ends, prepend=0)
         of_row = np.repeat(np.arange(len(sizes)), sizes)
         return cls(groups.values, np.asarray(groups.run_ends) - sizes, sizes, of_row)
 
     def counts(self, is_counted: Array) -> Array:
-        """How many rows of each list are counted."""
+        """The number of counted rows of each list."""
         counts: Array = np.add.reduceat(is_counted, self.starts, dtype=np.int32)
         return counts
 
@@ -75,7 +75,7 @@ class _Lists(NamedTuple):
 
 
 class PerList:
-    """Computes a row for each list.
+    """Computes one row per list.
 
     Args:
         settings: what is computed, and how.
@@ -86,11 +86,11 @@ class PerList:
         self.batches = PaddedBatches(settings.metrics, settings.order_of_ties)
 
     def table(self, rows: Rows, progress: Progress | None) -> pa.Table:
-        """Returns a table with a row for each list.
+        """Returns a table with one row per list.
 
         Args:
             rows: the rows.
-            progress: function that is told how many rows and lists are done.
+            progress: function that is called with the numbers of rows and lists done.
         """
         tables: list[pa.Table] = []
         rows_done = lists_done = 0
@@ -102,7 +102,7 @@ class PerList:
         return pa.concat_tables(tables)
 
     def _table(self, rows: pa.Table, described: Callable[[Any, Any], str]) -> pa.Table:
-        """Returns the table of the lists of rows, each of which is whole."""
+        """Returns the table of whole lists."""
         lists = _Lists.of(rows["query"].combine_chunks())
         found: dict[str, Any] = {self.columns.query: lists.queries}
         for i, name in enumerate(self.columns.keep):
@@ -141,7 +141,7 @@ class PerList:
         return self._ordered(found)
 
     def _ordered(self, found: dict[str, Any]) -> pa.Table:
-        """The columns of queries, what is kept, metrics, weights, and health."""
+        """The columns of queries, kept columns, metrics, weights, and health."""
         metrics = [metric.name for metric in self.settings.metrics]
         names = [self.columns.query, *self.columns.keep, *metrics]
         names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
@@ -156,14 +156,14 @@ class PerList:
                 f"weight={self.columns.weight!r}, with one missing in the query "
                 f"{lists.query_of(row)!r}"
             )
-        # As those of a metric are.
+        # As in a metric.
         cut: Array = np.minimum(weights, LARGEST_WEIGHT)
         return cut
 
     def _duplicates(
         self, items: pa.Array, lists: _Lists, described: Callable[[Any, Any], str]
     ) -> Array:
-        """The number of rows of each list whose items stood in it before."""
+        """The number of rows of each list that repeat an item."""
         codes = items.dictionary_encode(null_encoding="encode")
         keys = lists.of_row * len(codes.dictionary) + np.asarray(codes.indices)
         keys.sort()
@@ -178,7 +178,7 @@ class PerList:
 def _whole_lists(
     batches: Iterable[pa.RecordBatch], query_name: str
 ) -> Iterator[pa.Table]:
-    """Yields the rows of whole lists: the last may go on in the next batch."""
+    """Yields the rows of whole lists: the last one may continue in the next batch."""
     rest: pa.Table | None = None
     for batch in batches:
         if batch["query"].is_null(nan_is_null=True).true_count:
@@ -198,13 +198,13 @@ def _whole_lists(
 
 
 def _numbers_of_lists(queries: pa.Array) -> Array:
-    """Numbers that key the shuffle: a list has the same in every table."""
+    """Numbers that key the shuffle: a list has the same number in every table."""
     numbers = [zlib.crc32(str(query).encode()) for query in queries.to_pylist()]
     return np.array(numbers, np.uint32).view(np.int32)
 
 
 def _kept(name: str, column: pa.Array, lists: _Lists) -> pa.Array:
-    """The value of each list, of which all rows have to have the same."""
+    """The value of each list. Raises unless all its rows agree."""
     codes = np.asarray(column.dictionary_encode(null_encoding="encode").indices)
     for row in np.flatnonzero(codes != codes[lists.starts][lists.of_row])[:1]:
         first = column[int(lists.starts[lists.of_row[row]])].as_py()
@@ -217,10 +217,9 @@ def _kept(name: str, column: pa.Array, lists: _Lists) -> pa.Array:
 
 
 def _exact(own: Array, weights: Array, starts: Array) -> Array:
-    """The weights of lists, as they are given where that is one number.
+    """The weights of lists: exactly the given one if all items have the same.
 
-    The mean of equal ones may differ from it in the last digit, and another relevance
-    would make another digit.
+    The mean of equal weights may differ in the last digit, by the relevance.
     """
     lowest = np.minimum.reduceat(weights, starts)
     highest = np.maximum.reduceat(weights, starts)
@@ -228,6 +227,6 @@ def _exact(own: Array, weights: Array, starts: Array) -> Array:
 
 
 def _column(values: Any) -> Any:
-    """A column of Arrow, in which NaN is missing."""
+    """An Arrow column, with null for NaN."""
     is_array = isinstance(values, np.ndarray)
     return pa.array(values, from_pandas=True) if is_array else values

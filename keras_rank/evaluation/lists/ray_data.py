@@ -1,4 +1,4 @@
-"""The same on Ray Data: lists are evaluated where they are, and a table comes back."""
+"""Ray Data: workers evaluate lists, and return tables with one row per list."""
 
 import dataclasses
 import functools
@@ -13,10 +13,10 @@ from keras_rank.metrics.group import RankingMetrics
 
 
 def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Table:
-    """Returns a row for each list of a dataset.
+    """Returns one row per list of a dataset.
 
-    Each query goes to one worker as a whole. A worker that dies has returned nothing,
-    and Ray gives its queries to another one.
+    All rows of a query go to one worker. If a worker dies, Ray gives its queries to
+    another one.
 
     Args:
         dataset: the rows.
@@ -26,14 +26,14 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
     names = [columns.query, columns.label, columns.score, columns.item, columns.weight]
     names += columns.keep
     blocks = ray.data.DataContext.get_current().default_hash_shuffle_parallelism
-    # Metrics of Keras are sent by their configs.
+    # Keras's metrics are sent as configs.
     config = RankingMetrics(settings.metrics).get_config()
     settings = dataclasses.replace(settings, metrics=[])
     of_block = functools.partial(_of_block, config=config, settings=settings)
     tables = (
         dataset.select_columns([name for name in dict.fromkeys(names) if name])
         .repartition(blocks, keys=[columns.query])
-        # A block as a whole, as it has all rows of its queries.
+        # Whole blocks, as these have all rows of their queries.
         .map_batches(of_block, batch_size=None, batch_format="pyarrow")
         .to_arrow_refs()
     )
@@ -44,7 +44,7 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
 
 
 def _of_block(rows: pa.Table, config: dict[str, Any], settings: Settings) -> pa.Table:
-    """Returns the table of the lists of a block, without columns if it has no rows."""
+    """Returns the table of the lists of a block, without columns if it is empty."""
     if len(rows) == 0:
         return pa.table({})
     metrics = RankingMetrics.from_config(config).members

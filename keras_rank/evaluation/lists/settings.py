@@ -9,9 +9,9 @@ from keras_rank.evaluation.reading.rows import Columns, Order
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
 
-# What an argument may say, by its name. `ties`: which of tied items comes first, as the
+# The accepted values of arguments. `ties`: which of tied items comes first, as the
 # metric says or as in trec_eval. `unjudged`: what an item without a label is.
-# `duplicates`: what to do with an item that a query has twice.
+# `duplicates`: how duplicate items of a query are treated.
 CHOICES = {
     "ties": ("metric", "trec_eval"),
     "unjudged": ("irrelevant", "drop"),
@@ -24,11 +24,11 @@ class Settings:
     """What is computed of rows, and how.
 
     Attributes:
-        metrics: metrics of names that differ.
+        metrics: metrics with distinct names.
         columns: the names of the columns.
-        ties: as for `evaluate`, like all that follow.
+        ties: as for `evaluate`.
         unjudged: what an item without a label is.
-        duplicates: what to do with an item that a query has twice.
+        duplicates: how duplicate items of a query are treated.
         memory_limit: the memory to use.
     """
 
@@ -53,10 +53,10 @@ class Settings:
 
     @property
     def order(self) -> Order:
-        """How the rows of a list are ordered, by which tied items are told apart.
+        """How the rows of a list are ordered, which decides between tied items.
 
-        By the items where these are known, so that a table has the same numbers in any
-        order of its rows; but for a metric that says that the earlier one is first.
+        By item if these are known, so that the numbers don't depend on the order of the
+        rows, except for a metric that puts the earlier item first.
         """
         if self.ties == "trec_eval":
             return "trec_eval"
@@ -65,8 +65,8 @@ class Settings:
 
     @property
     def order_of_ties(self) -> Ties | None:
-        """How all metrics order ties, `None`: as each says.
+        """How all metrics order ties. `None`: as each says.
 
-        Those of trec_eval are in order when they come.
+        For trec_eval, the rows are in the order of its ties already.
         """
         return "stable" if self.ties == "trec_eval" else None

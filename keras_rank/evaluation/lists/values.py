@@ -1,4 +1,4 @@
-"""A table with a row for each list, and what its schema says of the columns."""
+"""A table with one row per list, whose schema describes its columns."""
 
 import json
 import zlib
@@ -24,19 +24,19 @@ from keras_rank.evaluation.lists.measures import Measured, find
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# What the schema of a table knows of its columns.
+# The key of the description in the schema.
 _KEY = b"keras_rank"
 
 
 class ListValues:
-    """A table with a row for each list, and what its schema says of the columns.
+    """A table with one row per list, whose schema describes its columns.
 
     Args:
         table: `pyarrow.Table`.
-        metrics: the metrics of its columns. `None`: as its schema says.
-        query: the column of the queries. `None`: as its schema says.
-        left_out: the number of queries that were left out. `None`: as its column says.
-        rules: the rules that were followed. `None`: as its schema says.
+        metrics: the metrics of its columns. `None`: those in its schema.
+        query: the column of the queries. `None`: the one in its schema.
+        left_out: the number of queries that were left out. `None`: that in its column.
+        rules: the rules that were followed. `None`: those in its schema.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ListValues:
         if pc.count_distinct(table[self.query]).as_py() < len(table):
             raise ValueError(
                 "`table` should have one row per query, as the value of a query cannot "
-                "be put together from parts. Received: a table of "
+                "be computed from parts. Received: a table of "
                 f"{len(table)} lists, some of the same query"
             )
 
@@ -85,7 +85,7 @@ class ListValues:
 
     @property
     def kept(self) -> list[str]:
-        """The names of the columns that were kept."""
+        """The names of the kept columns."""
         others = {self.query, WEIGHT, *self.metric_names}
         others |= {OWN_WEIGHT.format(name) for name in self.metric_names}
         return [name for name in self._names_of_lists() if name not in others]
@@ -101,7 +101,7 @@ class ListValues:
 
     @property
     def has_health(self) -> bool:
-        """Whether the columns of health are there, which `per_list` leaves out."""
+        """Whether the table has the columns of health, which `per_list` leaves out."""
         needed = {"items", "judged", "ties", "fractional scores"}
         for metric in self.metrics:
             needed |= {f"{metric.name}/{order}" for order in ORDERS}
@@ -110,7 +110,7 @@ class ListValues:
         return {HEALTH + name for name in needed} <= set(self.table.column_names)
 
     def per_list(self) -> pa.Table:
-        """The table without health, and with one column of weights if it can be."""
+        """The table without health, and with a single column of weights if possible."""
         table = self.table.select(self._names_of_lists()).replace_schema_metadata()
         own = [OWN_WEIGHT.format(name) for name in self.metric_names]
         if not set(own) <= set(table.column_names):
@@ -122,7 +122,7 @@ class ListValues:
         return table.drop_columns(own).add_column(place, WEIGHT, first)
 
     def of_metrics(self, names: Sequence[str]) -> "ListValues":
-        """The same without the columns of all other metrics."""
+        """Returns the table without the columns of other metrics."""
         dropped = {DEFINITION}
         for name in set(self.metric_names) - set(names):
             dropped |= {name, OWN_WEIGHT.format(name)}
@@ -132,11 +132,11 @@ class ListValues:
         return ListValues(self.table.select(columns), metrics)
 
     def find(self, name: str) -> Measured | None:
-        """What is known of the metric that a name stands for, if there is one."""
+        """Returns the metric of a name, in any spelling, if there is one."""
         return find(name, self.metrics, self.rules)
 
     def measured(self, name: str) -> Measured:
-        """The same, or an error where there is none."""
+        """Returns the same. Raises if there is none."""
         metric = self.find(name) if isinstance(name, str) else None
         names = self.metric_names
         found = check_choice("metric", metric.name if metric else name, names)
@@ -148,14 +148,14 @@ class ListValues:
         return array
 
     def weights(self, metric: Measured) -> Array:
-        """The weights of the lists to a metric, NaN where nothing is relevant."""
+        """The weights of the lists for a metric, NaN where nothing is relevant."""
         own = OWN_WEIGHT.format(metric.name)
         return self.array(own if own in self.table.column_names else WEIGHT)
 
     def sliced_by(
         self, by: str | Sequence[str] | None, columns: Sequence[str]
     ) -> list[str]:
-        """The columns of slices, beside the other columns of the result."""
+        """The columns of slices, which must differ from those of the result."""
         names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
         for name in names:
             self._require_kept("by", name)
@@ -167,7 +167,7 @@ class ListValues:
         return names
 
     def slices(self, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], Array]]:
-        """Yields the values of the columns, and the numbers of the lists with them."""
+        """Yields the values of the columns, and the numbers of their lists."""
         numbers = np.arange(len(self))
         if not by:
             yield {}, numbers
@@ -180,7 +180,7 @@ class ListValues:
             yield slice_, chosen.values.to_numpy()
 
     def clusters(self, cluster: str | None) -> Array | None:
-        """The number of the cluster of each list, if there are any."""
+        """The number of the cluster of each list, if there are clusters."""
         if cluster is None:
             return None
         self._require_kept("cluster", cluster)
@@ -188,25 +188,25 @@ class ListValues:
         return np.asarray(column.dictionary_encode(null_encoding="encode").indices)
 
     def _names_of_lists(self) -> list[str]:
-        """The columns without those of health."""
+        """The columns except those of health."""
         return [x for x in self.table.column_names if not x.startswith(HEALTH)]
 
     def _require_kept(self, argument: str, name: str) -> None:
         if name not in self.kept:
             raise ValueError(
-                f"`{argument}` should name columns that were kept, as by "
+                f"`{argument}` should name kept columns, as in "
                 f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
                 f"with keep={self.kept}"
             )
 
 
 def is_described(table: pa.Schema | pa.Table) -> bool:
-    """Whether a schema says what the columns of a table are."""
+    """Whether a schema describes the columns of a table."""
     return _KEY in (table.metadata or {})
 
 
 class _Known(NamedTuple):
-    """What the schema of a table knows of its columns."""
+    """The description of a table's columns in its schema."""
 
     query: str = ""
     metrics: Sequence[Measured] = ()
@@ -239,7 +239,7 @@ def _require_columns(table: pa.Table, query: str, metrics: Sequence[Measured]) -
     if not metrics or not {query, *(metric.name for metric in metrics)} <= set(names):
         raise ValueError(
             "`table` should be the table of an evaluation, whose schema describes its "
-            f"columns; otherwise give `metrics` and `query`. {received}"
+            f"columns; otherwise pass `metrics` and `query`. {received}"
         )
     for metric in metrics:
         own = OWN_WEIGHT.format(metric.name)
@@ -251,7 +251,7 @@ def _require_columns(table: pa.Table, query: str, metrics: Sequence[Measured]) -
 
 
 def _with_left_out(table: pa.Table, left_out: int) -> pa.Table:
-    """The table with a number that its first row has."""
+    """The table with the number of queries left out, in its first row."""
     if LEFT_OUT in table.column_names:
         table = table.drop_columns(LEFT_OUT)
     numbers = np.zeros(len(table), np.int64)
@@ -262,14 +262,14 @@ def _with_left_out(table: pa.Table, left_out: int) -> pa.Table:
 def _with_one_definition(
     table: pa.Table, metrics: Sequence[Measured], rules: str | None
 ) -> pa.Table:
-    """The table with a column that says what its metrics compute, the same for all."""
+    """The table with a column that holds the definitions of its metrics."""
     if DEFINITION not in table.column_names:
         text = json.dumps([metrics, rules], sort_keys=True)
         number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
         table = table.append_column(DEFINITION, pa.repeat(number, len(table)))
     if pc.count_distinct(table[DEFINITION], mode="all").as_py() > 1:
         raise ValueError(
-            "`table` should be of evaluations whose metrics compute the same, by the "
-            "same rules. Received: a concatenation of others"
+            "`table` should be of evaluations with the same definitions of metrics and "
+            "the same rules. Received: a concatenation of different ones"
         )
     return table

@@ -1,1 +1,1 @@
-"""Reading: whatever users have becomes rows that are sorted by query."""
+"""Reading: files, tables and dicts become rows sorted by query."""

@@ -1,4 +1,4 @@
-"""Arrow and Parquet, which say what type a column has."""
+"""Arrow and Parquet, whose columns have types."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from keras_rank.evaluation.reading.part import Part, of_places
 
 
 class ArrowPart(Part):
-    """A table of Arrow."""
+    """An Arrow table."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class ArrowPart(Part):
 
 
 class ParquetPart(Part):
-    """Files of Parquet."""
+    """Parquet files."""
 
     def __init__(self, connection: Connection, files: Sequence[str]) -> None:
         rows = connection.sql(
             "SELECT name, num_children FROM "
             f"parquet_schema({in_sql(literally(files[0]))}) ORDER BY column_id"
         ).fetchall()
-        # A column is followed by its parts, and these by theirs.
+        # A column is followed by its nested columns, and these by theirs.
         top: list[str] = []
         left = 0
         for name, children in rows[1:]:
@@ -86,7 +86,7 @@ class ParquetPart(Part):
 def alike(
     connection: Connection, files: list[str], names: list[str]
 ) -> Iterator[list[str]]:
-    """Yields files of Parquet that follow each other with columns of the same types."""
+    """Yields runs of consecutive Parquet files with columns of the same types."""
     rows = connection.sql(
         "SELECT file_name, column_id, name, duckdb_type FROM "
         f"parquet_schema({in_sql(list(map(literally, files)))}) "
@@ -97,7 +97,7 @@ def alike(
         columns.setdefault(file, []).append(tuple(column))
 
     def types(file: str) -> tuple[Any, ...]:
-        # The first one is the file itself.
+        # The first column is the file itself.
         return folders_of(file), [each[1:] for each in sorted(columns[file])[1:]]
 
     for _, same in itertools.groupby(columns, types):
@@ -105,6 +105,6 @@ def alike(
 
 
 def _without_half(field: pa.Field) -> pa.Field:
-    """The field in float32 where it is in float16, which DuckDB does not have."""
+    """The field in float32 if it is in float16, which DuckDB does not have."""
     is_half = pa.types.is_float16(field.type)
     return field.with_type(pa.float32()) if is_half else field

@@ -1,4 +1,4 @@
-"""CSV and JSON, which say nothing of types: ids are read as they are written."""
+"""CSV and JSON, which have no types: ids are read as written."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ from keras_rank.evaluation.reading.part import INTEGERS, Part, Sought, of_places
 
 
 class TextPart(Part):
-    """A file of text, whose columns are read in the types that are asked for.
+    """A text file, whose columns are read as the requested types.
 
     Args:
         connection: a DuckDB.
         file: the file.
         columns: the names of the columns.
-        types: what the columns seem to be, by the first rows.
+        types: the types of the columns, guessed from the first rows.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TextPart(Part):
         return self._types[place]
 
     def id_type(self, sought: Sought) -> str:
-        """Returns an integer where all ids are written as these, and else text."""
+        """Returns an integer type if all ids are written as integers, else text."""
         type_ = super().id_type(sought)
         if type_ not in INTEGERS:
             return "VARCHAR"
@@ -48,7 +48,7 @@ class TextPart(Part):
 
 
 class CsvPart(TextPart):
-    """A file of CSV."""
+    """A CSV file."""
 
     def __init__(self, connection: Connection, file: str) -> None:
         (found,) = connection.sql(
@@ -56,7 +56,7 @@ class CsvPart(TextPart):
             f"FROM sniff_csv({in_sql(literally(file))})"
         ).fetchall()
         *marks, skipped, has_header, columns = found
-        # DuckDB makes the names distinct, in any case.
+        # DuckDB makes names distinct, ignoring case.
         self._names = [column["name"] for column in columns]
         marks = ["" if mark == "(empty)" else mark for mark in marks]
         self._dialect = dict(
@@ -113,7 +113,7 @@ class JsonPart(TextPart):
 
 
 def _by_place(places: Sequence[int], types: Sequence[str]) -> dict[int, str]:
-    """The types to read columns as: text, where one is asked for in two types."""
+    """The types to read columns as: text, if a column is requested in two types."""
     by_place: dict[int, str] = {}
     for place, type_ in zip(places, types, strict=True):
         by_place[place] = type_ if by_place.get(place, type_) == type_ else "VARCHAR"
@@ -121,13 +121,13 @@ def _by_place(places: Sequence[int], types: Sequence[str]) -> dict[int, str]:
 
 
 def _seems_renamed(name: str, names: Sequence[str]) -> bool:
-    """Whether a number may have been added to a name that was there in another case."""
+    """Whether DuckDB may have added a number to a name that differs only in case."""
     base, _, number = name.rpartition("_")
     return number.isdecimal() and base.casefold() in map(str.casefold, names)
 
 
 def _keys(connection: Connection, file: str, names: Sequence[str]) -> list[str]:
-    """The keys of JSON as they are written: DuckDB makes them distinct in any case."""
+    """The keys of JSON as written, which DuckDB makes distinct ignoring case."""
     rows = connection.sql(
         "SELECT DISTINCT unnest(json_keys(json)) FROM "
         f"read_json_objects({in_sql(literally(file))})"

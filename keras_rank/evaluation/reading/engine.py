@@ -12,12 +12,12 @@ from keras_rank.evaluation.reading.files import folders_of, literally
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 
-# What a thread of DuckDB needs to write to disk the rest.
+# What a thread of DuckDB needs so that it can write the rest to disk.
 _MEMORY_OF_A_THREAD = 49_000_000
 
 
 def connect(**config: str) -> Connection:
-    """A DuckDB that leaves standard output to what is asked for."""
+    """Returns a DuckDB that prints no progress to standard output."""
     connection = duckdb.connect(config=dict(config))
     connection.execute("SET enable_progress_bar_print = false")
     return connection
@@ -25,7 +25,7 @@ def connect(**config: str) -> Connection:
 
 @contextlib.contextmanager
 def connected(memory_limit: str | None) -> Iterator[Connection]:
-    """Yields a DuckDB, which writes to disk what it has no memory for."""
+    """Yields a DuckDB that spills to disk beyond its memory limit."""
     with tempfile.TemporaryDirectory(prefix="keras_rank") as folder:
         limit = {} if memory_limit is None else {"memory_limit": str(memory_limit)}
         try:
@@ -42,7 +42,7 @@ def connected(memory_limit: str | None) -> Iterator[Connection]:
 
 
 def query(table: Relation, sql: str) -> Relation:
-    """Returns what a query selects from the table, which it calls `source`."""
+    """Returns the result of a query on a table, which it calls `source`."""
     return cast(Relation, table.query("source", sql))
 
 
@@ -53,20 +53,20 @@ def read_files(
     columns_inside: Sequence[str] | None,
     **arguments: Any,
 ) -> Relation:
-    """Returns what a function of DuckDB reads from files.
+    """Returns the files as read by a function of DuckDB.
 
     Args:
         connection: a DuckDB.
         function: the function.
         files: the files.
-        columns_inside: the columns of the files, which those that folders name must not
-            replace. `None`: without those of folders.
+        columns_inside: the columns of the files, which those from folder names must not
+            replace. `None`: no columns from folder names.
         arguments: the other arguments of the function.
     """
     folders = folders_of(files[0])
     has_folders = columns_inside is not None and not folders & set(columns_inside)
     arguments["hive_partitioning"] = bool(folders) and has_folders
-    # What the names of folders say is read as it is written too.
+    # Values in folder names are read as written too.
     arguments["hive_types_autocast"] = False
     given = "".join(f", {name} := {in_sql(each)}" for name, each in arguments.items())
     paths = in_sql(list(map(literally, files)))
@@ -74,7 +74,7 @@ def read_files(
 
 
 def in_sql(value: Any) -> str:
-    """A value in SQL, as relations with parameters can't be put together."""
+    """A value as SQL, as relations with parameters can't be combined."""
     if isinstance(value, dict):
         pairs = [f"{in_sql(key)}: {in_sql(each)}" for key, each in value.items()]
         return f"{{{', '.join(pairs)}}}"
@@ -86,7 +86,7 @@ def in_sql(value: Any) -> str:
 
 
 def _share_memory(connection: Connection, memory_limit: str) -> None:
-    """Gives DuckDB half of its memory, as what is known of the lists needs some too."""
+    """Limits DuckDB to half of the memory, as the computation needs some too."""
     ((size, threads),) = connection.sql(
         "SELECT parse_formatted_bytes(current_setting('memory_limit')), "
         "current_setting('threads')"

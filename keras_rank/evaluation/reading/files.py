@@ -1,4 +1,4 @@
-"""Files: which ones a path stands for, what is in them, and how errors name them."""
+"""Files: the files of a path, their formats, and their names in errors."""
 
 import contextlib
 import glob
@@ -12,27 +12,27 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-# What reads a file, by the end of its name, which `.gz` or `.zst` may follow.
+# The format of a file, by its extension, which `.gz` or `.zst` may follow.
 FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".csv", ".tsv"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
 }
-# What else tells a format, at the beginning of a file, of which so much is looked at.
+# The format by the first bytes of a file, and how many are read.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
 _BEGINNING = 2**16
-# How the lines of an error start in which DuckDB advises its own users.
+# The starts of lines in DuckDB's errors that advise its own users.
 _ADVICE = ("Possible", "Potential", "If you are trying", "Try ")
 
 
 def is_table(source: Any) -> bool:
-    """Whether a source is a table, of which the columns have names, not of TREC."""
+    """Whether a source is a table with named columns, not TREC lines."""
     return not isinstance(source, str | os.PathLike) or format_of(source) is not None
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
-    """What a file is, by its name, or else by its first bytes."""
+    """The format of a file, by its name, or else by its first bytes."""
     name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst")
     by_name = FORMATS.get(os.path.splitext(name)[1])
     first = None if by_name else beginning(path)
@@ -50,7 +50,7 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def beginning(source: str | os.PathLike[str]) -> bytes | None:
-    """The first bytes of a file, or of the first of a pattern, if it can be reread."""
+    """The first bytes of a file, or of the first one of a pattern, if rereadable."""
     path = os.fspath(source)
     if "://" not in path and not os.path.exists(path):
         path = min(glob.glob(path, recursive=True), default=path)
@@ -70,14 +70,14 @@ def is_number(text: str) -> bool:
 
 
 def are_files(source: Any) -> bool:
-    """Whether a source is a path, or a list of such."""
+    """Whether a source is a path, or a list of paths."""
     if isinstance(source, Sequence) and not isinstance(source, str):
         return bool(source) and all(map(are_files, source))
     return isinstance(source, str | os.PathLike)
 
 
 def files_of(argument: str, source: Any) -> list[str]:
-    """The files that paths and patterns stand for, each of them once."""
+    """The files of paths and patterns. Raises for duplicates."""
     if not isinstance(source, str | os.PathLike):
         files = [file for each in source for file in files_of(argument, each)]
         seen = set()
@@ -85,8 +85,8 @@ def files_of(argument: str, source: Any) -> list[str]:
             path = file if "://" in file else os.path.realpath(file)
             if path in seen:
                 raise ValueError(
-                    f"`{argument}` should be files that are there once, as their rows "
-                    f"would count twice. Received twice: {file}"
+                    f"`{argument}` should be distinct files, as rows would count "
+                    f"twice. Received twice: {file}"
                 )
             seen.add(path)
         return files
@@ -109,17 +109,17 @@ def files_of(argument: str, source: Any) -> list[str]:
 
 
 def literally(file: str) -> str:
-    """The pattern of a file, as DuckDB takes each path for one."""
+    """The path as a pattern for this file only, as DuckDB reads paths as patterns."""
     return file if "://" in file else glob.escape(file)
 
 
 def folders_of(file: str) -> set[str]:
-    """The names of columns in the names of folders, such as `market=de`."""
+    """The names of columns in folder names, such as `market=de`."""
     return set(re.findall("([^/=]+)=[^/]*/", file))
 
 
 def named(source: Any) -> str:
-    """What a source is called in messages."""
+    """The name of a source in messages."""
     if isinstance(source, str | os.PathLike):
         return "standard input" if source == "-" else os.fspath(source)
     if are_files(source):

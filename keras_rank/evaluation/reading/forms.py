@@ -1,7 +1,7 @@
-"""The forms of judgements and runs, and how each becomes a table.
+"""The formats of judgements and runs, and how each becomes a table.
 
-They are lines of TREC or of three fields, `{query: {item: number}}`, or tables with the
-names of columns that known tools write.
+They are TREC lines, lines of three fields, `{query: {item: number}}`, or tables with
+the column names of known tools.
 """
 
 import json
@@ -26,7 +26,7 @@ from keras_rank.evaluation.reading.part import Sought
 from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.evaluation.reading.sources import columns_of, select, tabular
 
-# The fields of a line, by how many there are.
+# The fields of a line, by their number.
 _RUN = ("query", "Q0", "item", "rank", "score", "tag")
 _FIELDS = {
     "qrels": {
@@ -35,10 +35,10 @@ _FIELDS = {
     },
     "run": {6: _RUN, 5: _RUN[:5], 3: ("query", "item", "score")},
 }
-# Which of the fields of a line is the number.
+# The place of the number among the fields.
 _NUMBER = {3: 2, 4: 3, 5: 4, 6: 4}
-# The columns of queries, items, labels and scores, as known tools name them: BEIR,
-# ir_measures, ranx, PyTerrier, and Hugging Face's trec_eval; and three without names.
+# The columns of queries, items, labels and scores in known tools: BEIR, ir_measures,
+# ranx, PyTerrier, and Hugging Face's trec_eval; and three columns without names.
 _KNOWN = (
     ("query-id", "corpus-id", "score", "score"),
     ("query_id", "doc_id", "relevance", "score"),
@@ -48,16 +48,16 @@ _KNOWN = (
     ("column0", "column1", "column2", "column2"),
 )
 _DEFAULTS = ("query_id", "item_id", "label", "score")
-# How a JSON file starts that has an object for each query.
+# The start of a JSON file with an object for each query.
 _NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 
 
 class Side(NamedTuple):
-    """Judgements or a run: a table of the columns `query`, `item` and of numbers.
+    """Judgements or a run: a table with the columns `query`, `item`, and a number.
 
     Attributes:
         table: the table.
-        has_names: whether anything says what the numbers are.
+        has_names: whether the source says what the numbers are.
     """
 
     table: Relation
@@ -67,14 +67,14 @@ class Side(NamedTuple):
 def side_of(
     connection: Connection, name: str, source: Any, columns: Columns, number: str
 ) -> Side:
-    """Returns the table of one side.
+    """Returns the table of judgements or of a run.
 
     Args:
         connection: a DuckDB.
         name: `"qrels"` or `"run"`.
-        source: what the user gave.
+        source: the argument of the user.
         columns: the names of the columns, for tables.
-        number: what the numbers are: `"label"` or `"score"`.
+        number: the kind of the numbers: `"label"` or `"score"`.
     """
     layout = _layout(source)
     if layout == "lines":
@@ -90,7 +90,7 @@ def side_of(
 
 
 def are_judgements(source: str, columns: Columns) -> bool:
-    """Whether a file is one of judgements, and not rows with labels and scores."""
+    """Whether a file holds judgements, rather than rows with labels and scores."""
     if not is_table(source) or _layout(source) != "table":
         return True
     (file, *_) = files_of("qrels", source)
@@ -101,7 +101,7 @@ def are_judgements(source: str, columns: Columns) -> bool:
 
 
 def _layout(source: Any) -> str:
-    """Whether a source is of lines, nested by query, or a table."""
+    """Whether a source has lines, is nested by query, or is a table."""
     if isinstance(source, Mapping):
         are_nested = all(isinstance(each, Mapping) for each in source.values())
         return "nested" if are_nested else "table"
@@ -116,14 +116,14 @@ def _layout(source: Any) -> str:
     line = next((line for line in text.splitlines() if line.strip()), "")
     fields = line.split()
     if line.count("\t") == 2 and len(fields) > 3:
-        # Three columns, in which there are spaces.
+        # Three columns, whose ids may contain spaces.
         return "table"
     is_line = len(fields) in _NUMBER and is_number(fields[_NUMBER[len(fields)]])
     return "lines" if is_line or not is_table(source) else "table"
 
 
 def _known(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
-    """The columns of queries, items and numbers: as given, or those of a known tool."""
+    """The columns of queries, items and numbers: as named, or of a known tool."""
     given = (columns.query, columns.item or "", columns.label, columns.score)
     keys = ("query", "item", "label", "score")
     for known in (_DEFAULTS, *_KNOWN, given):
@@ -139,7 +139,7 @@ def _known(names: Sequence[str], columns: Columns, number: str) -> dict[str, str
 
 
 def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Table:
-    """The table of `{query: {item: number}}`, of a dict or of files of JSON."""
+    """The table of `{query: {item: number}}`, from a dict or from JSON files."""
     nested = [source]
     if not isinstance(source, Mapping):
         nested = [_nested(file) for file in files_of(name, source)]
@@ -149,7 +149,7 @@ def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Tab
             if not isinstance(items, Mapping):
                 raise ValueError(
                     f"`{name}` should have a dict of items and numbers for each "
-                    f"query. Received: {items!r}, of the query {id_!r}"
+                    f"query. Received: {items!r}, for the query {id_!r}"
                 )
             rows += [(id_, item, value) for item, value in items.items()]
     names = (columns.query, columns.item or "", getattr(columns, number))
@@ -166,7 +166,7 @@ def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Tab
 
 
 def _nested(file: str) -> Any:
-    """What is in a file of JSON, in which no query and no item is there twice."""
+    """The content of a JSON file. Raises for duplicate queries and items."""
 
     def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -186,7 +186,7 @@ def _nested(file: str) -> Any:
 def _of_lines(
     connection: Connection, name: str, source: str | os.PathLike[str], number: str
 ) -> Side:
-    """Returns the fields of lines, which are checked."""
+    """Returns the fields of lines, and checks these."""
     space = r"E' \t\r'"
     query(
         _lines(connection, name, source),
@@ -203,7 +203,7 @@ def _of_lines(
     wrong = table.filter(
         f"NOT list_contains({widths}, len(fields)) "
         f"OR TRY_CAST(fields[{place[number]}] AS DOUBLE) IS NULL "
-        # Which DuckDB reads as 10 where it is 1_0.
+        # DuckDB reads 1_0 as 10.
         f"OR contains(fields[{place[number]}], '_')"
     ).order("number")
     for line_number, line, width in (

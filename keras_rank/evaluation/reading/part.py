@@ -1,4 +1,4 @@
-"""A table in memory, or files that have the same columns: by name, place and type."""
+"""A table in memory, or files with the same columns."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import duckdb
 
 from keras_rank.evaluation.reading.engine import Relation, in_sql, query
 
-# The types of DuckDB: integers that float64 has, others, and those of numbers.
+# DuckDB's types: integers that float64 can hold, other integers, and numbers.
 SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "SMALL")}
 SMALL |= {"INTEGER", "UINTEGER"}
 _BIG = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
@@ -16,11 +16,11 @@ INTEGERS = SMALL | _BIG
 FLOATS = {"FLOAT", "DOUBLE"}
 _LARGE = (*_BIG, "DECIMAL")
 _NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", "DECIMAL")
-# The types whose values tell no queries apart.
+# Types that cannot be ids.
 _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 # The type of a column that has no values.
 NOTHING = '"NULL"'
-# From here on, float64 does not have all integers.
+# From here on, float64 does not hold all integers.
 _LARGEST_INTEGER = 2**53
 
 
@@ -37,11 +37,11 @@ class Sought(NamedTuple):
 
 
 class Part(abc.ABC):
-    """A table in memory, or files that have the same columns.
+    """A table in memory, or files with the same columns.
 
     Args:
-        name: what it is called in messages.
-        columns: the names of the columns, as they are written.
+        name: its name in messages.
+        columns: the names of the columns, as written.
     """
 
     def __init__(self, name: str, columns: Sequence[str]) -> None:
@@ -49,19 +49,19 @@ class Part(abc.ABC):
 
     @abc.abstractmethod
     def type_of(self, place: int) -> str:
-        """Returns the type of the column of a place."""
+        """Returns the type of the column at a place."""
 
     @abc.abstractmethod
     def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
-        """Returns the columns of places, which are called `0`, `1`, ...
+        """Returns the columns at places, under the names `0`, `1`, ...
 
         Args:
             places: the places of the columns.
-            types: what to read them as, where the file does not say.
+            types: the types to read them as, if the file has none.
         """
 
     def id_type(self, sought: Sought) -> str:
-        """Returns the type of a column of ids, or of what is known of a query."""
+        """Returns the type of a column of ids, or of a kept column."""
         type_ = self.type_of(self.place(sought))
         if type_.endswith("]") or type_.startswith(_NO_IDS):
             raise ValueError(
@@ -69,7 +69,7 @@ class Part(abc.ABC):
                 f"Received: {sought.argument}={sought.name!r}, which is of the type "
                 f"{type_}"
             )
-        # Categories would be sorted by their codes, which files need not share.
+        # Categories would be sorted by their codes, which may differ between files.
         return "VARCHAR" if type_.startswith("ENUM") else type_
 
     def number_type(self, sought: Sought) -> str:
@@ -80,9 +80,9 @@ class Part(abc.ABC):
             return type_
         found = self.read([place], [type_]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
-            # Text that is no number, if there is any, is what to tell of.
+            # The error shows a text that is not a number, if there is one.
             found = found.order('TRY_CAST("0" AS DOUBLE) IS NOT NULL')
-        # A column without any value has a type of chance.
+        # The type of a column without values is arbitrary.
         for (value,) in found.limit(1).fetchall():
             raise ValueError(
                 f"`{sought.argument}` should name a column of numbers. Received: "
@@ -94,14 +94,14 @@ class Part(abc.ABC):
     def select(
         self, sought: Mapping[str, Sought], types: Mapping[str, str]
     ) -> Relation:
-        """Returns columns in types, under the names that these have."""
+        """Returns columns as types, under the keys of these."""
         places = [self.place(each) for each in sought.values()]
         table = self.read(places, [types[key] for key in sought])
         expressions = []
         for i, (key, place) in enumerate(zip(sought, places, strict=True)):
             value = f'CAST("{i}" AS {types[key]})'
             if types[key] in FLOATS:
-                # An id of -0.0 is that of 0.0.
+                # The ids -0.0 and 0.0 are the same.
                 value = f"{value} + CAST(0 AS {types[key]})"
                 if self.type_of(place).startswith(_LARGE):
                     value = _if_exact(value, sought[key])
@@ -109,7 +109,7 @@ class Part(abc.ABC):
         return query(table, f"SELECT {', '.join(expressions)} FROM source")
 
     def place(self, sought: Sought) -> int:
-        """Returns the place of a column, which has to be there once."""
+        """Returns the place of a column. Raises unless there is exactly one."""
         number = self.columns.count(sought.name)
         if number == 1:
             return self.columns.index(sought.name)
@@ -126,7 +126,7 @@ class Part(abc.ABC):
 
 
 def of_places(table: Relation, places: Sequence[int]) -> Relation:
-    """The columns of places, which are called `0`, `1`, ..."""
+    """The columns at places, under the names `0`, `1`, ..."""
     names = [table.columns[place] for place in places]
     return table.select(
         *(duckdb.ColumnExpression(name).alias(str(i)) for i, name in enumerate(names))
@@ -134,10 +134,10 @@ def of_places(table: Relation, places: Sequence[int]) -> Relation:
 
 
 def _if_exact(value: str, sought: Sought) -> str:
-    """The expression of a number, or an error where it is too large an integer."""
+    """The expression of a number, with an error for too large integers."""
     message = (
-        f"the column {sought.name!r} has integers from 2**53 on, of which float64 does "
-        "not have all"
+        f"the column {sought.name!r} has integers of 2**53 or more, not all of which "
+        "float64 can hold"
     )
     return (
         f"CASE WHEN abs({value}) >= {_LARGEST_INTEGER} THEN "

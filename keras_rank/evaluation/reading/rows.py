@@ -1,9 +1,9 @@
-"""The rules of reading: rows that are sorted by query.
+"""The rules of reading: rows sorted by query.
 
-A label that is missing, or below 0, counts as 0, or its row is left out. An item
-without a score, or with the score NaN, was not retrieved. Queries that are only in the
-judgements count; those that nobody judged are left out, and counted. Nothing else is
-dropped: missing ids and items that a query has twice are errors.
+A label that is missing or below 0 counts as 0, or its row is left out. An item without
+a score, or with a score of NaN, was not retrieved. Queries that are only in the
+judgements count. Queries without judgements are left out, and their number is reported.
+Nothing else is dropped: missing ids and duplicate items of a query are errors.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ Order: TypeAlias = Literal["row", "item", "trec_eval"]
 _ORDERS: dict[Order, str] = {
     "row": "row",
     "item": "item",
-    # It compares ids as text, also those that are numbers.
+    # trec_eval compares ids as text, even numbers.
     "trec_eval": "CAST(item AS VARCHAR) DESC",
 }
 
-# The columns of numbers that all rows have.
+# The numeric columns of all rows.
 _NUMBERS = ("label", "score")
-# So many rows are computed with at a time.
+# The number of rows that are processed at a time.
 _ROWS_AT_A_TIME = 500_000
 
 
@@ -39,11 +39,11 @@ class Columns:
 
     Attributes:
         query: the list that a row belongs to.
-        label: how good the item is.
-        score: what the model says.
+        label: how relevant the item is.
+        score: the score of the model.
         item: the item, or `None`.
         weight: the weight of the item, or `None`.
-        keep: what is known of a query.
+        keep: further columns with one value per query.
     """
 
     query: str
@@ -66,16 +66,17 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Rows that are sorted by query, as a stream of Arrow batches.
+    """Rows sorted by query, as a stream of Arrow batches.
 
-    Their columns are `query`, `label` and `score`, `item` and `weight` where these
-    were named, and those that are kept, by their numbers: `0`, `1`, ...
+    Their columns are `query`, `label` and `score`, `item` and `weight` if these were
+    named, and the kept columns by number: `0`, `1`, ...
 
     Attributes:
-        batches: the batches, none of which is empty. A query may go on in the next.
-        described: function of a query and an item to where they are, for messages.
-        left_out: the number of queries that were left out, as nobody judged them,
-            where that is known.
+        batches: the batches, none of which is empty. A query may continue in the next.
+        described: function of a query and an item that describes their place in
+            messages.
+        left_out: the number of queries that were left out as they have no judgements,
+            if known.
     """
 
     batches: Iterator[pa.RecordBatch]
@@ -86,15 +87,15 @@ class Rows:
 def read_rows(
     connection: Connection, source: Any, columns: Columns, order: Order
 ) -> Rows:
-    """Reads a table with a row for each item of each query.
+    """Reads a table with one row per query and item.
 
     Args:
         connection: a DuckDB.
         source: files, or a table in memory.
         columns: the names of the columns.
-        order: how the rows of a query are ordered: as they come, by the items, or as
-            trec_eval breaks ties: by the items, the last one first, with scores that
-            are equal in float32 taken for ties.
+        order: how the rows of a query are ordered: as given, by item, or as trec_eval
+            breaks ties: by item in descending order, where scores that are equal in
+            float32 are tied.
     """
     ids = {"query": Sought("query", columns.query)}
     if columns.item is not None:
@@ -104,7 +105,7 @@ def read_rows(
     if columns.weight is not None:
         numbers["weight"] = Sought("weight", columns.weight)
     table = select(connection, "rows", source, {**ids, **kept}, numbers)
-    # DuckDB sorts in parallel: without the row, the order would change each time.
+    # DuckDB sorts in parallel: without the row, the order would vary.
     table = query(table, "SELECT *, row_number() OVER () AS row FROM source")
     names = [*ids, *kept, *numbers]
     batches = sorted_batches(table, "rows", source, names, order)
@@ -112,17 +113,17 @@ def read_rows(
 
 
 def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
-    """Returns labels by the rules: one that is missing, or below 0, is no judgement.
+    """Applies the rules to labels: one that is missing or below 0 is no judgement.
 
     Args:
         labels: array of numbers, NaN where a label is missing.
         starts: int array of the places where lists start.
-        drop_unjudged: whether an item without a judgement is none, which has the
-            label -1. Else it has the label 0.
+        drop_unjudged: whether an item without a judgement is padding, with the label
+            -1. Otherwise it has the label 0.
     """
     if not drop_unjudged:
         return np.where(labels >= 0.0, labels, 0.0)
-    # Where all labels of a list are below 0, it has items, of which none is relevant.
+    # A list with negative labels only has items, but none is relevant.
     highest = np.fmax.reduceat(labels, starts)
     are_below = np.repeat(highest < 0.0, np.diff(np.append(starts, len(labels))))
     is_item = (labels >= 0.0) | (are_below & ~np.isnan(labels))
@@ -132,7 +133,7 @@ def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
 def sorted_batches(
     table: Relation, argument: str, source: Any, names: Sequence[str], order: Order
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the columns of rows, which are sorted by query and then in an order."""
+    """Yields the columns of rows, sorted by query and then in an order."""
     of_name = {name: f'"{name}"' for name in names}
     if order == "trec_eval":
         of_name["score"] = "CAST(score AS FLOAT)"
@@ -154,7 +155,7 @@ def sorted_batches(
 
 
 def received_twice(argument: str, query: Any, item: Any, where: str) -> ValueError:
-    """The error for an item that a query has twice."""
+    """The error for duplicate items of a query."""
     return ValueError(
         f"`{argument}` should have each item of a query once. Received twice: the item "
         f"{item!r} of the query {query!r}, in {where}"

@@ -18,7 +18,7 @@ from keras_rank.evaluation.reading.sources import common_type
 def read_run(
     connection: Connection, qrels: Any, run: Any, columns: Columns, order: Order
 ) -> Rows:
-    """Joins judgements and a run: what is in one of them only has no score or label.
+    """Joins judgements and a run. Items of only one have no score or no label.
 
     Args:
         connection: a DuckDB.
@@ -49,7 +49,7 @@ def read_run(
 def _create(
     connection: Connection, name: str, source: Any, columns: Columns, number: str
 ) -> tuple[str, str]:
-    """Makes a table of one side of the join, and returns the types of its ids."""
+    """Creates a table for one side of the join, and returns the types of its ids."""
     with errors_of(name, source):
         side = side_of(connection, name, source, columns, number)
         numbered = "SELECT *, row_number() OVER () AS row FROM source"
@@ -63,7 +63,7 @@ def _create(
 
 
 def _count_left_out(connection: Connection) -> int:
-    """The number of queries that only the run has. Some have to be in both."""
+    """The number of queries that are only in the run. Raises if none is in both."""
     ((in_run, common, one, other),) = connection.sql(
         "SELECT count(DISTINCT r.query), count(DISTINCT r.query) FILTER (q.query = "
         "r.query), min(q.query), min(r.query) FROM (SELECT DISTINCT query FROM qrels) "
@@ -79,7 +79,7 @@ def _count_left_out(connection: Connection) -> int:
 
 
 def _require_ids(name: str, source: Any, table: Relation) -> None:
-    """Raises where there are no rows, ids are missing, or a query has an item twice."""
+    """Raises for no rows, missing ids, and duplicate items of a query."""
     ((rows, *of_ids),) = table.aggregate(
         "count(*), count(query), count(item)"
     ).fetchall()
@@ -97,7 +97,7 @@ def _require_ids(name: str, source: Any, table: Relation) -> None:
 
 
 def _require_numbers(name: str, source: Any, table: Relation, number: str) -> None:
-    """Raises for a row without its number: a score may be NaN, which is no rank."""
+    """Raises for a row without a number. A score may be NaN: it has no rank."""
     is_there = f"{number} IS NOT NULL"
     if name == "qrels":
         is_there += f" AND isfinite(CAST({number} AS DOUBLE))"
@@ -111,7 +111,7 @@ def _require_numbers(name: str, source: Any, table: Relation, number: str) -> No
 
 
 def _require_scores(table: Relation, source: Any) -> None:
-    """Raises for numbers without a name that are the ranks 1, 2, 3, ..."""
+    """Raises if numbers without a column name are the ranks 1, 2, 3, ..."""
     of_queries = table.aggregate(
         "query, count(*) AS n, min(score) = 1 AND max(score) = count(*) AND "
         "count(DISTINCT score) = count(*) AS are_ranks"
@@ -121,7 +121,7 @@ def _require_scores(table: Relation, source: Any) -> None:
     ).fetchall()
     if are_ranks:
         raise ValueError(
-            "`run` should have scores, of which a higher one is better. Received: the "
+            "`run` should have scores, where higher is better. Received: the "
             f"numbers 1, 2, 3, ... for each query in {named(source)}, as if they were "
             "ranks; if they are scores, give the columns names"
         )

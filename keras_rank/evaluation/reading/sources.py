@@ -1,7 +1,7 @@
-"""Where rows come from: files and tables in memory, read column by column.
+"""The sources of rows: files and tables in memory, read column by column.
 
-A column is found by its name as it is written. Several files are read in types that
-lose nothing of any of them, or not at all. Ids are read as they are written.
+A column is found by its exact name. Several files are read in types that lose no
+information, or not at all. Ids are read as written.
 """
 
 import os
@@ -37,7 +37,7 @@ from keras_rank.evaluation.reading.part import (
     Sought,
 )
 
-# What is the same in text, so that it meets ids that are text.
+# Types whose text is unique, so that they can be compared with text.
 _AS_TEXT = {*INTEGERS, "DATE", "UUID", "VARCHAR"}
 
 
@@ -48,15 +48,15 @@ def select(
     ids: Mapping[str, Sought],
     numbers: Mapping[str, Sought],
 ) -> Relation:
-    """Returns columns of a source, under names of their own, in the order of its rows.
+    """Returns columns of a source under new names, in the order of its rows.
 
     Args:
         connection: a DuckDB.
         argument: the name of the argument that is the source.
         source: files, or a table in memory.
-        ids: the columns of ids, and of what is known of a query.
-        numbers: the columns of numbers, which become float32 where all of a column
-            are, and else float64.
+        ids: the columns of ids, and the kept columns.
+        numbers: the columns of numbers, which become float32 if all parts of a column
+            are float32, else float64.
     """
     with errors_of(argument, source):
         parts = _parts(connection, argument, source, {*ids.values(), *numbers.values()})
@@ -73,7 +73,7 @@ def select(
 
 
 def tabular(argument: str, source: Any) -> Any:
-    """Returns files as they are, and a table in memory as one of Arrow."""
+    """Returns files unchanged, and a table in memory as an Arrow table."""
     if are_files(source) or isinstance(
         source, pa.Table | pa.RecordBatchReader | dataset.Dataset
     ):
@@ -98,11 +98,11 @@ def columns_of(argument: str, source: Any) -> list[str]:
 
 
 def common_type(argument: str, types: Mapping[str, str]) -> str:
-    """Returns the type in which ids of other types are compared, and lose nothing.
+    """Returns a type in which ids of several types can be compared without loss.
 
     Args:
         argument: the name of the argument that names the ids.
-        types: the types by where they are found.
+        types: the types, by where they are found.
     """
     types = {where: type_ for where, type_ in types.items() if type_ != NOTHING}
     found = set(types.values()) or {"VARCHAR"}
@@ -123,14 +123,14 @@ def common_type(argument: str, types: Mapping[str, str]) -> str:
 
 
 def files_with(source: Any, ids: Mapping[str, Sought], values: Sequence[Any]) -> str:
-    """Names the files that have a row with the values in columns of ids."""
+    """Names the files with a row of the given ids."""
     if not are_files(source):
         return named(source)
     of_row = zip(ids, values, strict=True)
     is_row = " AND ".join(
         f'CAST("{key}" AS VARCHAR) = {in_sql(str(value))}' for key, value in of_row
     )
-    # Another DuckDB, as the rows are still read from the one.
+    # Another DuckDB, as the first one is still reading rows.
     with connect() as connection:
         found = [
             file
@@ -146,7 +146,7 @@ def files_with(source: Any, ids: Mapping[str, Sought], values: Sequence[Any]) ->
 def _parts(
     connection: Connection, argument: str, source: Any, sought: set[Sought]
 ) -> Sequence[Part]:
-    """Returns the tables of files, or of anything that Arrow knows, unread."""
+    """Returns the tables of files, or of anything that Arrow can read, lazily."""
     if not are_files(source):
         table = tabular(argument, source)
         return [ArrowPart(connection, "a table", table.schema, table)]
@@ -164,7 +164,7 @@ def _parts(
     if format_ == "parquet":
         names = list({each.name for each in sought})
         return [ParquetPart(connection, x) for x in alike(connection, files, names)]
-    # DuckDB would find a column in them, of a name that nobody has given.
+    # DuckDB would invent a column for them.
     files = [file for file in files if "://" in file or os.path.getsize(file)]
     if not files:
         raise no_rows(argument, source)
@@ -173,9 +173,9 @@ def _parts(
 
 
 def _union(tables: Sequence[Relation]) -> Relation:
-    """Returns the rows of tables, below each other."""
+    """Concatenates tables."""
     if len(tables) == 1:
         return tables[0]
-    # In halves, as DuckDB bounds how deep a query is nested.
+    # In halves, as DuckDB limits the depth of a query.
     half = len(tables) // 2
     return _union(tables[:half]).union(_union(tables[half:]))

@@ -1,1 +1,1 @@
-"""Reports: what people read of a table with a row for each list."""
+"""Reports: what people read, computed from a table with one row per list."""

@@ -16,7 +16,7 @@ from keras_rank.evaluation.report.table import Table, table_of
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
-# The columns of a comparison, but for those of the slices, which follow the first.
+# The columns of a comparison, without those of the slices, which follow the first.
 _COLUMNS = (
     *("model", "metric", "baseline", "value", "difference", "low", "high"),
     *("p", "corrected_p", "lists"),
@@ -24,13 +24,13 @@ _COLUMNS = (
 
 
 class Comparison(Table):
-    """The differences between evaluations, with their intervals, and of each list.
+    """The differences between evaluations, with their intervals.
 
     Args:
         columns: as for `Table`.
         notes: as for `Table`.
-        differences: `pyarrow.Table` with the differences of each metric for each query,
-            and for each of several models.
+        differences: `pyarrow.Table` with the differences of each metric, per query, and
+            per model if there are several.
 
     Example:
 
@@ -56,11 +56,11 @@ class Comparison(Table):
         self.differences = differences
 
     def plot(self, metric: str | None = None) -> Any:
-        """Plots the differences with their intervals, or those of each list.
+        """Plots the mean differences with their intervals, or those of all lists.
 
         Args:
             metric: str. The metric whose differences are plotted for all lists, the
-                largest first. Defaults to `None`: the mean differences.
+                largest first. Defaults to `None`: mean differences with intervals.
 
         Returns:
             Matplotlib's axes.
@@ -131,13 +131,13 @@ def compared(
     return Comparison(
         table_of(rows, [name for name in names if name not in unused]).columns,
         notes=notes,
-        # The differences of a metric that not all models have are missing.
+        # The differences are missing for models without the metric.
         differences=pa.concat_tables(differences, promote_options="default"),
     )
 
 
 def beside(metric: Measured, baseline: ListValues, places: Places) -> Values:
-    """The baseline's values of a metric beside those of a model, NaN where none is."""
+    """The values of the baseline for the queries of a model, NaN where missing."""
     of_baseline = baseline.measured(metric.name)
     _require_one_definition(metric, of_baseline)
     return Values.of(baseline, of_baseline).placed(places)
@@ -171,11 +171,11 @@ def _differences(
 
 
 def places_of(model: ListValues, baseline: ListValues) -> Places:
-    """Where the queries are that both have."""
+    """The places of the common queries."""
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
     are_integers = all(pa.types.is_integer(each.type) for each in (mine, theirs))
     if mine.type != theirs.type and are_integers:
-        # Integers of other sizes are the same, of which no size has room for all.
+        # Integers may differ in size, and no common type may hold all.
         mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
     if mine.type != theirs.type:
         raise ValueError(
@@ -188,7 +188,7 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
     if not has_pair.any():
         raise ValueError(
             "`baseline` should have queries in common with the models. "
-            f"Received: none, such as {theirs[0].as_py()!r} beside "
+            f"Received: no common ones, such as {theirs[0].as_py()!r} and "
             f"{mine[0].as_py()!r}"
         )
     theirs_of_mine = found.drop_null().to_numpy()
@@ -196,7 +196,7 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
 
 
 def _require_one_way(model: ListValues, baseline: ListValues) -> None:
-    """Raises for runs that were evaluated by other rules."""
+    """Raises for runs that were evaluated by different rules."""
     both = baseline.rules, model.rules
     if None not in both and both[0] != both[1]:
         raise ValueError(
@@ -206,7 +206,7 @@ def _require_one_way(model: ListValues, baseline: ListValues) -> None:
 
 
 def _require_one_definition(mine: Measured, theirs: Measured) -> None:
-    """Raises for metrics of one name that do not compute the same."""
+    """Raises for metrics of the same name with different definitions."""
     if mine.definition is None or theirs.definition is None:
         return
     both = theirs.definition, mine.definition
@@ -222,7 +222,7 @@ def _require_one_definition(mine: Measured, theirs: Measured) -> None:
 def _unpaired(
     name: str, model: ListValues, baseline: ListValues, places: Places
 ) -> Iterator[str]:
-    """Names the queries that only one side has."""
+    """Names the queries that are not in both."""
     first = (name or "the new one", model, places.mine)
     for owner, lists, paired in (first, ("the baseline", baseline, places.theirs)):
         alone = np.delete(np.arange(len(lists)), paired)

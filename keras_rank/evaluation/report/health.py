@@ -1,4 +1,4 @@
-"""Reasons to mistrust a number: what is unusual about the lists, in words."""
+"""Checks of the lists: reasons to mistrust a number."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,16 +14,16 @@ _COLUMNS = ("check", "lists", "share", "threshold", *ORDERS)
 
 
 class Check(NamedTuple):
-    """What is looked for in all lists.
+    """A check of all lists.
 
     Attributes:
         check: its name.
-        lists: the number of lists that have it.
-        share: these among all lists, or what else is held against the threshold.
-        threshold: what the share may be.
-        warning: what to say where it is not within the threshold.
-        at_least: whether the share should be at least the threshold, not at most.
-        spread: the value by each of `ORDERS` of the tied items.
+        lists: the number of affected lists.
+        share: their share of all lists, or another number to check.
+        threshold: the limit of the share.
+        warning: the text if the share is beyond the threshold.
+        at_least: whether the threshold is a lower limit, not an upper one.
+        spread: the value for each of `ORDERS` of the tied items.
     """
 
     check: str
@@ -36,47 +36,47 @@ class Check(NamedTuple):
 
     @property
     def is_passed(self) -> bool:
-        """Whether there is nothing to warn of."""
+        """Whether there is no reason for a warning."""
         if self.at_least:
             return self.share >= self.threshold
-        # Of no lists, the share is NaN, which is nothing to warn of.
+        # The share of no lists is NaN, which passes.
         return not self.share > self.threshold
 
 
-# With fewer judgements than this in most lists, most items have none, however good.
+# With fewer judgements than this in most lists, most items have none in any system.
 _FEW_JUDGEMENTS = 10
-# Where it is so, only this share of lists without any tells of ids that differ.
+# Then only this share of lists without any judgement indicates that ids differ.
 _NEARLY_ALL = 0.98
 
-# What is looked for in a column that has a number for each list: the name of the check,
-# the column, the number, `None` for any but 0, and the share of the lists that may have
-# it; and what to say where more have it. Nothing is where the column is not there.
+# Checks of a column with a number for each list: the name of the check, the column, the
+# number to look for, `None` for any but 0, the share of lists that may have it, and the
+# warning if more do. Without the column there is no check.
 _SOUGHT = {
     ("nothing relevant", "relevant", 0, 0.1): "have no relevant items for "
-    "{first_metric}: all orders of their items are equally good, so that they move the "
-    "mean whatever the model does",
+    "{first_metric}: all orders of their items are equally good, so they change the "
+    "mean in the same way for any model",
     ("one item", "items", 1, 0.5): "have one item, so that there is nothing to order: "
     "does `query` name the column of the lists, not that of the items?",
     ("nothing retrieved", "retrieved", 0, 0.0): "have no items with a score, as if the "
     "model was not run on their queries: they count as lists where nothing was found",
-    ("constant scores", "constant", None, 0.01): "have one score for all items: their "
-    "order says nothing of the model",
+    ("constant scores", "constant", None, 0.01): "have the same score "
+    "for all items: their order says nothing about the model",
     ("NaN scores", "nan", None, 0.0): "have scores that are NaN: these items count as "
     "not retrieved",
     ("nothing judged", "unjudged", None, 0.5): "have no judged items with a score: do "
     "the judgements and the run have the same item ids?",
-    ("duplicated items", "duplicates", None, 0.0): "have an item more than once: each "
+    ("duplicated items", "duplicates", None, 0.0): "have duplicate items: each "
     "occurrence counts",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
-    # Where a score is a fraction too, this column is not looked at.
+    # Not checked if scores are fractions too.
     ("labels like scores", "fractional labels", None, 0.5): "have labels that are "
     "fractions, while all scores are integers: are `label` and `score` swapped?",
 }
 
 
 def checks_of(lists: ListValues) -> list[Check]:
-    """All checks, the last ones of the order of tied items.
+    """All checks. The last ones are those of the order of tied items.
 
     Args:
         lists: the values of lists, with the columns of health.
@@ -85,7 +85,7 @@ def checks_of(lists: ListValues) -> list[Check]:
     if not lists.has_health:
         raise ValueError(
             "`table` should have the columns of health, which `per_list` leaves out: "
-            "save evaluations by `write`. Received: the columns "
+            "save evaluations with `write`. Received: the columns "
             f"{lists.table.column_names}"
         )
     checks = _checks_of_lists(columns, lists.metric_names[0])
@@ -100,7 +100,7 @@ def checks_of(lists: ListValues) -> list[Check]:
 
 
 def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
-    """Warns of what checks have found, and of queries that were left out."""
+    """The warnings of failed checks, and of queries that were left out."""
     warnings = [
         f"Warning: {check.lists} of {len(lists)} lists {check.warning}"
         + "." * (not check.warning.endswith("?"))
@@ -126,7 +126,7 @@ def table_of_checks(lists: ListValues) -> Table:
 
 
 def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
-    """The checks of lists, by what is known of each.
+    """The checks of lists, by columns.
 
     Args:
         columns: arrays of shape `(lists,)` by what they hold. Those that are not
@@ -154,16 +154,16 @@ def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
 
 
 def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
-    """Whether most lists have few judgements, and more items than these."""
+    """Whether most lists have few judgements, and more items than judgements."""
     judged = columns["judged"]
     return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
 
 
 def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
-    """The checks of what is asked of the first k items."""
+    """The checks of the first k items."""
     judged = columns[f"judged@{k}"]
     share = float(np.mean(judged))
-    # Where few items have a judgement, it is nothing to warn of that others have none.
+    # If there are few judgements anyway, unjudged items are no reason for a warning.
     threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
     short = f"have fewer than {k} items, all of which are in their top {k}"
     tied = (
@@ -172,7 +172,7 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     )
     missing = (
         f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
-        "average: these count as irrelevant, which they need not be"
+        "average: these count as irrelevant, but may not be"
     )
     lists = int(np.sum(judged < 1.0))
     return [
@@ -185,7 +185,7 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
 def _check_of_spread(
     metric: str, has_ties: Array, worst: float, average: float, best: float
 ) -> Check:
-    """The check of what the order of tied items makes of a metric."""
+    """The check of how much a metric depends on the order of tied items."""
     warning = (
         f"have tied items: {metric} is {worst:.4f} with their worst order, "
         f"{best:.4f} with the best one, and {average:.4f} on average"

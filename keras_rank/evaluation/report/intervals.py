@@ -11,7 +11,7 @@ from keras_rank.evaluation.lists.values import ListValues
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-# A permutation test draws signs so often, for so many of the largest differences.
+# The draws of a permutation test, and how many of the largest differences it permutes.
 _RESAMPLES = 9999
 _SIGNS = 2**13
 
@@ -20,9 +20,9 @@ class Mean(NamedTuple):
     """A weighted mean over lists.
 
     Attributes:
-        value: the mean, NaN of no lists.
-        influence: array of shape `(lists,)`. What each list adds to the number of
-            lists times the error of the mean; it sums up to 0.
+        value: the mean, NaN for no lists.
+        influence: array of shape `(lists,)`. What each list contributes to the error
+            of the mean, times the number of lists. The sum is 0.
     """
 
     value: float
@@ -44,12 +44,12 @@ class Estimate(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Which lists of two evaluations are of one query.
+    """Which lists of two evaluations belong to the same query.
 
     Attributes:
-        lists: the number of lists of the one.
-        mine: the numbers of such lists among them.
-        theirs: the numbers of their pairs among the lists of the other.
+        lists: the number of lists of the first.
+        mine: the indices of the common lists in the first.
+        theirs: their indices in the second.
     """
 
     lists: int
@@ -58,13 +58,13 @@ class Places(NamedTuple):
 
 
 class Values(NamedTuple):
-    """The values of a metric, of which means are taken.
+    """The values of a metric.
 
     Attributes:
         values: array of shape `(lists,)`, NaN for a list that is left out.
-        weights: array of the same shape, NaN for a list without relevant items: it
-            weighs the average of the others, whatever that is.
-        empty_value: what such a list scores.
+        weights: array of the same shape, NaN for a list without relevant items, which
+            has the average weight of the others.
+        empty_value: the value of such a list.
     """
 
     values: Array
@@ -75,12 +75,12 @@ class Values(NamedTuple):
     def of(
         cls, lists: ListValues, metric: Measured, column: str | None = None
     ) -> "Values":
-        """Those of a metric, or of another column like it."""
+        """The values of a metric, or of a similar column."""
         values = lists.array(column or metric.name)
         return cls(values, lists.weights(metric), metric.empty_value)
 
     def placed(self, places: Places) -> "Values":
-        """The values beside those of other lists, NaN where none is."""
+        """The values at the places of other lists, NaN where missing."""
         both = np.full((2, places.lists), np.nan)
         both[:, places.mine] = self.values[places.theirs], self.weights[places.theirs]
         return Values(both[0], both[1], self.empty_value)
@@ -105,9 +105,9 @@ class Values(NamedTuple):
         return Mean(float(value), influence)
 
     def are_shares(self, chosen: Array) -> bool:
-        """Whether the mean over chosen lists is a share, of values of 0 and 1.
+        """Whether the mean over chosen lists is a share: of values of 0 and 1.
 
-        As of hit rates, of two or more lists that weigh the same.
+        As for hit rates, of two or more lists with the same weight.
         """
         values, weights = self.values[chosen], self.weights[chosen]
         weights = weights[~np.isnan(weights)]
@@ -118,17 +118,17 @@ class Values(NamedTuple):
 def estimate(
     mean: Mean, clusters: Array | None, confidence: float, permute: bool = False
 ) -> Estimate:
-    """How sure a number is, by the delta method.
+    """Estimates the error of a mean by the delta method.
 
-    The lists of a cluster count as one: what they add is summed up. With one list in
-    each and weights of 1, the standard error is that of a mean, s / sqrt(n), and p
+    The lists of a cluster count as one: their influences are summed. With one list per
+    cluster and weights of 1, the standard error is that of a mean, s / sqrt(n), and p
     that of the t-test.
 
     Args:
-        mean: the number, or the difference of two.
-        clusters: int array of shape `(lists,)`, or `None` for a cluster for each list.
-        confidence: the share of such intervals that contain the true number.
-        permute: whether p is found by random signs, instead of Student's t.
+        mean: a mean, or the difference of two.
+        clusters: int array of shape `(lists,)`, or `None` for one cluster per list.
+        confidence: the confidence level of the interval.
+        permute: whether p comes from random signs, instead of Student's t.
     """
     value, influence = mean
     lists = len(influence)
@@ -151,9 +151,9 @@ def estimate(
 
 
 def share_interval(values: Array, confidence: float) -> tuple[float, float]:
-    """The interval of a share, of values of 0 and 1: Wilson's.
+    """Wilson's interval for a share.
 
-    Where nearly all values are the same, that of Student's t is far too narrow.
+    If nearly all values are equal, that of Student's t is far too narrow.
     """
     found = stats.binomtest(int(values.sum()), len(values))
     interval = found.proportion_ci(confidence, method="wilson")
@@ -161,14 +161,14 @@ def share_interval(values: Array, confidence: float) -> tuple[float, float]:
 
 
 def _permuted(differences: Array) -> float:
-    """How often random signs make a sum as large as that of the differences.
+    """How often random signs give a sum as large as that of the differences.
 
-    Of many differences, the sum of the smaller ones is drawn from the normal
-    distribution: none of them is more than a small part of the whole.
+    The sum of all but the largest differences is drawn from the normal distribution,
+    as each of them is a small part of the whole.
     """
     by_size = np.sort(np.abs(differences[differences != 0.0]))[::-1]
     largest, rest = by_size[:_SIGNS], by_size[_SIGNS:]
-    # A sum of the same numbers in another order may differ in its last digits.
+    # Sums in another order may differ in their last digits.
     observed = abs(differences.sum()) - 1e-12 * by_size.sum()
     if len(by_size) < _RESAMPLES.bit_length():
         patterns = np.arange(2 ** len(by_size))[:, None]

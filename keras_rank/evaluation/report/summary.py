@@ -9,7 +9,7 @@ from keras_rank.evaluation.lists.values import ListValues
 from keras_rank.evaluation.report.intervals import Values, estimate, share_interval
 from keras_rank.evaluation.report.table import Table, table_of
 
-# The columns of a summary, but for those of the slices.
+# The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
 
 

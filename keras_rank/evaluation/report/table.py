@@ -8,14 +8,14 @@ from typing import Any
 
 
 class Table:
-    """Results with a name for each column.
+    """Results in named columns.
 
-    `print` and notebooks show it. `table["value"]` is a column, and `table.rows` is a
-    list of dicts.
+    `print` and notebooks show it. `table["value"]` is a column, and `table.rows` a list
+    of dicts.
 
     Args:
         columns: dict from names to lists of values, all of the same length.
-        notes: list of sentences to read with the table.
+        notes: list of sentences that are shown below the table.
 
     Example:
 
@@ -92,12 +92,12 @@ class Table:
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
 
     def to_tsv(self) -> str:
-        """Returns the rows as tab-separated values, with all digits, below a header."""
+        """Returns tab-separated values with a header and all digits."""
         rows = [self.columns, *(row.values() for row in self.rows)]
         return "\n".join("\t".join(map(_exact, row)) for row in rows)
 
     def to_json(self) -> str:
-        """Returns the rows in JSON, with all digits. Unknown values are null."""
+        """Returns the rows as JSON with all digits. Missing values are null."""
         return json.dumps(plain_rows(self), indent=1)
 
     def to_pandas(self) -> Any:
@@ -123,7 +123,7 @@ class Table:
 def table_of(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str], notes: Sequence[str] = ()
 ) -> Table:
-    """The table of named columns of rows."""
+    """The table of rows with named columns."""
     return Table({name: [row[name] for row in rows] for name in names}, notes=notes)
 
 
@@ -141,7 +141,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _short(name: str, value: Any) -> str:
-    """A cell for people: four places, and nothing for what is not known."""
+    """A cell for people: four places, empty for missing values."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
@@ -151,7 +151,7 @@ def _short(name: str, value: Any) -> str:
 
 
 def _exact(value: Any) -> str:
-    """A cell with all digits, in which nothing ends a cell or a row."""
+    """A cell with all digits, without tabs and line breaks."""
     text = "" if _plain(value) is None else str(value)
     return text.translate({ord("\t"): " ", ord("\n"): " ", ord("\r"): " "})
 
