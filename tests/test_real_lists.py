@@ -124,7 +124,7 @@ def test_two_models_from_a_table(queries):
         group.update_state(padded(labels, -1), padded(scores, 0))
         (found, _) = evaluations[name].summary()["value"]
         assert found == pytest.approx(float(group.result()["ndcg_at_5"]), abs=1e-6)
-    assert any("one score for all" in w for w in evaluations["constant"].warnings)
+    assert any("have the same score for" in w for w in evaluations["constant"].warnings)
     comparison = evaluations["a sum"].compare(evaluations["one feature"], by="long")
     assert set(comparison["metric"]) == set(metrics)
     assert sum(comparison["lists"]) == 2 * 201
