@@ -521,6 +521,37 @@ def test_a_formula_should_return_one_value_per_list(shape):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("k", 2),
+        ("seed", 7),
+        ("shuffle_ties", False),
+        ("shuffle_ties", "average"),
+        ("gain_fn", gains.linear),
+        ("relevance_threshold", 2.0),
+    ],
+)
+def test_an_argument_that_is_changed_later(name, value):
+    batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.2, 0.2]]
+    metric = metrics.NDCG(seed=1)
+    before = float(metric(*batch))
+    metric.reset_state()
+    setattr(metric, name, value)
+    found = float(metric(*batch))
+    assert found == float(metrics.NDCG(**{"seed": 1, name: value})(*batch)) != before
+    assert found == float(metrics.NDCG.from_config(metric.get_config())(*batch))
+
+
+def test_ties_that_a_metric_can_not_have_later():
+    for metric, value in [
+        (metrics.NDCG(), "first"),
+        (metrics.Coverage(1, 3), "average"),
+    ]:
+        with pytest.raises(ValueError, match="`shuffle_ties` should be True"):
+            metric.shuffle_ties = value
+
+
 def test_a_metric_of_the_users_own():
     class MeanTopLabel(keras_rank.metrics.RankingMetric):
         def compute(self, lists, ranking):
