@@ -654,6 +654,14 @@ def test_a_large_id_is_that_of_its_item():
         assert found["mrr"] == 1.0
 
 
+@pytest.mark.parametrize("padding", [-7, -(2**32), -(2**63)])
+def test_an_excluded_id_below_zero_is_padding(padding):
+    """However far below: in int32 the last two would be that of the first item."""
+    excluded = np.full((3, 1), padding, "int64")
+    _, ids = catalogue.top_k(np.eye(3), np.eye(3), k=3, exclude=excluded)
+    assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
+
+
 def shuffled(candidates):
     rng = np.random.default_rng(0)
     return lambda: iter([rng.permutation(candidates)])
@@ -888,7 +896,8 @@ def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
         model.fit([users, users], np.ones(6), verbose=0, callbacks=[early, evaluation])
 
 
-def test_labels_for_all_items_are_no_targets():
+@pytest.mark.parametrize("labels", [np.eye(3, dtype=int), [[2, 0, 0], [0, 2, 2]]])
+def test_labels_for_all_items_are_no_targets(labels):
     message = "For a label for each item, such as a one-hot matrix, give the ids"
     with pytest.raises(ValueError, match=message):
-        catalogue.evaluate(np.eye(3, dtype=int), np.eye(3), np.eye(3), ["mrr"])
+        catalogue.evaluate(labels, np.eye(3)[: len(labels)], np.eye(3), ["mrr"])

@@ -317,11 +317,13 @@ def excluded_ids(exclude: Any, kept: np.ndarray[Any, Any], items: int) -> Tensor
             "`exclude` should have the shape (batch, n), padded with -1. "
             f"Received: exclude.shape={shape_of(ids)}"
         )
-    check_items("exclude", where(ids >= 0, ids, -1), items)
+    # A large id below 0 would become that of an item in int32.
+    ids = where(ids >= 0, ids, -1)
+    check_items("exclude", ids, items)
     # In NumPy, as it is done once: what is given twice comes side by side.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
     # Those of one list are told from those of another.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
     excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
-    return ops.convert_to_tensor(np.maximum(excluded, -1))
+    return ops.convert_to_tensor(excluded)

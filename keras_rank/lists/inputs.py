@@ -505,7 +505,7 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
 def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -> None:
     """Raises for a label for each item, where values can be seen.
 
-    Of three ids or more that are 0 and 1 some are the same, which targets are not.
+    Of more items than labels some have the same, which targets have not.
     """
     lists, targets = shape_of(ids)
     if targets == items and lists != 0 and (targets or 0) > 2:
@@ -514,10 +514,11 @@ def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -
             "targets": ("", "give the ids of those that are relevant"),
         }[argument]
         require(
-            ops.any(ops.logical_or(ids < 0, ids > 1)),
+            ops.logical_not(ops.all(ops.any(_are_repeated(ids, None), axis=1))),
             f"`{argument}` should hold the ids of the relevant items{where}. For a "
             f"label for each item, such as a one-hot matrix, {way_out}. Received: "
-            f"{targets} ids for each list, as many as there are items, all 0 or 1",
+            f"{targets} ids for each list, as many as there are items, and in each "
+            "list some of them twice",
         )
 
 
