@@ -662,6 +662,14 @@ def test_an_excluded_id_below_zero_is_padding(padding):
     assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
 
 
+def test_nothing_is_excluded_in_shards():
+    """Ids stay integers on their way to where parts are counted."""
+    shards = catalogue.Shards([np.eye(3)[:2], np.eye(3)[2:]])
+    nothing = np.zeros((3, 0), "int64")
+    found = reciprocal_ranks([0, 1, 2], np.eye(3), shards, exclude=nothing)
+    np.testing.assert_array_equal(found, [1.0, 1.0, 1.0])
+
+
 def shuffled(candidates):
     rng = np.random.default_rng(0)
     return lambda: iter([rng.permutation(candidates)])
