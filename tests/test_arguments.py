@@ -522,6 +522,50 @@ def test_a_formula_should_return_one_value_per_list(shape):
 
 
 @pytest.mark.parametrize(
+    ("gain_fn", "received"),
+    [
+        (ops.sum, "()"),
+        (lambda y: ops.sum(y, axis=1, keepdims=True), "(2, 1)"),
+        (lambda y: ops.sum(y, axis=1), "(2,)"),
+        (lambda y: 1.0, "()"),
+    ],
+)
+def test_gains_are_those_of_labels(gain_fn, received):
+    message = (
+        "`gain_fn` should return a gain for each label, of the shape of the labels, "
+        f"(2, 4). Received: shape {received}"
+    )
+    batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
+    with pytest.raises(ValueError, match=re.escape(message)):
+        metrics.DCG(gain_fn=gain_fn, shuffle_ties=False)(*batch)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float16"])
+def test_gains_of_any_dtype(dtype):
+    batch = [[0, 3, 1, 1], [1, 0, 1, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
+    gain_fn = lambda y: ops.cast(y > 0, dtype)  # noqa: E731
+    found = metrics.DCG(gain_fn=gain_fn, k=2)(*batch)
+    expected = metrics.DCG(gain_fn=lambda y: ops.cast(y > 0, "float32"), k=2)(*batch)
+    assert float(found) == float(expected)
+
+
+def test_relevance_is_that_of_items():
+    class OfLists(metrics.RankingMetric):
+        def relevance(self, lists):
+            return ops.ones_like(lists.labels[:, :1])
+
+        def compute(self, lists, ranking):
+            return ranking.take(lists.relevance)[:, 0]
+
+    with pytest.raises(ValueError) as error:
+        OfLists()([[1, 0]], [[0.9, 0.1]])
+    assert str(error.value) == (
+        "`relevance` should return a number for each item, of shape (1, 2). Received: "
+        "shape (1, 1)"
+    )
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("k", 2),
