@@ -1,5 +1,6 @@
 """Ranks among candidates: those of the full matrix of scores, to the last item."""
 
+import itertools
 import re
 import tracemalloc
 
@@ -671,8 +672,14 @@ def test_nothing_is_excluded_in_shards():
 
 
 def shuffled(candidates):
+    """But for the first one."""
     rng = np.random.default_rng(0)
-    return lambda: iter([rng.permutation(candidates)])
+    return lambda: iter([candidates[:1], rng.permutation(candidates[1:])])
+
+
+def turned(candidates):
+    turns = itertools.count()
+    return lambda: iter([np.roll(candidates, next(turns), axis=0)])
 
 
 def shrinking(candidates):
@@ -695,6 +702,7 @@ def used_up(candidates):
     [
         (used_up, "300 items at first, 0 when they were read again"),
         (shuffled, "whose scores changed from one pass to the next"),
+        (turned, "another first item when they were read again"),
         (shrinking, "293 items at first, 286 when they were read again"),
         (growing, "207 items at first, 214 when they were read again"),
         (
