@@ -18,9 +18,16 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def with_folded_labels(
-        self: keras.Model, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+        self: keras.Model,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        return method(self, x, _folded(y), *args, **kwargs)
+        weights = _once(sample_weight)
+        return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
 
     return with_folded_labels
 
@@ -279,6 +286,15 @@ def _folded(
         return convert(mask_labels(part["labels"], part["mask"]))
 
     return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
+
+
+def _once(sample_weight: Any) -> Any:
+    """Weights of lists, which Keras repeats for each part of what grades ids."""
+
+    def weights(part: Any) -> Any:
+        return part["ids"] if isinstance(part, dict) and "ids" in part else None
+
+    return keras.tree.traverse(weights, sample_weight)
 
 
 def _side_by_side(part: dict[str, Any]) -> Any:

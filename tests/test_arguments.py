@@ -521,6 +521,81 @@ def test_a_formula_should_return_one_value_per_list(shape):
     )
 
 
+@pytest.mark.parametrize(
+    ("gain_fn", "received"),
+    [
+        (ops.sum, "()"),
+        (lambda y: ops.sum(y, axis=1, keepdims=True), "(2, 1)"),
+        (lambda y: ops.sum(y, axis=1), "(2,)"),
+        (lambda y: 1.0, "()"),
+    ],
+)
+def test_gains_are_those_of_labels(gain_fn, received):
+    message = (
+        "`gain_fn` should return a gain for each label, of the shape of the labels, "
+        f"(2, 4). Received: shape {received}"
+    )
+    batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
+    with pytest.raises(ValueError, match=re.escape(message)):
+        metrics.DCG(gain_fn=gain_fn, shuffle_ties=False)(*batch)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float16"])
+def test_gains_of_any_dtype(dtype):
+    batch = [[0, 3, 1, 1], [1, 0, 1, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
+    gain_fn = lambda y: ops.cast(y > 0, dtype)  # noqa: E731
+    found = metrics.DCG(gain_fn=gain_fn, k=2)(*batch)
+    expected = metrics.DCG(gain_fn=lambda y: ops.cast(y > 0, "float32"), k=2)(*batch)
+    assert float(found) == float(expected)
+
+
+def test_relevance_is_that_of_items():
+    class OfLists(metrics.RankingMetric):
+        def relevance(self, lists):
+            return ops.ones_like(lists.labels[:, :1])
+
+        def compute(self, lists, ranking):
+            return ranking.take(lists.relevance)[:, 0]
+
+    with pytest.raises(ValueError) as error:
+        OfLists()([[1, 0]], [[0.9, 0.1]])
+    assert str(error.value) == (
+        "`relevance` should return a number for each item, of shape (1, 2). Received: "
+        "shape (1, 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("k", 2),
+        ("seed", 7),
+        ("shuffle_ties", False),
+        ("shuffle_ties", "average"),
+        ("gain_fn", gains.linear),
+        ("relevance_threshold", 2.0),
+    ],
+)
+def test_an_argument_that_is_changed_later(name, value):
+    batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.2, 0.2]]
+    metric = metrics.NDCG(seed=1)
+    before = float(metric(*batch))
+    metric.reset_state()
+    setattr(metric, name, value)
+    found = float(metric(*batch))
+    assert found == float(metrics.NDCG(**{"seed": 1, name: value})(*batch)) != before
+    assert found == float(metrics.NDCG.from_config(metric.get_config())(*batch))
+
+
+def test_ties_that_a_metric_can_not_have_later():
+    for metric, value in [
+        (metrics.NDCG(), "first"),
+        (metrics.Coverage(1, 3), "average"),
+    ]:
+        with pytest.raises(ValueError, match="`shuffle_ties` should be True"):
+            metric.shuffle_ties = value
+
+
 def test_a_metric_of_the_users_own():
     class MeanTopLabel(keras_rank.metrics.RankingMetric):
         def compute(self, lists, ranking):

@@ -168,6 +168,7 @@ def update_errors():
         "of a one-hot matrix": np.eye(2, 4),
         "of labels of 0 and 1": [[1, 0, 1, 0], [0, 0, 0, 0]],
         "of such with a third axis": np.eye(2, 4)[:, :, None],
+        "of grades": [[0, 3, 0, 1], [2, 0, 2, 1]],
     }.items():
         message = "`y_true` should hold the ids of the relevant items with `sparse_lab"
         yield f"ids {name}", sparse, {"labels": ids}, message

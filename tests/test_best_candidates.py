@@ -110,6 +110,30 @@ def test_other_scores(rng):
     np.testing.assert_array_equal(ids[:, 0], np.arange(60))
 
 
+def test_a_score_that_depends_on_the_other_candidates(rng):
+    queries, items = rng.normal(size=(5, 4)), rng.normal(size=(60, 4))
+
+    def softmax(queries, block):
+        return ops.softmax(queries @ ops.transpose(block))
+
+    message = "`score` should give each pair of a query and a candidate a score of its"
+    for block_size in (None, 16):
+        options = {"score": softmax, "block_size": block_size}
+        with pytest.raises(ValueError, match=message):
+            catalogue.top_k(queries, items, 3, **options)
+        with pytest.raises(ValueError, match=message):
+            catalogue.evaluate([0] * 5, queries, items, ["coverage@2"], **options)
+
+
+def test_candidates_in_another_order_each_time(rng):
+    items, turns = rng.normal(size=(60, 4)).astype("float32"), iter(range(1, 9))
+    message = "`candidates` should hold the same items in the same order each time"
+    for wrapped in (lambda x: x, lambda x: catalogue.Shards([items, x])):
+        source = wrapped(lambda: iter([np.roll(items, next(turns), axis=0)]))
+        with pytest.raises(ValueError, match=message):
+            catalogue.top_k(items, source, 3)
+
+
 @pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
 def test_scores_of_double_precision(rng):
     queries, candidates = rng.normal(size=(5, 4)), 1 + 1e-9 * rng.normal(size=(60, 4))

@@ -1,5 +1,6 @@
 """Ranks among candidates: those of the full matrix of scores, to the last item."""
 
+import itertools
 import re
 import tracemalloc
 
@@ -655,9 +656,31 @@ def test_a_large_id_is_that_of_its_item():
         assert found["mrr"] == 1.0
 
 
+@pytest.mark.parametrize("padding", [-7, -(2**32), -(2**63)])
+def test_an_excluded_id_below_zero_is_padding(padding):
+    """However far below: in int32 the last two would be that of the first item."""
+    excluded = np.full((3, 1), padding, "int64")
+    _, ids = catalogue.top_k(np.eye(3), np.eye(3), k=3, exclude=excluded)
+    assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
+
+
+def test_nothing_is_excluded_in_shards():
+    """Ids stay integers on their way to where parts are counted."""
+    shards = catalogue.Shards([np.eye(3)[:2], np.eye(3)[2:]])
+    nothing = np.zeros((3, 0), "int64")
+    found = reciprocal_ranks([0, 1, 2], np.eye(3), shards, exclude=nothing)
+    np.testing.assert_array_equal(found, [1.0, 1.0, 1.0])
+
+
 def shuffled(candidates):
+    """But for the first one."""
     rng = np.random.default_rng(0)
-    return lambda: iter([rng.permutation(candidates)])
+    return lambda: iter([candidates[:1], rng.permutation(candidates[1:])])
+
+
+def turned(candidates):
+    turns = itertools.count()
+    return lambda: iter([np.roll(candidates, next(turns), axis=0)])
 
 
 def shrinking(candidates):
@@ -680,6 +703,7 @@ def used_up(candidates):
     [
         (used_up, "300 items at first, 0 when they were read again"),
         (shuffled, "whose scores changed from one pass to the next"),
+        (turned, "another first item when they were read again"),
         (shrinking, "293 items at first, 286 when they were read again"),
         (growing, "207 items at first, 214 when they were read again"),
         (
@@ -889,7 +913,8 @@ def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
         model.fit([users, users], np.ones(6), verbose=0, callbacks=[early, evaluation])
 
 
-def test_labels_for_all_items_are_no_targets():
+@pytest.mark.parametrize("labels", [np.eye(3, dtype=int), [[2, 0, 0], [0, 2, 2]]])
+def test_labels_for_all_items_are_no_targets(labels):
     message = "For a label for each item, such as a one-hot matrix, give the ids"
     with pytest.raises(ValueError, match=message):
-        catalogue.evaluate(np.eye(3, dtype=int), np.eye(3), np.eye(3), ["mrr"])
+        catalogue.evaluate(labels, np.eye(3)[: len(labels)], np.eye(3), ["mrr"])

@@ -581,6 +581,22 @@ def test_graded_ids_in_fit(masked, precision, rng):
     assert logs["loss"] == pytest.approx(float(loss), rel=1e-2)
 
 
+def test_weights_of_lists_of_graded_ids(rng):
+    """Which Keras repeats for the ids, the labels and the mask, given as arrays."""
+    x = rng.normal(size=(4, FEATURES)).astype("float32")
+    y, weights = {**GRADED, "mask": MASK}, np.float32([1, 0, 3, 0.5])
+    model = catalogue_model(keras_rank.RankingModel, [])
+    model.compile(loss=of_grades, weighted_metrics=[NDCG(k=3, sparse_labels=True)])
+    given = {"sample_weight": weights, "batch_size": 3, "verbose": 0}
+    logs = model.evaluate(x, y, return_dict=True, **given)
+    scores = model.predict(x, verbose=0)
+    expected = NDCG(k=3, sparse_labels=True)(y, scores, weights)
+    assert logs["ndcg_at_3"] == pytest.approx(float(expected), abs=1e-6)
+    pairs = np.stack([np.where(MASK, y["ids"], -1), y["labels"]], axis=2)
+    losses = weights * ops.convert_to_numpy(of_grades(pairs, scores))
+    assert logs["loss"] == pytest.approx(losses.mean(), rel=1e-4)
+
+
 def test_ids_and_labels_side_by_side(rng):
     """What Keras takes without a model of ours: one tensor."""
     scores = rng.normal(size=(4, ITEMS)).astype("float32")

@@ -94,6 +94,7 @@ def test_what_is_missing_is_told():
         (({"q1": {"d1": "high"}}, QUERIES, ITEMS), "finite numbers as grades"),
         (({"q1": {"d1": np.nan}}, QUERIES, ITEMS), "finite numbers as grades"),
         (({"q1": {"d1": "1_0"}}, QUERIES, ITEMS), "finite numbers as grades"),
+        (({"q1": {"d1": 1e300}}, QUERIES, ITEMS), "finite numbers as grades"),
         ((QRELS, QUERIES, [1, 2, 3]), "Received: 1, 2, 3, and none of the 3"),
         ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows, such as"),
     ],

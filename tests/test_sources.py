@@ -183,6 +183,9 @@ LATE = 30_000
         (["-2", "18446744073709551617"], [-2, 18446744073709551617]),
         (["7"] * LATE + ["1.10", "1e3"], ["1.10", "1e3", "7"]),
         (["7"] * LATE + ["07", "+7"], ["+7", "07", "7"]),
+        (["'a'", "a", '"a, b"'], ["'a'", "a", "a, b"]),
+        (["a"] * LATE + ['"a"', '"a, b"'], ["a", "a, b"]),
+        (["a", "#b", "#c"], ["#b", "#c", "a"]),
     ],
     ids=lambda ids: ids[-1],
 )
@@ -236,6 +239,13 @@ def test_a_file_that_another_does_not_look_like(tmp_path):
     (tmp_path / "1.jsonl").write_text('{"query_id": 1, "score": 0.3}')
     with raises("1.jsonl with the columns ['query_id', 'score']"):
         evaluate(f"{tmp_path}/*.jsonl", ["mrr"])
+
+
+def test_no_line_of_csv_is_left_out(tmp_path):
+    """Such as a short one at the start, which might be a title."""
+    (tmp_path / "qrels.csv").write_text("q0,d9\nq1,d1,1\nq1,d2,0\nq2,d1,2\n")
+    with raises("qrels.csv with the columns ['q0,d9']"):
+        evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
 
 
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])

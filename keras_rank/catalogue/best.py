@@ -40,7 +40,7 @@ from keras_rank.catalogue.counting import (
     of_whole_and_part,
 )
 from keras_rank.catalogue.ranks import excluded_ids, open_scored
-from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.scoring import Score, check_pairs, check_score
 from keras_rank.catalogue.shards import Array, OpenShards, Part, map_parts
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.tensors import to_tensor
@@ -183,9 +183,16 @@ def best_of(
         seekers.each(functools.partial(ops.take, indices=each, axis=0)) for each in rows
     ]
     best = dict[int, Best]()
+    # As in `count_above`, of a function of the user's.
+    unchecked = None
+    if not isinstance(score, str):
+        unchecked = compiled(check_score(score), is_ours=False)
     for block in candidates.blocks():
         columns = Columns.of(block)
         with full_precision(), without_warnings():
+            if unchecked is not None:
+                check_pairs(unchecked, chunks[0].embeddings, block.embeddings)
+                unchecked = None
             for i, chunk in enumerate(chunks):
                 found = search[block.is_whole](chunk, block.embeddings, columns)
                 so_far = best.get(i, Best(*(x[:, :0] for x in found)))

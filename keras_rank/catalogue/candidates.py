@@ -78,7 +78,10 @@ class Stream:
     ) -> None:
         self._read, self.first_id = read, first_id
         kept, end, self._dtype = list[Any](), first_id, "float32"
+        self._first: Tensor | None = None
         for part in _parts(read()):
+            if self._first is None and part.shape[0]:
+                self._first = part[:1]
             if keras.backend.standardize_dtype(part.dtype) == "float64":
                 self._dtype = "float64"
             start, end = end, end + int(part.shape[0])
@@ -98,6 +101,8 @@ class Stream:
         """Reads all candidates once, regrouped into blocks of one size."""
         first, parts, waiting = self.first_id, list[Any](), 0
         for rest in _parts(self._read()):
+            if first + waiting == self.first_id and rest.shape[0]:
+                _check_same(self._first, rest[:1])
             while rest.shape[0]:
                 parts.append(rest[: self.block_size - waiting])
                 rest = rest[self.block_size - waiting :]
@@ -193,6 +198,18 @@ def check_as_many(items: int, found: int) -> None:
         raise ValueError(
             "`candidates` should hold the same items each time they are read. "
             f"Received: {items} items at first, {found} when they were read again"
+        )
+
+
+def _check_same(first: Any, found: Tensor) -> None:
+    """Raises if another candidate is the first one when they are read again."""
+    first, found = map(ops.convert_to_numpy, (first, found))
+    size = np.abs(first[np.isfinite(first)]).max(initial=0.0)
+    # What differs by more than roundings may.
+    if not np.allclose(first, found, 1e-3, 1e-4 * size, equal_nan=True):
+        raise ValueError(
+            "`candidates` should hold the same items in the same order each time they "
+            "are read. Received: another first item when they were read again"
         )
 
 

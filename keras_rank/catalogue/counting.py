@@ -30,7 +30,7 @@ from keras_rank.arrays.counting import (
     counts_in_order,
 )
 from keras_rank.catalogue.candidates import Block, Candidates
-from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.scoring import Score, check_pairs, check_score
 from keras_rank.lists.base import as_ranked, smallest_normal
 from keras_rank.ordering.preference import item_keys
 
@@ -280,34 +280,12 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         return counts
 
     def check_block(queries: Queries, block: Tensor) -> None:
-        given = queries.embeddings, block
-        # The first half of each, and others in the place of the second.
-        scores, beside_others = (
-            ops.convert_to_numpy(score_all(*pair))
-            for pair in (given, map(_beside_others, given))
-        )
-        rows, columns = (-(-x.shape[0] // 2) for x in given)
-        scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
-        size = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
-        # Differences beyond rounding errors.
-        if not np.allclose(scores, beside_others, 1e-3, 1e-4 * size, equal_nan=True):
-            raise ValueError(
-                "`score` should give each pair of a query and a candidate a score of "
-                "its own, whatever the others are. Received: a function of which the "
-                "scores change with the others"
-            )
+        check_pairs(score_all, queries.embeddings, block)
 
     score_all = compile_step(score)
     return Steps(
         compile_step(score_targets), count_block, None if is_ours else check_block
     )
-
-
-def _beside_others(x: Tensor) -> Tensor:
-    """Rows, with those of the second half replaced by the first row."""
-    half = -(-x.shape[0] // 2)
-    others = ops.repeat(x[:1], x.shape[0] - half, axis=0)
-    return ops.concatenate([x[:half], others], axis=0)
 
 
 def of_whole_and_part(

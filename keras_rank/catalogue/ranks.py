@@ -317,11 +317,13 @@ def excluded_ids(exclude: Any, kept: np.ndarray[Any, Any], items: int) -> Tensor
             "`exclude` should have the shape (batch, n), padded with -1. "
             f"Received: exclude.shape={shape_of(ids)}"
         )
-    check_items("exclude", where(ids >= 0, ids, -1), items)
+    # A large negative id would become that of an item in int32.
+    ids = where(ids >= 0, ids, -1)
+    check_items("exclude", ids, items)
     # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
     # Lists are kept apart.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
     excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
-    return ops.convert_to_tensor(np.maximum(excluded, -1))
+    return ops.convert_to_tensor(excluded)

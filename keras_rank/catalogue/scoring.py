@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import product, ratio, square_root, where
@@ -54,6 +55,33 @@ def _checked(score: Score) -> Score:
         return ranked_as(ops.stop_gradient(scores))
 
     return scores_of
+
+
+def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
+    """Raises for a score of a pair that changes with the other pairs."""
+    given = queries, candidates
+    # The first half of each, and others in the place of the second.
+    scores, beside_others = (
+        ops.convert_to_numpy(score(*pair))
+        for pair in (given, map(_beside_others, given))
+    )
+    rows, columns = (-(-x.shape[0] // 2) for x in given)
+    scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
+    size = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
+    # What differs by more than roundings may.
+    if not np.allclose(scores, beside_others, 1e-3, 1e-4 * size, equal_nan=True):
+        raise ValueError(
+            "`score` should give each pair of a query and a candidate a score of "
+            "its own, whatever the others are. Received: a function of which the "
+            "scores change with the others"
+        )
+
+
+def _beside_others(x: Tensor) -> Tensor:
+    """Rows of which those of the second half are replaced by the first one."""
+    half = -(-x.shape[0] // 2)
+    others = ops.repeat(x[:1], x.shape[0] - half, axis=0)
+    return ops.concatenate([x[:half], others], axis=0)
 
 
 _BY_NAME: dict[str, Score] = {"dot": dot, "cosine": cosine}

@@ -505,7 +505,8 @@ def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
 def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -> None:
     """Raises for labels of all items, if values can be seen.
 
-    Three or more ids of 0 and 1 must have duplicates, which targets don't have.
+    There are fewer labels than items, so that lists of labels have duplicates, which
+    targets don't have.
     """
     lists, targets = shape_of(ids)
     if targets == items and lists != 0 and (targets or 0) > 2:
@@ -514,10 +515,11 @@ def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -
             "targets": ("", "give the ids of those that are relevant"),
         }[argument]
         require(
-            ops.any(ops.logical_or(ids < 0, ids > 1)),
+            ops.logical_not(ops.all(ops.any(_are_repeated(ids, None), axis=1))),
             f"`{argument}` should hold the ids of the relevant items{where}. For a "
             f"label for each item, such as a one-hot matrix, {way_out}. Received: "
-            f"{targets} ids for each list, as many as there are items, all 0 or 1",
+            f"{targets} ids for each list, as many as there are items, and in each "
+            "list some of them twice",
         )
 
 

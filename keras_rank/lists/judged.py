@@ -14,6 +14,7 @@ from keras_rank.arrays.shared import Shared, kept, key_of
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import Lists, without_denormal
 from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.tensors import shape_of, sizes_agree
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -228,6 +229,11 @@ def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
         if isinstance(lists, TargetLists):
             _require_worthless_others(judgement, lists.dtype)
         return JudgedLists(lists, Gains(lists, judgement))
+    if not sizes_agree(judgement.shape, lists.labels.shape):
+        raise ValueError(
+            "`relevance` should return a number for each item, of shape "
+            f"{shape_of(lists.labels)}. Received: shape {shape_of(judgement)}"
+        )
     relevance = where(lists.mask, ops.cast(judgement, lists.dtype), 0.0)
     return JudgedLists(lists, Values(relevance))
 

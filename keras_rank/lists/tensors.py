@@ -76,7 +76,8 @@ def _array(argument: str, value: Any) -> Any:
             f"{type(value).__name__}{_remedy(argument, value)}"
         )
     # An empty Python list has no dtype of its own.
-    return array.astype("float32") if array.size == 0 else array
+    is_typed = array.dtype.kind == "i"
+    return array if array.size or is_typed else array.astype("float32")
 
 
 def _remedy(argument: str, value: Any) -> str:

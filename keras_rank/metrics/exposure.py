@@ -71,6 +71,8 @@ class ExposureMetric(OrderedMetric):
 
     k: int
 
+    _check_ties = staticmethod(check_ties_broken)
+
     @names_arguments
     def __init__(
         self,
@@ -83,7 +85,6 @@ class ExposureMetric(OrderedMetric):
         name: str | None = None,
     ) -> None:
         k = check_positive("k", k)
-        check_ties_broken(shuffle_ties)
         super().__init__(k, shuffle_ties, seed, name=name, dtype="float32")
         self._compute_dtype = "float32"
         self.sparse_labels = check_flag("sparse_labels", sparse_labels)

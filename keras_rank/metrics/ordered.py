@@ -12,7 +12,11 @@ from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.ordering.preference import Ties
 
 # The values of `shuffle_ties`, by what they stand for.
-SHUFFLE_TIES = {"shuffle": True, "stable": False, "average": "average"}
+SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
+    "shuffle": True,
+    "stable": False,
+    "average": "average",
+}
 
 # A variable, and its new value.
 Update = tuple[keras.Variable, Tensor]
@@ -41,6 +45,9 @@ class OrderedMetric(keras.metrics.Metric):
     # Whether `y_true` holds ids.
     sparse_labels = False
 
+    # What says which orders of ties it takes.
+    _check_ties = staticmethod(check_ties)
+
     def __init__(
         self,
         k: int | None,
@@ -52,9 +59,7 @@ class OrderedMetric(keras.metrics.Metric):
     ) -> None:
         self.k = k
         super().__init__(name=name or self._default_name(), dtype=dtype)
-        self._ties = check_ties(shuffle_ties)
-        # Converted, as NumPy's booleans can't be saved.
-        self.shuffle_ties = SHUFFLE_TIES[self._ties]
+        self.shuffle_ties = shuffle_ties
         self.seed = check_seed(seed)
         self._seed_is_drawn = seed is None
 
@@ -65,6 +70,16 @@ class OrderedMetric(keras.metrics.Metric):
             "shuffle_ties": self.shuffle_ties,
             "seed": self.seed,
         }
+
+    @property
+    def shuffle_ties(self) -> ShuffleTies:
+        """How tied items are ordered."""
+        # Not as it was given: NumPy's booleans can't be saved.
+        return SHUFFLE_TIES[self._ties]
+
+    @shuffle_ties.setter
+    def shuffle_ties(self, shuffle_ties: ShuffleTies) -> None:
+        self._ties: Ties = self._check_ties(shuffle_ties)
 
     @property
     def seed(self) -> int:

@@ -1,6 +1,5 @@
 """Relevance judgements of a search collection, as graded targets of its queries."""
 
-import math
 import os
 import pathlib
 import reprlib
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.lists.inputs import NO_CANDIDATE
 
 # A row of judgements, and where it stands.
@@ -176,7 +176,8 @@ def _number(grade: Any, where: str) -> float:
     number = _float(grade)
     # Python reads 1_0 as 10.
     is_odd = isinstance(grade, str) and "_" in grade
-    if number is None or not math.isfinite(number) or is_odd:
+    # Labels are of float32.
+    if number is None or not abs(number) <= LARGEST_NUMBER or is_odd:
         raise ValueError(
             f"`qrels` should have finite numbers as grades. Received: {grade!r}{where}"
         )

@@ -51,19 +51,23 @@ class CsvPart(TextPart):
     """A CSV file."""
 
     def __init__(self, connection: Connection, file: str) -> None:
+        # By itself, DuckDB skips lines that start with `#` and short ones at the start,
+        # and reads quotes that first occur late as part of ids.
+        marks = {"quote": '"', "comment": "", "skip": 0}
+        given = "".join(f", {name} := {in_sql(mark)}" for name, mark in marks.items())
         (found,) = connection.sql(
-            "SELECT Delimiter, Quote, Escape, Comment, SkipRows, HasHeader, Columns "
-            f"FROM sniff_csv({in_sql(literally(file))})"
+            "SELECT Delimiter, Escape, HasHeader, Columns "
+            f"FROM sniff_csv({in_sql(literally(file))}{given})"
         ).fetchall()
-        *marks, skipped, has_header, columns = found
+        delimiter, escape, has_header, columns = found
         # DuckDB makes names distinct, ignoring case.
         self._names = [column["name"] for column in columns]
-        marks = ["" if mark == "(empty)" else mark for mark in marks]
-        self._dialect = dict(
-            zip(("delim", "quote", "escape", "comment"), marks, strict=True),
-            skip=skipped,
-            header=has_header,
-        )
+        self._dialect = {
+            **marks,
+            "delim": delimiter,
+            "escape": "" if escape == "(empty)" else escape,
+            "header": has_header,
+        }
         self._connection, self.name = connection, file
         head = self._read({}, header=False).limit(1)
         # The names of folders such as `market=de` come last.
