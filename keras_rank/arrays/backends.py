@@ -197,6 +197,8 @@ def constant(value: float, like: Tensor) -> Tensor:
     floats of whole numbers on JAX. On torch it would copy the number to the device at
     each use.
     """
+    if isinstance(like, np.ndarray):
+        return np.asarray(value, like.dtype)
     if _is_eager_on_torch() and not isinstance(like, keras.KerasTensor):
         return _torch_constant(value, like.dtype, like.device)
     return ops.convert_to_tensor(value, like.dtype)
@@ -402,7 +404,7 @@ def on_host(x: Tensor) -> Tensor:
 def to_device(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor of an array: Keras's conversion compiles for each shape on JAX."""
     if keras.backend.backend() != "jax":
-        return ops.convert_to_tensor(array)
+        return ops.convert_to_tensor(array, array.dtype)
     import jax
 
     return jax.device_put(array)
@@ -410,7 +412,7 @@ def to_device(array: np.ndarray[Any, Any]) -> Tensor:
 
 def from_host(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor of an array; on JAX the array, which programs take as it is."""
-    return array if keras.backend.backend() == "jax" else ops.convert_to_tensor(array)
+    return array if keras.backend.backend() == "jax" else to_device(array)
 
 
 def is_of_few_shapes(*tensors: Tensor) -> bool:
