@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where, within
 from keras_rank.arrays.backends import (
     Tensor,
@@ -16,7 +17,6 @@ from keras_rank.arrays.backends import (
     from_host,
     full_precision,
     none_of,
-    on_accelerator,
     shortcut,
     sorted_rows,
     take,
@@ -468,7 +468,7 @@ class Chunk(NamedTuple):
 
 def is_searched(targets: Tensor) -> bool:
     """Whether targets are so many that they are searched in sorted rows, on a CPU."""
-    return not (on_accelerator() or are_few(targets))
+    return not (backends.on_accelerator() or are_few(targets))
 
 
 def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Queries]]:
