@@ -347,17 +347,18 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     """
     first, size = candidates.first_id, candidates.block_size
     chunks = chunks_of_queries(queries, size)
-    given = [ops.convert_to_numpy(chunk.ids) for _, chunk in chunks]
-    ids = [x.clip(first, first + candidates.items - 1) for x in given]
-    known = np.unique(np.concatenate([np.unique(x) for x in ids]))
-    embeddings, scored = candidates.rows(known), list[Array]()
-    for (_, chunk), of_chunk, is_held in zip(
-        chunks, ids, map(np.equal, ids, given), strict=True
+    given = [ops.convert_to_numpy(chunk.ids) - first for _, chunk in chunks]
+    numbers = [x.clip(0, candidates.items - 1) for x in given]
+    places = [_places(x, candidates.items) for x in numbers]
+    known = np.unique(np.concatenate([unique for unique, _ in places]))
+    embeddings, scored = candidates.rows(first + known), list[Array]()
+    are_held = map(np.equal, numbers, given)
+    for (_, chunk), (unique, place), is_held in zip(
+        chunks, places, are_held, strict=True
     ):
-        unique, place = _places(of_chunk - first, candidates.items)
         scores: Any = -math.inf
         for start in range(0, len(unique), size):
-            rows = np.searchsorted(known, first + unique[start : start + size])
+            rows = np.searchsorted(known, unique[start : start + size])
             rows = np.pad(rows, (0, size - len(rows)), mode="edge").astype("int32")
             block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
             columns = to_device((place - start).clip(0, size - 1))
@@ -460,10 +461,12 @@ class Chunk(NamedTuple):
     def in_place(self) -> Counts:
         """The counts of the targets in the order that they were given in."""
         counts = Counts(*map(ops.convert_to_numpy, self.counts))
-        if self.order is not None:
-            back = np.argsort(self.order, axis=1)
-            counts = Counts(*(np.take_along_axis(x, back, axis=1) for x in counts))
-        return counts
+        if self.order is None:
+            return counts
+        placed = Counts(*map(np.empty_like, counts))
+        for x, of_order in zip(placed, counts, strict=True):
+            np.put_along_axis(x, self.order, of_order, axis=1)
+        return placed
 
 
 def is_searched(targets: Tensor) -> bool:
