@@ -11,6 +11,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # So many threads and more wait for each other, as what is between two sorts is Python.
 _MOST_THREADS = 8
+# So few rows are done before another thread has started.
+_FEW_ROWS = 16
 
 
 def search(entries: Array, thresholds: Array) -> tuple[Array, Array]:
@@ -70,12 +72,15 @@ def search_before(
 
 def _for_each(function: Callable[[int], None], number: int) -> None:
     """Calls a function for each row, in threads: NumPy sorts without Python's lock."""
-    threads = min(os.cpu_count() or 1, _MOST_THREADS, number)
+    threads = min(os.cpu_count() or 1, _MOST_THREADS, -(-number // _FEW_ROWS))
 
     def for_some(first: int) -> None:
         for row in range(first, number, threads):
             function(row)
 
+    if threads < 2:
+        for_some(0)
+        return
     # None are kept, as processes that are forked would wait for them.
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(for_some, range(threads)))
