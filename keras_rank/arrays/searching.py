@@ -11,8 +11,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # So many threads and more wait for each other, as what is between two sorts is Python.
 _MOST_THREADS = 8
-# So few rows are done before another thread has started.
-_FEW_ROWS = 16
+# In another thread, so few rows take longer.
+_FEW_ROWS = 64
 
 
 def search(entries: Array, thresholds: Array) -> tuple[Array, Array]:
