@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from keras import ops
 
 from keras_rank import catalogue, functional
+from keras_rank.catalogue import best
 
 pytestmark = pytest.mark.programs
 
@@ -91,6 +92,29 @@ def test_any_split_of_candidates_gives_the_same(rng):
     found = best_of(queries, shards, 100, block_size=64, **arguments)
     np.testing.assert_allclose(found[0], whole[0], rtol=1e-5, atol=1e-5)
     assert np.mean(found[1] == whole[1]) > 0.99
+
+
+@pytest.mark.parametrize(("equal", "sorts"), [(1, False), (2, False), (3, True)])
+def test_scores_that_are_equal_by_chance(equal, sorts, monkeypatch):
+    """A block is sorted only where two more do not tell which of them are in."""
+    items, k, block_size, sizes = 50, 4, 20, []
+    candidates = -np.arange(items, dtype="float32")[:, None]
+    candidates[k - 1 : k - 1 + equal] = candidates[k - 1]
+    queries = np.ones((QUERIES, 1), "float32")
+    arguments = {"shuffle_ties": True, "seed": 1, "block_size": block_size}
+    _, in_order = best_of(queries, candidates, items, **arguments)
+    in_full = best._found_in_full
+
+    def recorded(scores, *options):
+        sizes.append(scores.shape[1])
+        return in_full(scores, *options)
+
+    monkeypatch.setattr(best, "_found_in_full", recorded)
+    best._steps_kept.cache_clear()
+    _, ids = best_of(queries, candidates, k, **arguments)
+    np.testing.assert_array_equal(ids, in_order[:, :k])
+    assert (block_size in sizes) == sorts
+    best._steps_kept.cache_clear()
 
 
 def test_other_scores(rng):

@@ -15,8 +15,14 @@ from strategies import BATCH, LIST_SIZE, ties
 
 import keras_rank
 from keras_rank import catalogue, functional, metrics
-from keras_rank.arrays import counting
+from keras_rank.arrays import backends, counting
 from keras_rank.callbacks import CatalogueEvaluation
+from keras_rank.catalogue.counting import (
+    TILE,
+    Queries,
+    _steps_kept,
+    chunks_of_queries,
+)
 
 BACKEND = keras.backend.backend()
 SPARSE = [
@@ -121,8 +127,10 @@ def test_many_targets(shuffle_ties, levels, rng, monkeypatch):
     excluded = rng.integers(-1, items, size=(QUERIES, 90))
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
     found = {}
-    for sorts in (True, False):
+    for sorts, on_accelerator in ((True, False), (False, False), (True, True)):
         monkeypatch.setattr(counting, "sorts_sooner_than", lambda n, sorts=sorts: sorts)
+        monkeypatch.setattr(backends, "on_accelerator", lambda at=on_accelerator: at)
+        _steps_kept.cache_clear()
         for name, each in {
             "whole": candidates,
             "parts": catalogue.Shards([candidates[:70], candidates[70:]]),
@@ -135,12 +143,14 @@ def test_many_targets(shuffle_ties, levels, rng, monkeypatch):
                 block_size=64,
                 **arguments,
             )
-            found[sorts, name] = [
+            found[sorts, on_accelerator, name] = [
                 ops.convert_to_numpy(function(order))
                 for function in (functional.ndcg, functional.average_precision)
             ]
     for values in found.values():
-        np.testing.assert_array_equal(values, found[True, "whole"])
+        np.testing.assert_array_equal(values, found[True, False, "whole"])
+    monkeypatch.undo()
+    _steps_kept.cache_clear()
     if levels is None:
         return
     labels = np.zeros((QUERIES, items), "float32")
@@ -151,7 +161,50 @@ def test_many_targets(shuffle_ties, levels, rng, monkeypatch):
         ops.convert_to_numpy(function(labels, scores, **arguments))
         for function in (functional.ndcg, functional.average_precision)
     ]
-    np.testing.assert_allclose(found[True, "whole"], expected, atol=2e-6)
+    np.testing.assert_allclose(found[True, False, "whole"], expected, atol=2e-6)
+
+
+def test_queries_are_cut_by_their_number_of_targets(rng):
+    """Into few shapes, those that are compared with a block apart from all others."""
+    numbers = np.array([1, 300, 3, 70, 2, 0, 1, 90, 4, 80])
+    ids = np.full((len(numbers), 300), -1, "int32")
+    for row, number in zip(ids, numbers, strict=True):
+        row[:number] = rng.permutation(1000)[:number]
+    embeddings = ops.ones((len(numbers), 2))
+    queries = Queries(embeddings, ops.convert_to_tensor(ids), None, None)
+    chunks = chunks_of_queries(queries, TILE // 2)
+    shapes = [tuple(chunk.ids.shape) for _, chunk in chunks]
+    assert shapes == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
+    rows = np.concatenate([of_chunk for of_chunk, _ in chunks])
+    np.testing.assert_array_equal(np.sort(rows), np.arange(len(numbers)))
+    for of_chunk, chunk in chunks:
+        found, width = ops.convert_to_numpy(chunk.ids), chunk.ids.shape[1]
+        np.testing.assert_array_equal(found, ids[of_chunk, :width])
+        assert np.all(ids[of_chunk, width:] == -1)
+
+
+@pytest.mark.parametrize("shuffle_ties", [False, "average"])
+def test_neither_the_order_of_queries_nor_others_change_ranks(shuffle_ties, rng):
+    numbers = rng.permutation([1] * 10 + [5, 70, 120, 200])
+    targets = [rng.permutation(300)[:number].tolist() for number in numbers]
+    queries = rng.integers(-2, 3, size=(len(numbers), 3)).astype("float32")
+    candidates = rng.integers(-2, 3, size=(300, 3)).astype("float32")
+
+    def precisions(rows):
+        order = catalogue.rank(
+            [targets[row] for row in rows],
+            queries[rows],
+            candidates,
+            shuffle_ties=shuffle_ties,
+            block_size=64,
+        )
+        return ops.convert_to_numpy(functional.average_precision(order))
+
+    everyone, shuffled = np.arange(len(numbers)), rng.permutation(len(numbers))
+    found = precisions(everyone)
+    np.testing.assert_array_equal(precisions(shuffled), found[shuffled])
+    largest = int(np.argmax(numbers))
+    np.testing.assert_array_equal(precisions([largest]), found[[largest]])
 
 
 def random_task(rng, targets=1, items=300):

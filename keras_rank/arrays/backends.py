@@ -195,6 +195,8 @@ def constant(value: float, like: Tensor) -> Tensor:
     Keras gives a bare number the default precision: if that is bfloat16, integers
     become floats on JAX. On torch, it would copy the number to the device at each use.
     """
+    if isinstance(like, np.ndarray):
+        return np.asarray(value, like.dtype)
     if _is_eager_on_torch() and not isinstance(like, keras.KerasTensor):
         return _torch_constant(value, like.dtype, like.device)
     return ops.convert_to_tensor(value, like.dtype)
@@ -398,7 +400,7 @@ def on_host(x: Tensor) -> Tensor:
 def to_device(array: np.ndarray[Any, Any]) -> Tensor:
     """An array as a tensor. On JAX, Keras's conversion would compile each shape."""
     if keras.backend.backend() != "jax":
-        return ops.convert_to_tensor(array)
+        return ops.convert_to_tensor(array, array.dtype)
     import jax
 
     return jax.device_put(array)
@@ -406,7 +408,7 @@ def to_device(array: np.ndarray[Any, Any]) -> Tensor:
 
 def from_host(array: np.ndarray[Any, Any]) -> Tensor:
     """An array as a tensor; unchanged on JAX, where programs accept arrays."""
-    return array if keras.backend.backend() == "jax" else ops.convert_to_tensor(array)
+    return array if keras.backend.backend() == "jax" else to_device(array)
 
 
 def is_of_few_shapes(*tensors: Tensor) -> bool:

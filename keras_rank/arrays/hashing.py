@@ -2,6 +2,7 @@
 
 import hashlib
 
+import numpy as np
 from keras import ops
 
 from keras_rank.arrays.backends import Tensor
@@ -26,10 +27,11 @@ def _mix(x: Tensor) -> Tensor:
     On int32, as unsigned numbers become int64 on torch. By operators where all backends
     have them, as Keras copies its inputs on NumPy.
     """
+    shift = (np if isinstance(x, np.ndarray) else ops).right_shift
     # Masked, as shifting a signed number copies its sign.
-    x = (x ^ (ops.right_shift(x, 16) & 0xFFFF)) * 0x7FEB352D
-    x = (x ^ (ops.right_shift(x, 15) & 0x1FFFF)) * (0x846CA68B - 2**32)
-    return x ^ (ops.right_shift(x, 16) & 0xFFFF)
+    x = (x ^ (shift(x, 16) & 0xFFFF)) * 0x7FEB352D
+    x = (x ^ (shift(x, 15) & 0x1FFFF)) * (0x846CA68B - 2**32)
+    return x ^ (shift(x, 16) & 0xFFFF)
 
 
 def key_of_seed(seed: int) -> int:

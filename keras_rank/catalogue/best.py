@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from keras import ops
@@ -18,6 +18,7 @@ from keras_rank.arguments import (
     check_ties_broken,
     names_arguments,
 )
+from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import (
     Tensor,
@@ -194,13 +195,14 @@ def best_of(
                 check_pairs(unchecked, chunks[0].embeddings, block.embeddings)
                 unchecked = None
             for i, chunk in enumerate(chunks):
-                found = search[block.is_whole](chunk, block.embeddings, columns)
+                found = search(block.is_whole, chunk, block.embeddings, columns)
                 so_far = best.get(i, Best(*(x[:, :0] for x in found)))
                 best[i] = join(chunk.keys, so_far, found)
     joined = zip(*best.values(), strict=True)
     scores, ids = _in_order(
         seekers.keys, Best(*(ops.concatenate(x, axis=0)[:number] for x in joined))
     )
+    ids = where(scores > -math.inf, ids, -1)
     missing = [(0, 0), (0, k - scores.shape[1])]
     return Best(
         ops.pad(scores, missing, constant_values=-math.inf),
@@ -248,16 +250,18 @@ class Search:
 
 def _steps_of(
     score: str | Score, of_block: int, k: int
-) -> tuple[dict[bool, Callable[..., Best]], Callable[..., Best]]:
+) -> tuple[Callable[..., Best], Callable[..., Best]]:
     """Compiles the steps that find the best of a block, and join them to others."""
     is_ours, scores_of = isinstance(score, str), check_score(score)
 
-    def search(
+    def scored(
         seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
-    ) -> Best:
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """The scores of a block, and the keys of its candidates."""
         scores = scores_of(seekers.embeddings, block)
-        if is_traced(scores):
-            # Part of the product there, and a pass over memory else.
+        if is_traced(scores) and not is_ours:
+            # A pass over memory: all but the graphs of TensorFlow, which a user's
+            # function may need, tell NaN by an entry that is first.
             scores = _with_number(scores)
         size = scores.shape[1]
         column = ops.arange(size, dtype="int32")[None, :]
@@ -272,16 +276,39 @@ def _steps_of(
             widened = ops.pad(scores, [(0, 0), (0, 1)])
             scores = with_entries(widened, place, nothing)[:, :size]
 
-        def keys() -> Tensor:
-            numbers = columns.first_id + 1 + column
-            return ops.broadcast_to(item_keys(seekers.keys, numbers), ops.shape(scores))
+        return scores, lambda places: item_keys(
+            seekers.keys, columns.first_id + 1 + places
+        )
 
-        values, places = _selected(scores, keys, of_block)
-        return Best(values, where(values > -math.inf, columns.first_id + places, -1))
+    def find(
+        seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
+    ) -> tuple[Best, Tensor | bool]:
+        scores, keys = scored(seekers, block, columns, is_whole)
+        values, places, are_best = _found(scores, keys, of_block)
+        return Best(values, columns.first_id + places), are_best
 
-    join = functools.partial(_joined, k=k)
+    def find_in_full(
+        seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
+    ) -> Best:
+        scores, keys = scored(seekers, block, columns, is_whole)
+        values, places = _found_in_full(scores, keys, of_block)
+        return Best(values, columns.first_id + places)
+
     compile_step = functools.partial(compiled, is_ours=is_ours)
-    return of_whole_and_part(search, compile_step), compiled(join, is_ours=True)
+    found, found_in_full = (
+        of_whole_and_part(function, compile_step) for function in (find, find_in_full)
+    )
+
+    def search(is_whole: bool, *block: Any) -> Best:
+        # A branch of one program would take XLA as long as both of them.
+        if not backends.on_accelerator():
+            best: Best
+            best, are_best = found[is_whole](*block)
+            if are_best:
+                return best
+        return cast(Best, found_in_full[is_whole](*block))
+
+    return search, compiled(functools.partial(_joined, k=k), is_ours=True)
 
 
 _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
@@ -293,39 +320,67 @@ def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
     size = scores.shape[1]
-    values, order = _selected(scores, lambda: item_keys(keys, ids + 1), min(k, size))
+
+    def keys_at(places: Tensor) -> Tensor:
+        return item_keys(keys, take(ids, places) + 1)
+
+    values, order = _selected(scores, keys_at, min(k, size))
     return Best(values, take(ids, order))
 
 
-def _selected(
-    scores: Tensor,
-    keys: Callable[[], Tensor],
-    number: int,
-) -> tuple[Tensor, Tensor]:
+def _selected(scores: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+    """The highest scores of each row, and their positions: see `_found`."""
+    *found, are_best = _found(scores, *options)
+    values, places = shortcut(
+        are_best, lambda: tuple(found), lambda: _found_in_full(scores, *options)
+    )
+    return values, places
+
+
+def _found(
+    scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
+) -> tuple[Tensor, Tensor, Tensor | bool]:
     """The highest scores of each row, as they are compared, and their positions.
 
     Args:
-        scores: tensor of shape `(queries, size)`. Without NaN in compiled code.
-        keys: function without arguments, to an int32 tensor of the same shape. Of equal
-            scores those with larger keys are in.
+        scores: tensor of shape `(queries, size)`. Without NaN in a graph of TensorFlow.
+        keys: function from positions to int32 numbers. Of equal scores those with
+            larger keys are in.
         number: how many scores.
+
+    Returns:
+        The scores, the positions, and whether they are right: not where three or more
+        scores are equal, of which some are in and others not, or where any is NaN.
     """
-    # One more tells whether any other equals the last one, and all show NaN.
-    values, places = best_entries(scores, min(number + 1, scores.shape[1]))
+    # One more tells whether any other equals the last one. In large blocks two often
+    # do by chance, and so there is another.
+    values, places = best_entries(scores, min(number + 2, scores.shape[1]))
     values, places = as_ranked(values), ops.cast(places, "int32")
     last, following = values[:, number - 1 : number], values[:, number:]
     are_tied = ops.logical_and(following == last, last > -math.inf)
-    are_odd = ops.concatenate([ops.isnan(values), are_tied], axis=1)
 
-    def in_full() -> tuple[Tensor, Tensor]:
-        in_order = as_ranked(_with_number(scores))
-        order = ops.cast(sort_by(-in_order, -keys())[:, :number], "int32")
-        return take(in_order, order), order
+    def by_keys() -> tuple[Tensor, Tensor]:
+        order = sort_by(-values, -keys(places))[:, :number]
+        return take(values, order), take(places, order)
 
+    are_odd = ops.concatenate([ops.isnan(values[:, :1]), are_tied[:, 1:]], axis=1)
     values, places = shortcut(
-        none_of(are_odd), lambda: (values[:, :number], places[:, :number]), in_full
+        none_of(are_tied),
+        lambda: (values[:, :number], places[:, :number]),
+        by_keys,
     )
-    return values, places
+    return values, places, none_of(are_odd)
+
+
+def _found_in_full(
+    scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
+) -> tuple[Tensor, Tensor]:
+    """The same, in order, by sorting all of them."""
+    in_order = as_ranked(_with_number(scores))
+    column = ops.arange(scores.shape[1], dtype="int32")[None, :]
+    all_keys = keys(ops.broadcast_to(column, ops.shape(scores)))
+    order = sort_by(-in_order, -all_keys)[:, :number]
+    return take(in_order, order), ops.cast(order, "int32")
 
 
 def _with_number(scores: Tensor) -> Tensor:

@@ -3,32 +3,33 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where, within
 from keras_rank.arrays.backends import (
     Tensor,
     compiled,
+    from_host,
     full_precision,
     none_of,
     shortcut,
-    sorted_pairs,
     sorted_rows,
-    stable_argsort,
     take,
+    to_device,
     without_warnings,
 )
 from keras_rank.arrays.counting import (
     are_few,
     count,
     count_before,
-    count_before_in_order,
     counts_in_order,
 )
+from keras_rank.arrays.searching import Array, search, search_before
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score, check_pairs, check_score
 from keras_rank.lists.base import as_ranked, smallest_normal
@@ -186,11 +187,13 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         low, high = equal_to(targets)
 
         def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
+            if not are_few(targets):
+                return counts_in_order(sorted_rows(compared(scores)), targets)
             pairs = (scores, high), (scores, low)
             return count(pairs, _is_above, _is_not_below)
 
         added, are_tied = _counted(
-            queries, targets, counts, scored, scored, columns, above_and_not_below
+            queries, targets, counts, scored, columns, above_and_not_below
         )
         if averages:
             return added
@@ -210,74 +213,31 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
     ) -> Scored:
         return score_block(queries, block, columns, is_whole).each(compared)
 
-    def count_sorted(
-        queries: Queries,
-        targets: Tensor,
-        counts: Counts,
-        scored: Scored,
-        in_order: Scored,
-        columns: Columns,
-    ) -> tuple[Counts, Tensor]:
-        def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
-            return counts_in_order(scores, targets)
-
-        added, are_tied = _counted(
-            queries, targets, counts, scored, in_order, columns, above_and_not_below
-        )
-        return added, ops.any(are_tied, axis=1)
-
-    def count_tied(
-        queries: Queries, targets: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]
-    ) -> Tensor:
-        own_keys = item_keys(queries.keys, queries.ids + 1)
-        return _difference(
-            [count_before_in_order(*pair, targets, own_keys) for pair in pairs]
-        )
-
     compile_step = functools.partial(compiled, is_ours=is_ours)
     compare_steps, score_steps = (
         of_whole_and_part(function, compile_step)
         for function in (compare_block, compared_block)
     )
-    count_step, keys_step, tied_step = map(
-        compile_step, (count_sorted, _with_keys, count_tied)
-    )
 
-    def sort_block(
-        queries: Queries,
-        targets: Tensor,
-        counts: Counts,
-        block: Tensor,
-        columns: Columns,
-        is_whole: bool,
+    def count_block(
+        queries: Queries, targets: Tensor, counts: Counts, *block: Any
     ) -> Counts:
-        # Sorted between what is compiled, as NumPy may do so.
-        scored = score_steps[is_whole](queries, block, columns)
-        in_order = scored.each(sorted_rows)
-        added: Counts
-        added, are_tied = count_step(
-            queries, targets, counts, scored, in_order, columns
-        )
-        rows = np.flatnonzero(ops.convert_to_numpy(are_tied))
-        if averages or not len(rows):
-            return added
-        # Those few queries with ties, in so many rows that few sizes are compiled.
-        some = np.resize(rows, 2 ** (len(rows) - 1).bit_length()).astype("int32")
-        of_some = ops.convert_to_tensor(some)
-        tied = queries.at(of_some)
-        pairs = keys_step(tied, scored.at(of_some), columns)
-        pairs = [sorted_pairs(*pair) for pair in pairs]
-        first = tied_step(tied, ops.take(targets, of_some, axis=0), pairs)
-        before = np.array(ops.convert_to_numpy(counts.before))
-        before[rows] += ops.convert_to_numpy(first)[: len(rows)]
-        return added._replace(before=ops.convert_to_tensor(before))
-
-    def count_block(queries: Queries, targets: Tensor, *block: Any) -> Counts:
-        if not are_few(targets):
-            return sort_block(queries, targets, *block)
         *arguments, is_whole = block
-        counts: Counts = compare_steps[is_whole](queries, targets, *arguments)
-        return counts
+        if not is_searched(targets):
+            added: Counts
+            added = compare_steps[is_whole](queries, targets, counts, *arguments)
+            return added
+        # Without targets, of which each number would be compiled anew.
+        seekers = queries._replace(ids=None, keys=None)
+        scored = score_steps[is_whole](seekers, *arguments)
+        return _searched(
+            queries.each(ops.convert_to_numpy),
+            targets,
+            counts,
+            scored.each(ops.convert_to_numpy),
+            Columns(*map(int, arguments[1])),
+            averages,
+        )
 
     def check_block(queries: Queries, block: Tensor) -> None:
         check_pairs(score_all, queries.embeddings, block)
@@ -319,14 +279,14 @@ def count_candidates(
     """
     steps = steps_of(score, averages)
 
-    def make_pass(target_scores: Tensor) -> Counts:
+    def make_pass(target_scores: Array) -> Counts:
         return count_above(queries, target_scores, candidates, steps, after_block)
 
     return count_by_passes(score_targets(queries, candidates, steps), make_pass)
 
 
 def count_by_passes(
-    target_scores: Tensor, count_above: Callable[[Tensor], Counts]
+    target_scores: Array, count_above: Callable[[Array], Counts]
 ) -> Counts:
     """Counts with the scores that the targets have in a pass over all candidates.
 
@@ -336,7 +296,7 @@ def count_by_passes(
     scores of the columns.
 
     Args:
-        target_scores: tensor of shape `(queries, targets)`. The scores of targets.
+        target_scores: array of shape `(queries, targets)`. The scores of targets.
         count_above: function that makes a pass over all candidates with these.
     """
     counts = count_above(target_scores)
@@ -348,14 +308,14 @@ def count_by_passes(
                 "they are read, and `score` return the same numbers for them. "
                 "Received: targets whose scores changed from one pass to the next"
             )
-    return counts
+    return Counts(*map(from_host, counts))
 
 
-def _differ(scores: Tensor, others: Tensor) -> bool:
-    return bool(ops.any(scores != others))
+def _differ(scores: Array, others: Array) -> bool:
+    return bool(np.any(scores != others))
 
 
-def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Tensor:
+def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Array:
     """Scores targets in blocks of the same size as all others, `-inf` for padding.
 
     Args:
@@ -363,36 +323,47 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Ten
         candidates: all candidates, or consecutive ones.
         steps: the steps for each block.
     """
-    first, last = candidates.first_id, candidates.first_id + candidates.items - 1
-    chunks = [
-        queries.at(rows)
-        for rows in chunks_of(int(queries.ids.shape[0]), candidates.block_size)
-    ]
-    ids = [ops.convert_to_numpy(chunk.ids).clip(first, last) for chunk in chunks]
-    known = np.unique(np.concatenate([x.ravel() for x in ids]))
-    embeddings, size = candidates.rows(known), candidates.block_size
-    scored = list[Tensor]()
-    for chunk, of_chunk in zip(chunks, ids, strict=True):
-        unique, place = np.unique(of_chunk, return_inverse=True)
-        place = place.reshape(of_chunk.shape).astype("int32")
-        scores = ops.cast(ops.zeros_like(chunk.ids), embeddings.dtype)
+    first, size = candidates.first_id, candidates.block_size
+    chunks = chunks_of_queries(queries, size)
+    given = [ops.convert_to_numpy(chunk.ids) - first for _, chunk in chunks]
+    numbers = [x.clip(0, candidates.items - 1) for x in given]
+    places = [_places(x, candidates.items) for x in numbers]
+    known = np.unique(np.concatenate([unique for unique, _ in places]))
+    embeddings, scored = candidates.rows(first + known), list[Array]()
+    are_held = map(np.equal, numbers, given)
+    for (_, chunk), (unique, place), is_held in zip(
+        chunks, places, are_held, strict=True
+    ):
+        scores: Any = -math.inf
         for start in range(0, len(unique), size):
             rows = np.searchsorted(known, unique[start : start + size])
             rows = np.pad(rows, (0, size - len(rows)), mode="edge").astype("int32")
             block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
-            here = ops.convert_to_tensor((place >= start) & (place < start + size))
-            columns = ops.convert_to_tensor(np.clip(place - start, 0, size - 1))
+            columns = to_device((place - start).clip(0, size - 1))
             with full_precision(), without_warnings():
                 found = steps.score_targets(chunk.embeddings, block, columns)
-            scores = where(here, found, ops.cast(scores, found.dtype))
-        is_held = ops.convert_to_tensor(of_chunk) == chunk.ids
-        scored.append(where(is_held, scores, -math.inf))
-    return ops.concatenate(scored, axis=0)[: queries.ids.shape[0]]
+            is_here = is_held & (place >= start) & (place < start + size)
+            scores = np.where(is_here, ops.convert_to_numpy(found), scores)
+        scored.append(scores)
+    return _of_all(queries, chunks, scored, -math.inf)
+
+
+def _places(numbers: Array, end: int) -> tuple[Array, Array]:
+    """The distinct of whole numbers below an end, and which of these each is."""
+    if end > TILE:
+        unique, place = np.unique(numbers, return_inverse=True)
+        return unique, place.reshape(numbers.shape).astype("int32")
+    # Without sorting them, in no more memory than the scores of a tile.
+    places = np.zeros(end, "int32")
+    places[numbers] = 1
+    unique = np.flatnonzero(places)
+    places[unique] = np.arange(len(unique))
+    return unique, places[numbers]
 
 
 def count_above(
     queries: Queries,
-    target_scores: Tensor,
+    target_scores: Array,
     candidates: Candidates,
     steps: Steps,
     after_block: Callable[[int], None] = lambda done: None,
@@ -401,54 +372,130 @@ def count_above(
 
     Args:
         queries: all queries.
-        target_scores: tensor of shape `(queries, targets)`. The scores of targets.
+        target_scores: array of shape `(queries, targets)`. The scores of targets.
         candidates: all candidates, or consecutive ones.
         steps: the steps for each block.
         after_block: called after each block, with the number of candidates so far.
     """
-    order = None
-    if not are_few(target_scores):
-        # Consecutive queries are found near each other.
-        order = stable_argsort(target_scores)
-        target_scores = take(target_scores, order)
-        queries = queries._replace(ids=take(queries.ids, order))
-    rows = list(chunks_of(int(queries.ids.shape[0]), candidates.block_size))
-    chunks = [queries.at(each) for each in rows]
+    chunks = chunks_of_queries(queries, candidates.block_size)
+    counted = [
+        Chunk.of(queries, target_scores[rows, : queries.ids.shape[1]])
+        for rows, queries in chunks
+    ]
     check_block = steps.check_block
-    targets = [ops.take(target_scores, each, axis=0) for each in rows]
-    counts = list[Counts]()
-    for chunk, scores in zip(chunks, targets, strict=True):
-        zero = ops.zeros_like(chunk.ids)
-        counts.append(Counts(zero, zero, zero, ops.full_like(scores, -math.inf)))
     for block in candidates.blocks():
         columns = Columns.of(block)
         with full_precision(), without_warnings():
             if check_block is not None:
-                check_block(chunks[0], block.embeddings)
+                check_block(chunks[0][1], block.embeddings)
                 check_block = None
-            for i, (chunk, scores) in enumerate(zip(chunks, targets, strict=True)):
-                counts[i] = steps.count_block(
-                    chunk,
-                    scores,
-                    counts[i],
+            for i, chunk in enumerate(counted):
+                counts = steps.count_block(
+                    chunk.queries,
+                    chunk.targets,
+                    chunk.counts,
                     block.embeddings,
                     columns,
                     block.is_whole,
                 )
+                counted[i] = chunk._replace(counts=counts)
         after_block(block.first_id + block.end)
-    number = int(queries.ids.shape[0])
-    joined = [ops.concatenate(x, axis=0)[:number] for x in zip(*counts, strict=True)]
-    if order is not None:
-        joined = [take(x, stable_argsort(order)) for x in joined]
-    return Counts(*joined)
+    fills = 0, 0, 0, -math.inf
+    parts = zip(*(chunk.in_place() for chunk in counted), strict=True)
+    whole = map(functools.partial(_of_all, queries, chunks), parts, fills)
+    return Counts(*whole)
 
 
-def chunks_of(number: int, block_size: int) -> Iterator[Tensor]:
+class Chunk(NamedTuple):
+    """Queries that are counted together.
+
+    Attributes:
+        queries: the queries, their targets ordered by their scores if they are many.
+        targets: tensor of shape `(queries, targets)`. The scores of the targets.
+        counts: what is counted so far.
+        order: int array of the same shape, or `None`. Where the targets were.
+    """
+
+    queries: Queries
+    targets: Tensor
+    counts: Counts
+    order: Array | None
+
+    @classmethod
+    def of(cls, queries: Queries, targets: Array) -> "Chunk":
+        """Returns queries of which nothing is counted."""
+        order, make = None, cast(Callable[[Array], Tensor], to_device)
+        if is_searched(targets):
+            # Those that follow each other are found near each other.
+            order, make = np.argsort(targets, axis=1), np.asarray
+            targets = np.take_along_axis(targets, order, axis=1)
+            ids = np.take_along_axis(ops.convert_to_numpy(queries.ids), order, axis=1)
+            queries = queries._replace(ids=ids)
+        above, tied, before = (make(np.zeros(targets.shape, "int32")) for _ in range(3))
+        scores = make(np.full_like(targets, -math.inf))
+        counts = Counts(above, tied, before, scores)
+        return cls(queries, make(targets), counts, order)
+
+    def in_place(self) -> Counts:
+        """The counts of the targets in the order that they were given in."""
+        counts = Counts(*map(ops.convert_to_numpy, self.counts))
+        if self.order is None:
+            return counts
+        placed = Counts(*map(np.empty_like, counts))
+        for x, of_order in zip(placed, counts, strict=True):
+            np.put_along_axis(x, self.order, of_order, axis=1)
+        return placed
+
+
+def is_searched(targets: Tensor) -> bool:
+    """Whether targets are so many that they are searched in sorted rows, on a CPU."""
+    return not (backends.on_accelerator() or are_few(targets))
+
+
+def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Queries]]:
+    """The queries in chunks, each with as many targets as those of them need.
+
+    Those with few targets, which are compared, are apart from those with many. Widths
+    are powers of two, so that few are compiled.
+
+    Returns:
+        A list of the rows of the queries, and these queries.
+    """
+    ids = ops.convert_to_numpy(queries.ids)
+    others, width = queries._replace(ids=None), ids.shape[1]
+    widths = ((ids >= 0) * np.arange(1, width + 1, dtype="int32")).max(axis=1)
+    widths = np.minimum(2 ** np.ceil(np.log2(widths.clip(1))), width).astype(int)
+    order = np.argsort(widths, kind="stable")
+    distinct, numbers = np.unique(widths, return_counts=True)
+    are_compared = [are_few(ids[:, :n]) for n in distinct]
+    chunks = list[tuple[Array, Queries]]()
+    for group in np.split(order, [numbers[are_compared].sum()]):
+        for places in chunks_of(len(group), block_size):
+            rows = group[places]
+            some = others.at(to_device(rows.astype("int32")))
+            of_rows = np.ascontiguousarray(ids[rows, : widths[rows].max()])
+            chunks.append((rows, some._replace(ids=to_device(of_rows))))
+    return chunks
+
+
+def _of_all(
+    queries: Queries,
+    chunks: Sequence[tuple[Array, Queries]],
+    parts: Sequence[Array],
+    fill: float,
+) -> Array:
+    """What is known of the targets of each chunk, as one array."""
+    whole = np.full(queries.ids.shape, fill, parts[0].dtype)
+    for (rows, _), part in zip(chunks, parts, strict=True):
+        whole[rows, : part.shape[1]] = part
+    return whole
+
+
+def chunks_of(number: int, block_size: int) -> Iterator[Array]:
     """The rows of chunks of one size, of which the last one repeats a query."""
-    size = -(-number // max(1, -(-number * block_size // TILE)))
+    size = max(1, -(-number // max(1, -(-number * block_size // TILE))))
     for start in range(0, number, size):
-        rows = np.minimum(np.arange(start, start + size), number - 1)
-        yield ops.convert_to_tensor(rows.astype("int32"))
+        yield np.minimum(np.arange(start, start + size, dtype="int32"), number - 1)
 
 
 def _in_block(ids: Tensor, scores: Tensor, columns: Columns) -> tuple[Tensor, Tensor]:
@@ -484,7 +531,6 @@ def _counted(
     targets: Tensor,
     counts: Counts,
     scored: Scored,
-    entries: Scored,
     columns: Columns,
     above_and_not_below: Callable[[Tensor], Sequence[Tensor]],
 ) -> tuple[Counts, Tensor]:
@@ -495,7 +541,6 @@ def _counted(
         targets: tensor of shape `(queries, targets)`. The scores of the targets.
         counts: the counts so far.
         scored: the scores of the block.
-        entries: the same, in any order.
         columns: the columns of the scores.
         above_and_not_below: function of entries, to the numbers of those with a
             higher score than each target, and of those with no lower one.
@@ -504,7 +549,7 @@ def _counted(
         The counts, and which targets tie with another candidate.
     """
     is_own, own = _in_block(queries.ids, scored.candidates, columns)
-    parts = [above_and_not_below(x) for x in entries if x is not None]
+    parts = [above_and_not_below(x) for x in scored if x is not None]
     above, not_below = (_difference(x) for x in zip(*parts, strict=True))
     tied = not_below - above
     are_tied = ops.logical_and(tied > ops.cast(is_own, "int32"), targets > -math.inf)
@@ -515,6 +560,43 @@ def _counted(
         scores=where(is_own, compared(own), counts.scores),
     )
     return added, are_tied
+
+
+def _searched(
+    queries: Queries,
+    targets: Array,
+    counts: Counts,
+    scored: Scored,
+    columns: Columns,
+    averages: bool,
+) -> Counts:
+    """Adds what a block has to the counts, all of them arrays, in their place."""
+    ids, first = queries.ids, columns.first_id
+    is_own = (ids >= first + columns.start) & (ids < first + columns.end)
+    rows, places = np.nonzero(is_own)
+    counts.scores[rows, places] = scored.candidates[rows, ids[rows, places] - first]
+    parts = [search(x, targets) for x in scored if x is not None]
+    above, tied = (_difference(x) for x in zip(*parts, strict=True))
+    np.add(counts.above, above, out=counts.above)
+    np.add(counts.tied, tied, out=counts.tied)
+    are_tied = (tied > is_own) & (targets > -math.inf)
+    rows = np.flatnonzero(are_tied.any(axis=1))
+    if len(rows) and not averages:
+        some = Queries(*(None if x is None else x[rows] for x in queries))
+        own_keys = item_keys(some.keys, some.ids + 1)
+        size = scored.candidates.shape[1]
+        numbers = [np.arange(first + 1, first + 1 + size, dtype="int32")[None, :]]
+        if some.excluded is not None:
+            numbers.append(some.excluded + 1)
+        keys = [item_keys(some.keys, x) for x in numbers]
+        entries = [x[rows] for x in scored if x is not None]
+        counts.before[rows] += _difference(
+            [
+                search_before(x, np.broadcast_to(key, x.shape), targets[rows], own_keys)
+                for x, key in zip(entries, keys, strict=True)
+            ]
+        )
+    return counts
 
 
 def _is_above(score: Tensor, high: Tensor, same_score: Tensor, low: Tensor) -> Tensor:

@@ -147,19 +147,18 @@ def count_in_shards(
         shards.block_size,
     )
 
-    def count_parts(target_scores: Tensor) -> Counts:
+    def count_parts(target_scores: Array) -> Counts:
         counts = list[Counts]()
-        count_part = work(_array(target_scores)).count
+        count_part = work(target_scores).count
         counted = map_parts(shards.map_fn, count_part, shards.parts)
         for part, of_part in zip(shards.parts, counted, strict=True):
             counts.append(of_part)
             after_part(part.first_id + part.items)
         above, tied, before, scores = zip(*counts, strict=True)
-        added = Counts(sum(above), sum(tied), sum(before), _maximum(scores))
-        return Counts(*(to_tensor("targets", x) for x in added))
+        return Counts(sum(above), sum(tied), sum(before), _maximum(scores))
 
     target_scores = _maximum(map_parts(shards.map_fn, work().score, shards.parts))
-    return count_by_passes(to_tensor("targets", target_scores), count_parts)
+    return count_by_passes(target_scores, count_parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,14 +181,13 @@ class Work:
 
     def score(self, part: Part) -> Array:
         """Scores the targets that are in the part, `-inf` for the others."""
-        return _array(score_targets(*self._opened(part)))
+        return score_targets(*self._opened(part))
 
     def count(self, part: Part) -> Counts:
         """Counts the candidates of the part above the targets."""
         queries, candidates, steps = self._opened(part)
-        scores = to_tensor("targets", self.target_scores)
-        counts = count_above(queries, scores, candidates, steps)
-        return Counts(*(_array(x) for x in counts))
+        scores = np.asarray(self.target_scores)
+        return count_above(queries, scores, candidates, steps)
 
     def _opened(self, part: Part) -> tuple[Queries, Candidates, Steps]:
         candidates = part.opened(self.block_size, np.unique(self.queries.ids))
