@@ -111,57 +111,62 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size):
 
 
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-@pytest.mark.parametrize("levels", [2, 50, None])
-def test_many_targets(shuffle_ties, levels, rng, monkeypatch):
+def test_many_targets(shuffle_ties, rng, monkeypatch):
     """By sorting, to the last bit what comparing with each of them gives."""
     # Compiled for each target where they are compared.
     items, number = 150, 24
-    candidates = rng.normal(size=(items, FEATURES)).astype("float32")
-    queries = rng.normal(size=(QUERIES, FEATURES)).astype("float32")
-    if levels is not None:
-        candidates, queries = np.round(candidates * levels), np.round(queries)
-    candidates[rng.integers(0, items, 5)] = np.nan
     targets = np.stack([rng.permutation(items)[:number] for _ in range(QUERIES)])
     targets[1, 1:] = -1
     targets[2, :12] = targets[2, 12:]
     excluded = rng.integers(-1, items, size=(QUERIES, 90))
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
-    found = {}
+    tasks = {}
+    for levels in (2, 50, None):
+        candidates = rng.normal(size=(items, FEATURES)).astype("float32")
+        queries = rng.normal(size=(QUERIES, FEATURES)).astype("float32")
+        if levels is not None:
+            candidates, queries = np.round(candidates * levels), np.round(queries)
+        candidates[rng.integers(0, items, 5)] = np.nan
+        tasks[levels] = queries, candidates
+    found = {levels: {} for levels in tasks}
     for sorts, on_accelerator in ((True, False), (False, False), (True, True)):
         monkeypatch.setattr(counting, "sorts_sooner_than", lambda n, sorts=sorts: sorts)
         monkeypatch.setattr(backends, "on_accelerator", lambda at=on_accelerator: at)
         _steps_kept.cache_clear()
-        for name, each in {
-            "whole": candidates,
-            "parts": catalogue.Shards([candidates[:70], candidates[70:]]),
-        }.items():
-            order = catalogue.rank(
-                targets,
-                queries,
-                each,
-                exclude=excluded,
-                block_size=64,
-                **arguments,
-            )
-            found[sorts, on_accelerator, name] = [
-                ops.convert_to_numpy(function(order))
-                for function in (functional.ndcg, functional.average_precision)
-            ]
-    for values in found.values():
-        np.testing.assert_array_equal(values, found[True, False, "whole"])
+        for levels, (queries, candidates) in tasks.items():
+            for name, each in {
+                "whole": candidates,
+                "parts": catalogue.Shards([candidates[:70], candidates[70:]]),
+            }.items():
+                order = catalogue.rank(
+                    targets,
+                    queries,
+                    each,
+                    exclude=excluded,
+                    block_size=64,
+                    **arguments,
+                )
+                found[levels][sorts, on_accelerator, name] = [
+                    ops.convert_to_numpy(function(order))
+                    for function in (functional.ndcg, functional.average_precision)
+                ]
     monkeypatch.undo()
     _steps_kept.cache_clear()
-    if levels is None:
-        return
+    for ways in found.values():
+        for values in ways.values():
+            np.testing.assert_array_equal(values, ways[True, False, "whole"])
     labels = np.zeros((QUERIES, items), "float32")
     for row, ids in zip(labels, targets, strict=True):
         row[ids[ids >= 0]] = 1.0
-    scores = full_matrix(targets, queries, candidates, excluded)
-    expected = [
-        ops.convert_to_numpy(function(labels, scores, **arguments))
-        for function in (functional.ndcg, functional.average_precision)
-    ]
-    np.testing.assert_allclose(found[True, False, "whole"], expected, atol=2e-6)
+    for levels in (2, 50):
+        scores = full_matrix(targets, *tasks[levels], excluded)
+        expected = [
+            ops.convert_to_numpy(function(labels, scores, **arguments))
+            for function in (functional.ndcg, functional.average_precision)
+        ]
+        np.testing.assert_allclose(
+            found[levels][True, False, "whole"], expected, atol=2e-6
+        )
 
 
 def test_queries_are_cut_by_their_number_of_targets(rng):
