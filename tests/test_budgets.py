@@ -1,7 +1,5 @@
 """What one update may ask of a device: counts, which need no GPU and never vary."""
 
-import time
-
 import keras
 import numpy as np
 import pytest
@@ -126,23 +124,3 @@ def test_constants_are_counted():
             return shifted.double() + self.kept.float() + float(x[0])
 
     assert counts_of(Metric(), torch.ones(3)) == (8, 1, 2)
-
-
-@pytest.mark.skipif(BACKEND != "jax", reason="the compiler that takes longest")
-def test_compiling_takes_half_as_long_again_as_that_of_keras_rs_at_most(table):
-    """Time of the processor, the best of three, in turns."""
-    import jax
-
-    peer = pytest.importorskip("keras_rs").metrics.NDCG
-    batch = tensors(*batch_of(256, 1000))
-
-    def seconds(metric):
-        variables = [variable.value for variable in metric.variables]
-        start = time.process_time()
-        jax.jit(metric.stateless_update_state).lower(variables, *batch).compile()
-        return time.process_time() - start
-
-    times = [[seconds(make(k=10)) for make in (NDCG, peer)] for _ in range(3)]
-    ours, theirs = np.min(times, axis=0)
-    table.append(line_of("compiling", f"{ours:.2f} s", f"keras-rs {theirs:.2f} s"))
-    assert ours <= 1.5 * theirs

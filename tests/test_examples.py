@@ -48,7 +48,7 @@ import keras  # noqa: E402
 """,
 ]
 ANY = [
-    """# Any backend gives the same numbers; NumPy is there wherever Keras is.
+    """# All backends give the same numbers, and NumPy is always installed with Keras.
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 
 import"""

@@ -193,7 +193,7 @@ SECTIONS = {
     "TensorBoard": ["tensorboard"],
     "KerasTuner": ["keras_tuner"],
     "Optuna": ["optuna", "optuna_integration"],
-    "Names of files": [],
+    "File names": [],
     "Metrics from a config file": [],
 }
 PAGE = DOCS / "trackers.md"
