@@ -17,6 +17,7 @@ from keras import ops
 
 # Keras has no common type for the tensors of its backends.
 Tensor: TypeAlias = Any
+Array: TypeAlias = np.ndarray[Any, Any]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
@@ -101,15 +102,15 @@ def is_known_false(condition: Tensor | bool) -> bool:
     return _is_seen(condition) and not bool(condition)
 
 
-def seen_maximum(x: Tensor, otherwise: Tensor | int) -> Tensor | int:
-    """The maximum of integers, or another bound where Python can't see it.
+def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
+    """The maximum of integers up to a bound, or the bound where Python can't see it.
 
     It is rounded up to a power of two, as JAX would compile each shape again.
     """
     if not _is_seen(x):
-        return otherwise
+        return bound
     largest = ops.amax(x) if 0 not in tuple(x.shape) else 0
-    return 2 ** max(int(largest) - 1, 0).bit_length()
+    return min(2 ** max(int(largest) - 1, 0).bit_length(), int(bound))
 
 
 def none_of(conditions: Tensor) -> Tensor | bool:

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray[Any, Any]
+from keras_rank.arrays.backends import Array
 
 # More threads wait for each other, as Python runs between two sorts.
 _MOST_THREADS = 8
@@ -48,7 +47,7 @@ def search_before(
 
     Args:
         entries: array of shape `(batch, size)`, without NaN.
-        keys: int32 array of the same shape.
+        keys: int32 array of the same shape, or of one row for all.
         thresholds: array of shape `(batch, number)`.
         own_keys: int32 array of the shape of the thresholds.
 
@@ -56,6 +55,7 @@ def search_before(
         An int32 array of the shape of the thresholds.
     """
     before = np.zeros(thresholds.shape, "int32")
+    keys = np.broadcast_to(keys, entries.shape)
 
     def search_row(i: int) -> None:
         distinct, which = np.unique(entries[i], return_inverse=True)

@@ -21,6 +21,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import (
+    Array,
     Tensor,
     compiled,
     full_precision,
@@ -41,8 +42,8 @@ from keras_rank.catalogue.counting import (
     of_whole_and_part,
 )
 from keras_rank.catalogue.ranks import excluded_ids, open_scored
-from keras_rank.catalogue.scoring import Score, check_pairs, check_score
-from keras_rank.catalogue.shards import Array, OpenShards, Part, map_parts
+from keras_rank.catalogue.scoring import Score, check_score, checked
+from keras_rank.catalogue.shards import OpenShards, Part, map_parts
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.tensors import to_tensor
 from keras_rank.ordering.preference import item_keys, list_keys
@@ -184,16 +185,11 @@ def best_of(
         seekers.each(functools.partial(ops.take, indices=each, axis=0)) for each in rows
     ]
     best = dict[int, Best]()
-    # As in `count_above`, of a function of the user's.
-    unchecked = None
-    if not isinstance(score, str):
-        unchecked = compiled(check_score(score), is_ours=False)
-    for block in candidates.blocks():
+    is_ours = isinstance(score, str)
+    unknown = None if is_ours else compiled(check_score(score), is_ours=False)
+    for block in checked(candidates.blocks(), unknown, chunks[0].embeddings):
         columns = Columns.of(block)
         with full_precision(), without_warnings():
-            if unchecked is not None:
-                check_pairs(unchecked, chunks[0].embeddings, block.embeddings)
-                unchecked = None
             for i, chunk in enumerate(chunks):
                 found = search(block.is_whole, chunk, block.embeddings, columns)
                 so_far = best.get(i, Best(*(x[:, :0] for x in found)))
@@ -328,11 +324,13 @@ def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
     return Best(values, take(ids, order))
 
 
-def _selected(scores: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+def _selected(
+    scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
+) -> tuple[Tensor, Tensor]:
     """The highest scores of each row, and their positions: see `_found`."""
-    *found, are_best = _found(scores, *options)
+    *found, are_best = _found(scores, keys, number)
     values, places = shortcut(
-        are_best, lambda: tuple(found), lambda: _found_in_full(scores, *options)
+        are_best, lambda: tuple(found), lambda: _found_in_full(scores, keys, number)
     )
     return values, places
 

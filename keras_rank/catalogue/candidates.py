@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, block_of_rows
+from keras_rank.arrays.backends import Array, Tensor, block_of_rows
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 
@@ -203,14 +203,17 @@ def check_as_many(items: int, found: int) -> None:
 
 def _check_same(first: Any, found: Tensor) -> None:
     """Raises if another candidate is the first one when they are read again."""
-    first, found = map(ops.convert_to_numpy, (first, found))
-    size = np.abs(first[np.isfinite(first)]).max(initial=0.0)
-    # What differs by more than roundings may.
-    if not np.allclose(first, found, 1e-3, 1e-4 * size, equal_nan=True):
+    if not are_alike(*map(ops.convert_to_numpy, (first, found))):
         raise ValueError(
             "`candidates` should hold the same items in the same order each time they "
             "are read. Received: another first item when they were read again"
         )
+
+
+def are_alike(numbers: Array, others: Array) -> bool:
+    """Whether numbers differ by no more than rounding errors."""
+    size = np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)
+    return np.allclose(numbers, others, 1e-3, 1e-4 * size, equal_nan=True)
 
 
 def _parts(blocks: Any) -> Iterator[Tensor]:

@@ -12,6 +12,7 @@ from keras import ops
 from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where, within
 from keras_rank.arrays.backends import (
+    Array,
     Tensor,
     compiled,
     from_host,
@@ -29,9 +30,9 @@ from keras_rank.arrays.counting import (
     count_before,
     counts_in_order,
 )
-from keras_rank.arrays.searching import Array, search, search_before
+from keras_rank.arrays.searching import search, search_before
 from keras_rank.catalogue.candidates import Block, Candidates
-from keras_rank.catalogue.scoring import Score, check_pairs, check_score
+from keras_rank.catalogue.scoring import Score, check_score, checked
 from keras_rank.lists.base import as_ranked, smallest_normal
 from keras_rank.ordering.preference import item_keys
 
@@ -104,7 +105,7 @@ class Columns(NamedTuple):
 
     def hold(self, column: Tensor) -> Tensor:
         """Whether a column counts."""
-        return ops.logical_and(column >= self.start, column < self.end)
+        return (column >= self.start) & (column < self.end)
 
 
 class Scored(NamedTuple):
@@ -124,10 +125,6 @@ class Scored(NamedTuple):
         """Returns what a function makes of each of the tensors."""
         return Scored(*(None if x is None else function(x) for x in self))
 
-    def at(self, rows: Tensor) -> "Scored":
-        """The scores of some of the queries."""
-        return self.each(lambda x: ops.take(x, rows, axis=0))
-
 
 class Steps(NamedTuple):
     """The functions of a pass, most of them compiled.
@@ -137,13 +134,13 @@ class Steps(NamedTuple):
             columns of the targets among these.
         count_block: function of queries, the scores of their targets, counts, a block,
             its columns, and whether all of them count, to new counts.
-        check_block: function of queries and a block, which raises if a score depends on
-            others. `None` if it is known that none does.
+        unknown_score: the user's function of queries and candidates, which is to be
+            checked. `None` if the score is one of ours.
     """
 
     score_targets: Callable[..., Tensor]
     count_block: Callable[..., Counts]
-    check_block: Callable[..., None] | None
+    unknown_score: Score | None
 
 
 def steps_of(score: str | Score, averages: bool) -> Steps:
@@ -200,10 +197,13 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
 
         def going_first() -> Tensor:
             own_keys = item_keys(queries.keys, queries.ids + 1)
-            pairs = _with_keys(queries, scored.each(compared), columns)
-            return counts.before + _difference(
-                [count_before(x, targets, key, own_keys, "int32") for x, key in pairs]
-            )
+            column = ops.arange(scored.candidates.shape[1], dtype="int32")[None, :]
+            ids = columns.first_id + column
+            before = list[Tensor]()
+            for x, keys in _with_keys(queries, scored.each(compared), ids):
+                keys = ops.broadcast_to(keys, ops.shape(x))
+                before.append(count_before(x, targets, keys, own_keys, "int32"))
+            return counts.before + _difference(before)
 
         before = shortcut(none_of(are_tied), lambda: counts.before, going_first)
         return added._replace(before=before)
@@ -231,7 +231,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         seekers = queries._replace(ids=None, keys=None)
         scored = score_steps[is_whole](seekers, *arguments)
         return _searched(
-            queries.each(ops.convert_to_numpy),
+            queries._replace(embeddings=None).each(ops.convert_to_numpy),
             targets,
             counts,
             scored.each(ops.convert_to_numpy),
@@ -239,12 +239,10 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
             averages,
         )
 
-    def check_block(queries: Queries, block: Tensor) -> None:
-        check_pairs(score_all, queries.embeddings, block)
-
-    score_all = compile_step(score)
     return Steps(
-        compile_step(score_targets), count_block, None if is_ours else check_block
+        compile_step(score_targets),
+        count_block,
+        None if is_ours else compile_step(score),
     )
 
 
@@ -382,13 +380,10 @@ def count_above(
         Chunk.of(queries, target_scores[rows, : queries.ids.shape[1]])
         for rows, queries in chunks
     ]
-    check_block = steps.check_block
-    for block in candidates.blocks():
+    some = chunks[0][1].embeddings
+    for block in checked(candidates.blocks(), steps.unknown_score, some):
         columns = Columns.of(block)
         with full_precision(), without_warnings():
-            if check_block is not None:
-                check_block(chunks[0][1], block.embeddings)
-                check_block = None
             for i, chunk in enumerate(counted):
                 counts = steps.count_block(
                     chunk.queries,
@@ -506,17 +501,16 @@ def _in_block(ids: Tensor, scores: Tensor, columns: Columns) -> tuple[Tensor, Te
 
 
 def _with_keys(
-    queries: Queries, scored: Scored, columns: Columns
+    queries: Queries, scored: Scored, ids: Tensor
 ) -> list[tuple[Tensor, Tensor]]:
-    """Scores as they are compared and the keys of their candidates, and of excluded."""
-    column = ops.arange(1, scored.candidates.shape[1] + 1, dtype="int32")[None, :]
-    numbers = [columns.first_id + column]
-    if queries.excluded is not None:
-        numbers.append(queries.excluded + 1)
-    keys = [item_keys(queries.keys, x) for x in numbers]
+    """The scores and the keys of the candidates with these ids, and of the excluded.
+
+    The keys are one row for all queries if the earlier of tied candidates goes first.
+    """
     return [
-        (x, ops.broadcast_to(key, ops.shape(x)))
-        for x, key in zip(scored, keys, strict=False)
+        (x, item_keys(queries.keys, their_ids + 1))
+        for x, their_ids in zip(scored, (ids, queries.excluded), strict=True)
+        if x is not None
     ]
 
 
@@ -572,7 +566,7 @@ def _searched(
 ) -> Counts:
     """Adds what a block has to the counts, all of them arrays, in their place."""
     ids, first = queries.ids, columns.first_id
-    is_own = (ids >= first + columns.start) & (ids < first + columns.end)
+    is_own = columns.hold(ids - first)
     rows, places = np.nonzero(is_own)
     counts.scores[rows, places] = scored.candidates[rows, ids[rows, places] - first]
     parts = [search(x, targets) for x in scored if x is not None]
@@ -582,18 +576,15 @@ def _searched(
     are_tied = (tied > is_own) & (targets > -math.inf)
     rows = np.flatnonzero(are_tied.any(axis=1))
     if len(rows) and not averages:
-        some = Queries(*(None if x is None else x[rows] for x in queries))
+        some = queries.each(lambda x: x[rows])
+        their_scores = scored.each(lambda x: x[rows])
         own_keys = item_keys(some.keys, some.ids + 1)
         size = scored.candidates.shape[1]
-        numbers = [np.arange(first + 1, first + 1 + size, dtype="int32")[None, :]]
-        if some.excluded is not None:
-            numbers.append(some.excluded + 1)
-        keys = [item_keys(some.keys, x) for x in numbers]
-        entries = [x[rows] for x in scored if x is not None]
+        column_ids = np.arange(first, first + size, dtype="int32")[None, :]
         counts.before[rows] += _difference(
             [
-                search_before(x, np.broadcast_to(key, x.shape), targets[rows], own_keys)
-                for x, key in zip(entries, keys, strict=True)
+                search_before(x, keys, targets[rows], own_keys)
+                for x, keys in _with_keys(some, their_scores, column_ids)
             ]
         )
     return counts

@@ -1,13 +1,13 @@
 """How queries score candidates: by products, cosines, or a user's function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-import numpy as np
 from keras import ops
 
 from keras_rank.arrays.arithmetic import product, ratio, square_root, where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, full_precision, without_warnings
+from keras_rank.catalogue.candidates import Block, are_alike
 from keras_rank.lists.tensors import ranked_as, shape_of
 
 Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -57,7 +57,24 @@ def _checked(score: Score) -> Score:
     return scores_of
 
 
-def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
+def checked(
+    blocks: Iterable[Block], score: Score | None, queries: Tensor
+) -> Iterator[Block]:
+    """Yields blocks, and checks a score by the first of them.
+
+    Args:
+        blocks: all blocks.
+        score: a compiled function of the user's, or `None`, which needs no check.
+        queries: the queries that it is checked with.
+    """
+    for number, block in enumerate(blocks):
+        if score is not None and number == 0:
+            with full_precision(), without_warnings():
+                _check_pairs(score, queries, block.embeddings)
+        yield block
+
+
+def _check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
     """Raises for a score of a pair that changes with the other pairs."""
     given = queries, candidates
     # The first half of each, and others in the place of the second.
@@ -67,9 +84,7 @@ def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
     )
     rows, columns = (-(-x.shape[0] // 2) for x in given)
     scores, beside_others = (x[:rows, :columns] for x in (scores, beside_others))
-    size = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
-    # What differs by more than roundings may.
-    if not np.allclose(scores, beside_others, 1e-3, 1e-4 * size, equal_nan=True):
+    if not are_alike(scores, beside_others):
         raise ValueError(
             "`score` should give each pair of a query and a candidate a score of "
             "its own, whatever the others are. Received: a function of which the "

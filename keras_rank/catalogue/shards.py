@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Array, Tensor
 from keras_rank.catalogue.candidates import (
     Candidates,
     check_as_many,
@@ -26,7 +26,6 @@ from keras_rank.catalogue.counting import (
 from keras_rank.catalogue.scoring import Score
 from keras_rank.lists.tensors import to_tensor
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
 
 

@@ -28,7 +28,6 @@ from keras_rank.arrays.backends import (
 from keras_rank.arrays.chances import first_event
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.programs import require
-from keras_rank.arrays.selection import at_most_size
 from keras_rank.lists.judged import JudgedLists, Values
 from keras_rank.lists.sparse import Placed, TargetLists
 from keras_rank.ordering.ranking import Ranking
@@ -102,18 +101,16 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Ten
     ends = where(
         above < ops.cast(ranking.cutoff, stops.dtype), above + whole.group_sizes, 0.0
     )
-    list_size = ops.shape(stops)[1]
     items = _TiedItems(
         stops=stops,
         above=above,
         group_size=whole.group_sizes,
         so_far=whole.places,
         is_first=whole.places == 1.0,
-        is_last=whole.places == whole.group_sizes,
     )
     # Without items there are no other subsets.
     passed = ops.cast(_subset_sizes(ranking, stops) == 0.0, stops.dtype)
-    last = at_most_size(seen_maximum(ends, list_size), list_size)
+    last = seen_maximum(ends, ops.shape(stops)[1])
     return _over_items(items, ranking, passed, last)
 
 
@@ -143,7 +140,6 @@ def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tenso
         group_size=tied,
         so_far=at_least(tied - in_group + place, 1.0),
         is_first=place == 1.0,
-        is_last=place == in_group,
     )
     passed = ops.ones_like(_subset_sizes(ranking, stops))
     return _over_items(items, ranking, passed, targets)
@@ -158,7 +154,6 @@ class _TiedItems(NamedTuple):
         group_size: the number of items of its group.
         so_far: the number of items of its group up to this one.
         is_first: whether it is the first of its group.
-        is_last: whether it is the last of its group.
     """
 
     stops: Tensor
@@ -166,7 +161,6 @@ class _TiedItems(NamedTuple):
     group_size: Tensor
     so_far: Tensor
     is_first: Tensor
-    is_last: Tensor
 
 
 def _over_items(
@@ -208,7 +202,7 @@ def _over_items(
         counts = ops.logical_and(counts, ranks <= last_rank)
         stop_first = shifted(passed, 1, 0.0) - passed
         stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
-        at_end = item.is_last
+        at_end = item.so_far == item.group_size
         value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
         return value, where(at_end, reached_next, reached), reached_next, passed
 

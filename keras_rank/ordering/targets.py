@@ -152,7 +152,7 @@ def _rank_spans(
     ranks_in_group = where(is_first, at_most(sizes, limit - above), 0.0)
     # The number of ranks up to the end of a group.
     ends = running_total(ranks_in_group)
-    depth = at_most_size(seen_maximum(ends[:, -1], cutoff), cutoff)
+    depth = seen_maximum(ends[:, -1], cutoff)
     index = counted(0, depth - 1, lists.dtype, like=above)[None, :]
     index = ops.broadcast_to(index, (ops.shape(ends)[0], ops.shape(index)[1]))
     target_at = at_most(number_at_most(ends, index), ops.shape(ends)[1] - 1)
