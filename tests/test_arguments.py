@@ -276,6 +276,7 @@ def test_huge_labels_neither_overflow_nor_spoil_later_batches():
     assert np.isfinite(float(metrics.DCG()([[1000, 0, 999]], [[3, 2, 1]], weights)))
 
 
+@pytest.mark.programs
 def test_ordinary_labels_have_the_plain_exponential_gain(rng):
     """Up to the label from which gains are scaled, to the last bit."""
     labels = rng.integers(0, 31, size=(9, 6)).astype("float32")
@@ -414,6 +415,7 @@ def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
 
 
+@pytest.mark.programs
 def test_pairwise_accuracy_of_a_long_list(rng):
     """Pairs are counted, not made: 20,000 items have 200 million."""
     labels, scores = rng.integers(0, 2, (1, 20_000)), rng.normal(size=(1, 20_000))

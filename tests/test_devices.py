@@ -87,6 +87,7 @@ def test_shards(backend):
         np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=name)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("seeds", [(1, 1), (1, 2)])
 def test_constant_scores_on_two_replicas_are_not_flattered(seeds, rng):
     """Not even by replicas that shuffle their n-th lists alike."""

@@ -1119,6 +1119,7 @@ def test_reranking_of_sentence_transformers(lists):
 
 
 @pytest.mark.slow
+@pytest.mark.programs
 def test_rax(lists):
     if keras.backend.backend() != "jax":
         pytest.skip("rax is for JAX")

@@ -27,6 +27,9 @@ from keras_rank.metrics import (
     RankingMetrics,
 )
 
+# Of few shapes, which many tests share.
+pytestmark = pytest.mark.programs
+
 SEED = 3
 BOUGHT = [30.0, 0.0, 5.0, 1.0, 7.5, 2.0, 900.0]
 KNOWN = [1.0, 0.5, 0.25, 0.001, 0.3, 0.7, 0.01]
@@ -272,15 +275,17 @@ def test_compiled(way, rng):
     scores = rng.normal(size=(6, LIST_SIZE)).round(1).astype("float32")
     labels = rng.integers(-1, 2, scores.shape).astype("float32")
     weights = np.ones_like(scores)
-    for metric in all_metrics(2, seed=1):
-        eager = twin(metric)
-        update = WAYS[way](metric)
-        for part in (slice(0, 4), slice(4, 6)):
-            batch = labels[part], scores[part], weights[part]
-            update(*batch)
-            eager.update_state(*batch)
+    group = RankingMetrics(all_metrics(2, seed=1))
+    eager = [twin(metric) for metric in group.members]
+    update = WAYS[way](group)
+    for part in (slice(0, 4), slice(4, 6)):
+        batch = labels[part], scores[part], weights[part]
+        update(*batch)
+        for metric in eager:
+            metric.update_state(*batch)
+    for pair in zip(group.members, eager, strict=True):
         np.testing.assert_array_equal(
-            *(ops.convert_to_numpy(each.counts) for each in (metric, eager))
+            *(ops.convert_to_numpy(metric.counts) for metric in pair)
         )
 
 

@@ -84,7 +84,6 @@ def test_members_of_all_kinds_in_one_group(rng, backend):
     )
 
 
-@pytest.mark.programs
 @pytest.mark.parametrize(
     ("shuffle_ties", "targets"), [(True, None), (False, 1), (True, 4), ("average", 4)]
 )
@@ -431,6 +430,7 @@ def test_functions_share_an_order(batch, shuffle_ties):
                 )
 
 
+@pytest.mark.programs
 def test_functions_share_an_order_of_sparse_targets(rng):
     ids, scores = rng.integers(0, 9, size=(5, 2)), rng.normal(size=(5, 9))
     order = functional.rank(ids, scores, k=4, sparse_labels=True)

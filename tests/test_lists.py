@@ -280,6 +280,7 @@ def with_third_axis(*parts):
     return [None if part is None else part[:, :, None] for part in parts]
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("shape", [(8, 7), (8, 1), (1, 7), (1, 1), (0, 7), (8, 0)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_third_axis_of_one(shape, weighted, rng):
@@ -413,6 +414,7 @@ def test_signed_zeros_and_denormal_scores_tie():
         assert float(sparse[0]) == expected
 
 
+@pytest.mark.programs
 def test_denormal_scores_tie_with_zeros_beyond_the_candidates():
     scores = np.full((1, 2048), -1e-40, "float32")
     scores[0, :2] = 0.0
@@ -422,6 +424,7 @@ def test_denormal_scores_tie_with_zeros_beyond_the_candidates():
     assert float(share[0]) == pytest.approx(1 / 2048)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("shape", [(0, 5), (0, 300), (3, 0), (0, 0), (0,)])
 def test_nothing_counts_nothing(shape):
     metric = metrics.NDCG(k=2)

@@ -581,6 +581,7 @@ def test_graded_ids_in_fit(masked, precision, rng):
     assert logs["loss"] == pytest.approx(float(loss), rel=1e-2)
 
 
+@pytest.mark.programs
 def test_weights_of_lists_of_graded_ids(rng):
     """Which Keras repeats for the ids, the labels and the mask, given as arrays."""
     x = rng.normal(size=(4, FEATURES)).astype("float32")

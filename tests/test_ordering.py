@@ -15,6 +15,8 @@ from keras_rank.lists.inputs import standardize
 from keras_rank.ordering import preference
 from keras_rank.ordering.ranks import rank_by_scores
 
+pytestmark = pytest.mark.programs
+
 SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]
 CUTOFFS = [1, 7, 40]
 if keras.backend.backend() == "jax":

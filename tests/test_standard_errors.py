@@ -280,6 +280,7 @@ def test_values_that_are_nearly_alike(rng):
         assert float(metric.standard_error()) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.programs
 def test_without_float64(rng, backend, monkeypatch):
     """As on a TPU: right for values that are not nearly alike."""
     if backend != "jax":

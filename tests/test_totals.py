@@ -30,6 +30,7 @@ def test_sums_go_on_beyond_two_to_the_24():
     np.testing.assert_allclose(found, [[100, 70, 0.1, 0]] * 4, rtol=1e-6)
 
 
+@pytest.mark.programs
 def test_sums_of_many_addends(rng):
     addends = rng.random((3000, 4, 4)) * 1e4
     high = addends.astype("float32")
@@ -200,6 +201,7 @@ def test_a_wider_default_precision_is_not_asked_for(rng):
     assert {result.dtype for result in results} == {ops.cast(0, "float32").dtype}
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
     """They are sorted and selected in ways of their own."""

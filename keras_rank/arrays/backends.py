@@ -863,7 +863,12 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
     if backend == "tensorflow":
         import tensorflow as tf
 
-        graph: Callable[..., Any] = tf.function(function, jit_compile=is_ours or None)
+        graph: Callable[..., Any] = tf.function(
+            # Rewriting our source would take longer than the rest of tracing.
+            function,
+            autograph=not is_ours,
+            jit_compile=is_ours or None,
+        )
         return graph
     return function
 
