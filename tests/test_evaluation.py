@@ -650,6 +650,21 @@ def test_what_only_one_side_has_is_named():
     assert "only the baseline has them: 57, 58, 59." in note
 
 
+def test_other_labels_of_the_same_queries_are_named():
+    rows = rows_of()
+    base = evaluate(rows, ["mrr"])
+    assert base.compare(base).notes == []
+    more = pa.array(
+        np.maximum(rows["label"].to_numpy(), rows["query_id"].to_numpy() == 3)
+    )
+    labels = rows.column_names.index("label")
+    new = evaluate(rows.set_column(labels, "label", more), ["mrr"])
+    (note,) = new.compare(base).notes
+    assert note.startswith("Warning: 1 queries have other labels in the baseline, by")
+    of_an_earlier_edition = Evaluation(base.table.drop_columns(["health/label sum"]))
+    assert new.compare(of_an_earlier_edition).notes == []
+
+
 # What went wrong.
 
 

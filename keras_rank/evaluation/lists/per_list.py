@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keras_rank.evaluation.lists.columns import HEALTH, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
 from keras_rank.evaluation.lists.padded import PaddedBatches
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.reading.engine import connected
@@ -135,6 +135,8 @@ class PerList:
             "fractional scores": np.floor(score) < score,
         }.items():
             found[HEALTH + name] = lists.counts(is_counted)
+        gains = np.where(items["label"] > 0.0, items["label"], 0.0)
+        found[HEALTH + LABEL_SUM] = np.add.reduceat(gains, lists.starts)
         if self.columns.item is not None:
             codes = rows["item"].combine_chunks()
             found[HEALTH + "duplicates"] = self._duplicates(codes, lists, described)

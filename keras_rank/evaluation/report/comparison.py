@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice, check_fraction
+from keras_rank.evaluation.lists.columns import LABEL_SUM
 from keras_rank.evaluation.lists.measures import Measured
 from keras_rank.evaluation.lists.values import ListValues
 from keras_rank.evaluation.report.intervals import Places, Values, corrected, estimate
@@ -106,6 +107,7 @@ def compared(
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
         notes += _unpaired(name, model, baseline, places)
+        notes += _labelled_otherwise(model, baseline, places)
         pairs = {
             metric.name: (Values.of(model, metric), beside(metric, baseline, places))
             for metric in _common(model, baseline)
@@ -233,3 +235,18 @@ def _unpaired(
                 f"Warning: {len(alone)} queries are left out, as only {owner} has "
                 f"them: {names}."
             )
+
+
+def _labelled_otherwise(
+    model: ListValues, baseline: ListValues, places: Places
+) -> Iterator[str]:
+    """Tells of queries whose labels have another sum in the baseline."""
+    mine, theirs = (x.health.get(LABEL_SUM) for x in (model, baseline))
+    if mine is None or theirs is None:
+        return
+    differ = int(np.sum(~np.isclose(mine[places.mine], theirs[places.theirs])))
+    if differ:
+        yield (
+            f"Warning: {differ} queries have other labels in the baseline, by their "
+            "sum: were both evaluated with the same judgements?"
+        )
