@@ -19,11 +19,17 @@ INSTALL = pip install --quiet --no-compile
 # Without its optimiser, XLA compiles in half the time, with the same numbers.
 UNOPTIMISED = --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
+TEST_UNOPTIMISED = KERAS_BACKEND=jax XLA_FLAGS="$(UNOPTIMISED)" \
+	$(DEVELOPMENT)/bin/pytest -m "not optimised"
+# By the first letters of files, in processes of their own: JAX keeps 2,048 compiled
+# operations, and compiles older ones again.
+JAX_PARTS = $(addprefix test-jax-,a-c d-g h-o p-z)
 
 .PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
 .PHONY: docs package
 .PHONY: bench bench-compiled clean
-.PHONY: $(addprefix test-,numpy jax jax-optimised jax-unoptimised tensorflow torch)
+.PHONY: $(addprefix test-,numpy jax jax-optimised tensorflow torch)
+.PHONY: $(JAX_PARTS) test-jax-others
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -46,12 +52,14 @@ lint: $(DEVELOPMENT)/installed
 test-numpy test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
 
-# JAX twice, as some bugs of XLA appear only with its optimiser.
-test-jax: test-jax-unoptimised test-jax-optimised
+# Some bugs of XLA appear only with its optimiser.
+test-jax: $(JAX_PARTS) test-jax-others test-jax-optimised
 
-test-jax-unoptimised: $(DEVELOPMENT)/installed
-	KERAS_BACKEND=jax XLA_FLAGS="$(UNOPTIMISED)" \
-		$(DEVELOPMENT)/bin/pytest -m "not optimised"
+$(JAX_PARTS): test-jax-%: $(DEVELOPMENT)/installed
+	$(TEST_UNOPTIMISED) tests/test_[$*]*.py
+
+test-jax-others: $(DEVELOPMENT)/installed
+	$(TEST_UNOPTIMISED) README.md keras_rank
 
 test-jax-optimised: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/pytest -m optimised
