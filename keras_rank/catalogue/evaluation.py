@@ -16,7 +16,7 @@ from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.base import Order, check_takes_targets, orders_of
+from keras_rank.metrics.base import InOneOrder, check_takes_targets, orders_of
 from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.group import Member, as_group, by_kind
 from keras_rank.ordering.preference import Ties, list_keys
@@ -135,7 +135,7 @@ def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetric
     return group
 
 
-def _shown(task: Retrieval, order: Order[ExposureMetric]) -> Tensor:
+def _shown(task: Retrieval, order: InOneOrder[ExposureMetric]) -> Tensor:
     """The ids of the best candidates of each list that counts, -1 for the others."""
     counts, k = task.lists.has_items, max(member.k for member in order.members)
     if ops.shape(counts)[0] == 0:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -46,7 +46,7 @@ from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, ranks_are_seen
+from keras_rank.ordering.ranks import RankedLists, RankingKind
 from keras_rank.ordering.targets import rank_counted
 
 # The default number of candidates in a block.
@@ -185,32 +185,20 @@ def ranked_by_counts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
-    lists, ranking = _ranked(Counted(ties, k), lists, counts)
+    lists, ranking = _ranked(RankingKind(True, ties, k), lists, counts)
     return RankedLists(lists, ranking, k, ties)
-
-
-class Counted(NamedTuple):
-    """How ties are ordered, and the number of ranks."""
-
-    ties: Ties
-    k: int | None
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the number of ranks depends on values."""
-        return ranks_are_seen(True, *self)
 
 
 @program
 def _ranked(
-    order: Counted, lists: TargetLists, counts: Counts
+    kind: RankingKind, lists: TargetLists, counts: Counts
 ) -> tuple[TargetLists, Ranking]:
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
-    tied = counts.tied if order.ties == "average" else counts.before + 1
+    tied = counts.tied if kind.ties == "average" else counts.before + 1
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )
-    ranking = rank_counted(lists, order.k, order.ties, retrieved, above, tied)
+    ranking = rank_counted(lists, kind.k, kind.ties, retrieved, above, tied)
     placed = Placed(above, equal, retrieved)
     return CountedLists(**lists.fields(), counted=placed), ranking
 

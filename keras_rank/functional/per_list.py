@@ -28,9 +28,8 @@ from keras_rank.lists.inputs import (
 from keras_rank.lists.judged import Judgement, judge
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.lists.tensors import shape_of
-from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, rank_by_scores, ranks_are_seen
+from keras_rank.ordering.ranks import RankedLists, RankingKind, rank_by_scores
 
 
 class Formula(NamedTuple):
@@ -72,7 +71,7 @@ class Formula(NamedTuple):
             y_true.check_cutoff(k)
             return _values((self, k), y_true.lists, y_true.ranking)
         self._check_takes(is_sparse)
-        order = Order(is_sparse, check_dtype(dtype), check_ties(shuffle_ties), k)
+        order = check_dtype(dtype), RankingKind(is_sparse, check_ties(shuffle_ties), k)
         given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
         padded = of_few_shapes(given, is_sparse) if is_whole(self) else given
         key = key_of_seed(check_seed(seed))
@@ -83,20 +82,6 @@ class Formula(NamedTuple):
         """Raises for sparse labels if the formula needs all labels."""
         if not self.takes_sparse_labels:
             check_not_sparse("sparse_labels", is_sparse)
-
-
-class Order(NamedTuple):
-    """The kind of labels of lists, and how they are ordered."""
-
-    sparse_labels: bool
-    dtype: str
-    ties: Ties
-    k: int | None
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the number of ranks depends on values."""
-        return ranks_are_seen(self.sparse_labels, self.ties, self.k)
 
 
 @names_arguments
@@ -157,7 +142,7 @@ def rank(
     """
     k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
     is_sparse = check_flag("sparse_labels", sparse_labels)
-    order = Order(is_sparse, check_dtype(dtype), ties, k)
+    order = check_dtype(dtype), RankingKind(is_sparse, ties, k)
     given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, given, key_of_seed(seed))
@@ -190,9 +175,12 @@ def _check_agree(
 
 
 @program
-def _ranked(order: Order, given: Given, key: Tensor) -> tuple[Lists, Ranking]:
-    lists = lists_of((order.sparse_labels, order.dtype), given)
-    return lists, rank_by_scores(lists, order.k, order.ties, key)
+def _ranked(
+    order: tuple[str, RankingKind], given: Given, key: Tensor
+) -> tuple[Lists, Ranking]:
+    dtype, kind = order
+    lists = lists_of((kind.of_targets, dtype), given)
+    return lists, rank_by_scores(lists, kind.k, kind.ties, key)
 
 
 @program
@@ -211,7 +199,10 @@ def _values(
 
 @program
 def _ranked_values(
-    order_and_formula: tuple[Order, Formula], given: Given, key: Tensor
+    order_and_formula: tuple[tuple[str, RankingKind], Formula],
+    given: Given,
+    key: Tensor,
 ) -> Tensor:
     order, formula = order_and_formula
-    return _values((formula, order.k), *_ranked(order, given, key))
+    _, kind = order
+    return _values((formula, kind.k), *_ranked(order, given, key))

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from keras import ops
 
@@ -46,7 +46,7 @@ from keras_rank.metrics.ordered import (
 )
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, rank_by_scores, ranks_are_seen
+from keras_rank.ordering.ranks import RankedLists, RankingKind, rank_by_scores
 from keras_rank.weighting import list_weights
 
 # The totals, the remainders and the number of lists seen of a metric.
@@ -347,28 +347,6 @@ def alike(
     return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
 
 
-class Orders(NamedTuple):
-    """The orders that metrics ask for.
-
-    Attributes:
-        sparse_labels: whether labels are sparse.
-        dtype: what is computed in.
-        each: a way to order ties, the number of ranks, `None` for all, and the largest
-            cutoff.
-    """
-
-    sparse_labels: bool
-    dtype: str
-    each: tuple[tuple[Ties, int | None, int | None], ...]
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the number of ranks depends on values."""
-        return any(
-            ranks_are_seen(self.sparse_labels, *order[:2]) for order in self.each
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What is computed for metrics that share their inputs.
@@ -378,14 +356,18 @@ class Plan:
     Attributes:
         metrics: the metrics.
         arguments: the class and the arguments of each.
-        orders: the orders that they ask for.
-        order_of: the place of the order of each metric among these.
+        dtype: what is computed in.
+        kinds: the kinds of the rankings that they ask for.
+        largest: the largest cutoff for each ranking, or `None`.
+        order_of: the place of the ranking of each metric among these.
         keys: the keys of their seeds.
     """
 
     metrics: tuple[RankingMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
-    orders: Orders
+    dtype: str
+    kinds: tuple[RankingKind, ...]
+    largest: tuple[int | None, ...]
     order_of: tuple[int, ...]
     keys: tuple[int, ...] = dataclasses.field(compare=False)
 
@@ -397,18 +379,17 @@ class Plan:
             return metric._order if ties is None else (ties, 0)
 
         members = grouped(metrics, order_of)
-        orders = list(members)
+        orders, is_sparse = list(members), metrics[0].sparse_labels
+        numbers, largest = zip(*map(_cutoffs_of, members.values()), strict=True)
         return cls(
             tuple(metrics),
             tuple(metric._arguments for metric in metrics),
-            Orders(
-                metrics[0].sparse_labels,
-                metrics[0]._compute_dtype,
-                tuple(
-                    (its_ties, *_cutoffs_of(those))
-                    for (its_ties, _), those in members.items()
-                ),
+            metrics[0]._compute_dtype,
+            tuple(
+                RankingKind(is_sparse, its_ties, k)
+                for (its_ties, _), k in zip(orders, numbers, strict=True)
             ),
+            largest,
             tuple(orders.index(order_of(metric)) for metric in metrics),
             tuple(key for _, key in orders),
         )
@@ -418,9 +399,7 @@ class Plan:
         # In two steps, so that the ideal order of the top k is that of the largest k.
         cut = [
             ranking.cut(largest_k)
-            for ranking, (*_, largest_k) in zip(
-                of_orders, self.orders.each, strict=True
-            )
+            for ranking, largest_k in zip(of_orders, self.largest, strict=True)
         ]
         return [
             (of_orders if metric.k is None else cut)[place].cut(metric.k)
@@ -429,8 +408,8 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Order(Generic[Ordered]):
-    """An order that metrics share: their tie rule, and their largest cutoff."""
+class InOneOrder(Generic[Ordered]):
+    """Metrics that share an order: their tie rule, and their largest cutoff."""
 
     members: Sequence[Ordered]
     dtype: str
@@ -439,11 +418,11 @@ class Order(Generic[Ordered]):
     k: int | None
 
 
-def orders_of(metrics: Sequence[Ordered]) -> Iterator[Order[Ordered]]:
+def orders_of(metrics: Sequence[Ordered]) -> Iterator[InOneOrder[Ordered]]:
     """Returns the orders that metrics need, one for each tie rule."""
     alike = grouped(metrics, lambda m: (m._compute_dtype, *m._order))
     for (dtype, ties, key), members in alike.items():
-        yield Order(members, dtype, ties, key, _cutoffs_of(members)[0])
+        yield InOneOrder(members, dtype, ties, key, _cutoffs_of(members)[0])
 
 
 def check_takes_targets(metric: RankingMetric) -> None:
@@ -474,9 +453,9 @@ def _states_with(
 ) -> list[State]:
     """The states of metrics with lists added."""
     lists_seen = [state[2] for state in states]
-    orders = range(len(plan.orders.each))
+    orders = range(len(plan.kinds))
     firsts = [lists_seen[plan.order_of.index(place)] for place in orders]
-    lists, rankings = _in_orders(plan.orders, given, keys, firsts)
+    lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, firsts)
     columns = _columns_of(plan, lists, plan.rankings(rankings))
     return _added(None, columns, states)
 
@@ -503,7 +482,7 @@ def values_with(
         numbers: int tensor of shape `(batch,)`. The number that each list has in the
             shuffle.
     """
-    lists, rankings = _in_orders(plan.orders, given, keys, numbers)
+    lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, numbers)
     return [
         (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
         for metric, (judged, values, weights) in zip(
@@ -516,7 +495,7 @@ def values_with(
 
 @program
 def _in_orders(
-    orders: Orders,
+    orders: tuple[str, tuple[RankingKind, ...]],
     given: Given,
     keys: Sequence[Tensor],
     firsts: Sequence[Tensor] | Tensor,
@@ -524,20 +503,21 @@ def _in_orders(
     """Returns lists, and these ordered in each of several ways.
 
     Args:
-        orders: what lists, and in what orders.
+        orders: what is computed in, and the kinds of rankings.
         given: the lists.
         keys: the key of the seed of each order.
         firsts: the number of lists before the batch, for each order; or, as a tensor of
             shape `(batch,)`, the number of each list.
     """
-    lists = lists_of((orders.sparse_labels, orders.dtype), given)
+    dtype, kinds = orders
+    lists = lists_of((kinds[0].of_targets, dtype), given)
     if not isinstance(firsts, list):
         # The place of a list in the batch is added to it.
         places = ops.cumsum(ops.cast(lists.has_items, "int32")) - 1
-        firsts = [firsts - places] * len(orders.each)
+        firsts = [firsts - places] * len(kinds)
     return lists, [
-        rank_by_scores(lists, k, ties, key, first)
-        for (ties, k, _), key, first in zip(orders.each, keys, firsts, strict=True)
+        rank_by_scores(lists, kind.k, kind.ties, key, first)
+        for kind, key, first in zip(kinds, keys, firsts, strict=True)
     ]
 
 

@@ -1,7 +1,7 @@
 """Orders lists with labels for all items, or for targets only."""
 
 import dataclasses
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.shared import Shared
@@ -12,6 +12,30 @@ from keras_rank.ordering.items import rank_lists
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.sparse import rank_targets
+
+
+class RankingKind(NamedTuple):
+    """Of what lists a ranking is, how it orders ties, and how many ranks it has.
+
+    Attributes:
+        of_targets: whether it ranks the relevant items only.
+        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
+            `"average"` (not at all: see `Ranking.take`).
+        k: the number of ranks, or `None` for all.
+    """
+
+    of_targets: bool
+    ties: Ties
+    k: int | None
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the number of listed ranks depends on values (see `is_whole`).
+
+        So it does for targets with averaged ties and no cutoff, as all ranks could be
+        too many.
+        """
+        return self.of_targets and self.ties == "average" and self.k is None
 
 
 def rank_by_scores(
@@ -26,23 +50,13 @@ def rank_by_scores(
     Args:
         lists: the lists.
         k: the number of ranks, or `None` for all.
-        ties: how tied items are ordered: `"shuffle"`, `"stable"` (by position) or
-            `"average"` (not at all: see `Ranking.take`).
+        ties: how tied items are ordered, as in `RankingKind`.
         key: the key of the seed of the shuffle, from `key_of_seed`.
         first_list: the number of lists seen before, which also keys the shuffle.
     """
     if isinstance(lists, SparseLists):
         return rank_targets(lists, k, ties, key, first_list)
     return rank_lists(cast(DenseLists, lists), k, ties, key, first_list)
-
-
-def ranks_are_seen(sparse_labels: bool, ties: Ties, k: int | None) -> bool:
-    """Whether the number of listed ranks depends on values.
-
-    So it does for targets with averaged ties and no cutoff, as all ranks could be too
-    many.
-    """
-    return sparse_labels and ties == "average" and k is None
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
