@@ -1,8 +1,10 @@
-"""Batches of lists for hypothesis: ragged, tied, masked, empty, not retrieved."""
+"""Batches of lists: ragged, tied, masked, empty, not retrieved."""
 
 import keras
 import numpy as np
 from hypothesis import strategies as st
+
+from keras_rank.lists.inputs import dense_lists, read
 
 # One shape for all examples, so that compiled code is compiled once.
 BATCH, LIST_SIZE = 8, 7
@@ -36,6 +38,11 @@ def batches(draw, weighted=False, ties=True, unretrieved=True):
         weights = rng.choice([0.0, 0.5, 1.0, 2.0, 3.5], size=shape)
         weights = weights.astype("float32")
     return labels, scores, weights
+
+
+def lists_of(labels, scores):
+    """What a metric makes of labels and scores."""
+    return dense_lists("float32", read(labels, scores, None))
 
 
 # Where batches are split, the start and the end among the places.

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 from keras import ops
+from strategies import lists_of
 
 from keras_rank import functional, metrics
-from keras_rank.lists.inputs import standardize
 
 
 def value(*inputs, **arguments):
@@ -498,5 +498,5 @@ def test_uneven_masks_and_weights():
 
 def test_even_lists_under_an_uneven_name():
     """Uneven lists of even length are just a batch."""
-    lists = standardize([[1, 0], [0, 1]], [[0.1, 0.2], [0.3, 0.4]])
+    lists = lists_of([[1, 0], [0, 1]], [[0.1, 0.2], [0.3, 0.4]])
     assert tuple(lists.labels.shape) == (2, 2)

@@ -7,11 +7,11 @@ import numpy as np
 import oracle
 import pytest
 from keras import ops
+from strategies import lists_of
 
 from keras_rank.arrays import selection
 from keras_rank.arrays.backends import take
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.lists.inputs import standardize
 from keras_rank.ordering import preference
 from keras_rank.ordering.ranks import rank_by_scores
 
@@ -26,7 +26,7 @@ if keras.backend.backend() == "jax":
 
 def ranked(scores, k, ties, seed=3, labels=None):
     labels = np.zeros_like(scores) if labels is None else labels
-    lists = standardize(labels, scores)
+    lists = lists_of(labels, scores)
     return rank_by_scores(lists, k, ties, key_of_seed(seed))
 
 
@@ -97,7 +97,7 @@ def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
 
 def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
-    lists = standardize(np.zeros((2, 4)), np.zeros((2, 4)))
+    lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
     keys = ops.convert_to_numpy(
         preference.shuffle_keys(
             preference.list_keys(key_of_seed(7), lists.has_items, 5),

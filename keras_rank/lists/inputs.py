@@ -162,13 +162,6 @@ def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
     return Given(padded(labels, -1), *others)
 
 
-def standardize(
-    y_true: Any, y_pred: Any, sample_weight: Any = None, dtype: str = "float32"
-) -> DenseLists:
-    """Returns lists from what users pass to a metric."""
-    return dense_lists(dtype, read(y_true, y_pred, sample_weight))
-
-
 def lists_of(kind: tuple[bool, str], given: Given) -> DenseLists | SparseLists:
     """Returns lists, given whether their labels are sparse, and their dtype."""
     sparse_labels, dtype = kind
