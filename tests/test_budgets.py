@@ -64,7 +64,8 @@ BUDGETS = {
     },
     "jax": {
         "NDCG@10, 256 x 1000": (350, 1),
-        "pairs, 256 x 1000": (800, 1),
+        # 763 with JAX 0.10, 837 with JAX 0.12.
+        "pairs, 256 x 1000": (850, 1),
         "nine metrics, 256 x 1000": (700, 1),
     },
     "tensorflow": {

@@ -323,7 +323,10 @@ def _target_lists(
     dtype: str,
 ) -> TargetLists:
     is_target = ids >= 0 if labels is None else ids != -1
-    has_items = not (isinstance(items, int) and items == 0)
+    has_items = True
+    # A branch: torch.compile can't make a tensor of a condition on an unknown size.
+    if isinstance(items, int) and items == 0:
+        has_items = False
     counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
     if ids.shape[1] != 1:
         are_repeated = _are_repeated(ids, labels)
