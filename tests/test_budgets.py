@@ -64,8 +64,7 @@ BUDGETS = {
     },
     "jax": {
         "NDCG@10, 256 x 1000": (350, 1),
-        # 763 with JAX 0.10, 837 with JAX 0.12.
-        "pairs, 256 x 1000": (850, 1),
+        "pairs, 256 x 1000": (800, 1),
         "nine metrics, 256 x 1000": (700, 1),
     },
     "tensorflow": {
@@ -74,6 +73,12 @@ BUDGETS = {
         "nine metrics, 256 x 1000": (1200, 1),
     },
 }.get(BACKEND, {})
+if BACKEND == "jax":
+    import jax
+
+    if jax.__version_info__ >= (0, 12):
+        # It has 837 for the loop that JAX 0.10 has 763 for.
+        BUDGETS["pairs, 256 x 1000"] = (850, 1)
 
 
 @pytest.fixture(scope="module")

@@ -132,13 +132,26 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
             for variable in member.variables
         }
 
+    def values(labels, scores, weights):
+        return functional.ndcg(
+            labels,
+            scores,
+            sample_weight=weights,
+            seed=1,
+            k=7,
+            shuffle_ties=shuffle_ties,
+        )
+
     expected = sums(labels, scores, weights)
+    expected_values = values(labels, scores, weights)
     for size in (30, 64, 2**17 // BATCH + 1):
         more = [(0, 0), (0, size - 20)]
         padded = np.pad(labels, more, constant_values=-1), np.pad(scores, more)
-        found = sums(*padded, np.pad(weights, more))
+        batch = *padded, np.pad(weights, more)
+        found = sums(*batch)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=str(name))
+        np.testing.assert_array_equal(values(*batch), expected_values)
 
 
 def test_sizes_are_rounded_up_to_few():

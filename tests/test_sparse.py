@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES_HERE
+from registry import CASES_HERE, IS_SLOW
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
 
 from keras_rank import functional, metrics
@@ -72,7 +72,10 @@ def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
 
 
 @pytest.mark.parametrize(
-    ("k", "shuffle_ties"), [(5, True), (None, False), (5, "average"), (None, "average")]
+    ("k", "shuffle_ties"),
+    # Each is compiled anew where that is slow.
+    [(5, True), (None, False), (5, "average"), (None, "average")]
+    + [(5, False), (None, True)] * (not IS_SLOW),
 )
 def test_many_targets(k, shuffle_ties, rng):
     """Which are ranked by sorting, and by comparing where there are few."""

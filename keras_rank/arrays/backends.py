@@ -398,7 +398,7 @@ def on_host(x: Tensor) -> Tensor:
     return np.asarray(x)
 
 
-def to_device(array: np.ndarray[Any, Any]) -> Tensor:
+def to_device(array: Array) -> Tensor:
     """An array as a tensor. On JAX, Keras's conversion would compile each shape."""
     if keras.backend.backend() != "jax":
         return ops.convert_to_tensor(array, array.dtype)
@@ -407,7 +407,7 @@ def to_device(array: np.ndarray[Any, Any]) -> Tensor:
     return jax.device_put(array)
 
 
-def from_host(array: np.ndarray[Any, Any]) -> Tensor:
+def from_host(array: Array) -> Tensor:
     """An array as a tensor; unchanged on JAX, where programs accept arrays."""
     return array if keras.backend.backend() == "jax" else to_device(array)
 
@@ -590,9 +590,7 @@ def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     return values, ops.maximum(positions, first)
 
 
-def _top_k_of_arrays(
-    x: np.ndarray[Any, Any], count: int
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _top_k_of_arrays(x: Array, count: int) -> tuple[Array, Array]:
     """By partitioning each row, as Keras sorts whole rows on NumPy."""
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
     values = np.take_along_axis(x, positions, axis=1)
@@ -864,8 +862,8 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
         import tensorflow as tf
 
         graph: Callable[..., Any] = tf.function(
-            # Rewriting our source would take longer than the rest of tracing.
             function,
+            # Rewriting our source would take longer than the rest of tracing.
             autograph=not is_ours,
             jit_compile=is_ours or None,
         )

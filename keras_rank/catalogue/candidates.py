@@ -52,7 +52,7 @@ class Table:
             rows = self._read(first)
             yield Block(self.first_id + first, rows, start - first, self.block_size)
 
-    def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
+    def rows(self, ids: Array) -> Tensor:
         """Reads the candidates of some ids."""
         places = ids - self.first_id
         if isinstance(self._array, np.ndarray):
@@ -73,7 +73,7 @@ class Stream:
         self,
         read: Callable[[], Any],
         block_size: int,
-        ids: np.ndarray[Any, Any],
+        ids: Array,
         first_id: int,
     ) -> None:
         self._read, self.first_id = read, first_id
@@ -119,7 +119,7 @@ class Stream:
     def _joined(self, parts: list[Tensor]) -> Tensor:
         return ops.concatenate([ops.cast(x, self._dtype) for x in parts], axis=0)
 
-    def rows(self, ids: np.ndarray[Any, Any]) -> Tensor:
+    def rows(self, ids: Array) -> Tensor:
         """Returns some of the candidates that were asked for."""
         places = np.searchsorted(self._ids, ids).clip(0, max(len(self._ids) - 1, 0))
         if not len(self._ids):
@@ -133,7 +133,7 @@ Candidates = Table | Stream
 
 
 def open_candidates(
-    candidates: Any, block_size: int, ids: np.ndarray[Any, Any], first_id: int = 0
+    candidates: Any, block_size: int, ids: Array, first_id: int = 0
 ) -> Candidates:
     """Returns the candidates that an argument stands for, to be read in blocks.
 

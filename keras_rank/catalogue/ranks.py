@@ -19,7 +19,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, is_traced
+from keras_rank.arrays.backends import Array, Tensor, is_traced
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.catalogue.candidates import Candidates, open_candidates
@@ -237,7 +237,7 @@ def open_scored(
     candidates: Any,
     score: Any,
     block_size: int | None,
-    wanted: Callable[[], np.ndarray[Any, Any]] = lambda: NO_IDS,
+    wanted: Callable[[], Array] = lambda: NO_IDS,
 ) -> tuple[Tensor, Candidates | OpenShards]:
     """Returns queries and candidates of matching shapes.
 
@@ -277,7 +277,7 @@ def open_scored(
     return embeddings, found
 
 
-def wanted_ids(targets: Any) -> np.ndarray[Any, Any]:
+def wanted_ids(targets: Any) -> Array:
     """The distinct ids of all targets."""
     ids = ops.convert_to_numpy(read_targets("targets", targets)[0])
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
@@ -290,7 +290,7 @@ def check_block_size(block_size: Any) -> int:
     return check_positive("block_size", block_size, "a positive integer or None")
 
 
-def excluded_ids(exclude: Any, kept: np.ndarray[Any, Any], items: int) -> Tensor:
+def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
     """The distinct ids to exclude, without those to keep, padded with -1.
 
     Args:

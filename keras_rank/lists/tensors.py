@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays.backends import (
+    Array,
     Tensor,
     from_host,
     on_host,
@@ -93,7 +94,7 @@ def _uneven_error(argument: str, value: Any) -> ValueError:
     )
 
 
-def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _within_backend(array: Array) -> Array:
     """Casts to a dtype of the backend, without wrapping large integers."""
     array = in_native_order(array)
     if array.dtype in ("uint32", "uint64"):
@@ -107,14 +108,14 @@ def _within_backend(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array
 
 
-def in_native_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def in_native_order(array: Array) -> Array:
     """Returns an array in native byte order."""
     if array.dtype.isnative:
         return array
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+def _fits(array: Array, dtype: str) -> bool:
     limits = np.iinfo(dtype)
     return bool(np.all((array >= limits.min) & (array <= limits.max)))
 

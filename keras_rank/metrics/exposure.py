@@ -17,7 +17,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, number_of_each
+from keras_rank.arrays.backends import Array, Tensor, number_of_each
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import Order
 from keras_rank.formulas.exposure import concentration, mean_over_shown, share_shown
@@ -249,10 +249,10 @@ class _MeanOverShown(ExposureMetric):
         super().__init__(k, len(self.popularity), **arguments)
 
     @staticmethod
-    def _checked(popularity: Any) -> np.ndarray[Any, Any]:
+    def _checked(popularity: Any) -> Array:
         raise NotImplementedError
 
-    def _values(self) -> np.ndarray[Any, Any]:
+    def _values(self) -> Array:
         """Returns the number of each item."""
         return self.popularity
 
@@ -305,7 +305,7 @@ class AveragePopularity(_MeanOverShown):
     higher_is_better = False
 
     @staticmethod
-    def _checked(popularity: Any) -> np.ndarray[Any, Any]:
+    def _checked(popularity: Any) -> Array:
         return _numbers(popularity, "numbers of 0 or more", lambda x: x >= 0)
 
 
@@ -347,24 +347,24 @@ class Novelty(_MeanOverShown):
     """
 
     @staticmethod
-    def _checked(popularity: Any) -> np.ndarray[Any, Any]:
+    def _checked(popularity: Any) -> Array:
         return _numbers(
             popularity, "numbers above 0 and up to 1", lambda x: (x > 0) & (x <= 1)
         )
 
-    def _values(self) -> np.ndarray[Any, Any]:
-        bits: np.ndarray[Any, Any] = -np.log2(self.popularity)
+    def _values(self) -> Array:
+        bits: Array = -np.log2(self.popularity)
         return bits
 
 
 def _numbers(
     popularity: Any,
     accepted: str,
-    are_accepted: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
-) -> np.ndarray[Any, Any]:
+    are_accepted: Callable[[Array], Array],
+) -> Array:
     """Returns the popularity of each item, as float32."""
     given = ops.convert_to_numpy(to_array("popularity", popularity))
-    numbers: np.ndarray[Any, Any] = given.astype("float32")
+    numbers: Array = given.astype("float32")
     message = f"`popularity` should be {accepted}, one for each item. Received: "
     if numbers.ndim != 1 or numbers.size == 0:
         raise ValueError(f"{message}popularity.shape={numbers.shape}")

@@ -4,20 +4,18 @@ A batch goes through the formulas of the metrics, and the checks of `health`.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 from keras import ops
 
 from keras_rank import functional
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
 from keras_rank.lists.inputs import of_few_shapes, read
 from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
 from keras_rank.ordering.preference import Ties
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
 from keras_rank.evaluation.lists.padded import PaddedBatches
 from keras_rank.evaluation.lists.settings import Settings
@@ -19,7 +20,6 @@ from keras_rank.evaluation.reading.rows import Rows, judge, read_rows, received_
 from keras_rank.evaluation.reading.runs import read_run
 from keras_rank.lists.base import LARGEST_WEIGHT
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Progress: TypeAlias = Callable[[int, int], None]
 
 
@@ -135,8 +135,9 @@ class PerList:
             "fractional scores": np.floor(score) < score,
         }.items():
             found[HEALTH + name] = lists.counts(is_counted)
-        gains = np.where(items["label"] > 0.0, items["label"], 0.0)
-        found[HEALTH + LABEL_SUM] = np.add.reduceat(gains, lists.starts)
+        found[HEALTH + LABEL_SUM] = np.add.reduceat(
+            np.maximum(items["label"], 0.0), lists.starts
+        )
         if self.columns.item is not None:
             codes = rows["item"].combine_chunks()
             found[HEALTH + "duplicates"] = self._duplicates(codes, lists, described)

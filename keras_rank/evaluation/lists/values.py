@@ -3,13 +3,14 @@
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import (
     DEFINITION,
     HEALTH,
@@ -21,8 +22,6 @@ from keras_rank.evaluation.lists.columns import (
     require_free_names,
 )
 from keras_rank.evaluation.lists.measures import Measured, find
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # The key of the description in the schema.
 _KEY = b"keras_rank"

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.reading.engine import Connection, Relation, query
 from keras_rank.evaluation.reading.files import errors_of, no_rows
 from keras_rank.evaluation.reading.part import Sought
 from keras_rank.evaluation.reading.sources import files_with, select
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Order: TypeAlias = Literal["row", "item", "trec_eval"]
 _ORDERS: dict[Order, str] = {
     "row": "row",

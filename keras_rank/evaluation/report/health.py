@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
 from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.intervals import Array, Values
+from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Table, table_of
 
 _COLUMNS = ("check", "lists", "share", "threshold", *ORDERS)

@@ -1,15 +1,14 @@
 """Means over lists and differences of means, with their errors and intervals."""
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.measures import Measured
 from keras_rank.evaluation.lists.values import ListValues
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 # The draws of a permutation test, and how many of the largest differences it permutes.
 _RESAMPLES = 9999
