@@ -23,6 +23,7 @@ from keras_rank.catalogue.counting import (
     _steps_kept,
     chunks_of_queries,
 )
+from keras_rank.catalogue.ranks import retrieval
 
 BACKEND = keras.backend.backend()
 SPARSE = [
@@ -367,6 +368,38 @@ def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
     block, column = np.divmod(ids[:, 0], 100)
     above = 3 * (99 - column) + block
     np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
+
+
+@pytest.mark.parametrize("targets", [1, 90])
+def test_one_pass_is_enough(targets, rng):
+    """Though libraries round the entries of a product by where they are in it."""
+    queries, items = 150, 1000
+    ids = np.stack([rng.permutation(items)[:targets] for _ in range(queries)])
+    embeddings = rng.normal(size=(queries, 64)).astype("float32")
+    candidates = rng.normal(size=(items, 64)).astype("float32")
+    readings = []
+
+    def read():
+        readings.append(1)
+        for start in range(0, items, 300):
+            yield candidates[start : start + 300]
+
+    catalogue.rank(ids, embeddings, read, block_size=256)
+    # To count the candidates, and to score them.
+    assert len(readings) == 2
+    done = []
+    task = retrieval(
+        ids,
+        embeddings,
+        candidates,
+        None,
+        score="dot",
+        exclude=None,
+        block_size=256,
+        dtype="float32",
+    )
+    task.counted("stable", 0, done.append)
+    assert done == [256, 512, 768, 1000]
 
 
 @given(task=tasks(), shuffle_ties=ties, cuts=st.sets(st.integers(1, ITEMS - 1)))

@@ -522,6 +522,14 @@ def adds_up_anew() -> bool:
     return keras.backend.backend() in ("jax", "tensorflow") and on_accelerator()
 
 
+def rounds_by_column() -> bool:
+    """Whether the last bit of an entry of a product depends on its column.
+
+    OpenBLAS, which NumPy uses, adds up the columns of a matrix in different orders.
+    """
+    return bool(keras.backend.backend() == "numpy")
+
+
 def neighbours_are_slow() -> bool:
     """Whether a maximum over a few adjacent entries takes ten times as long."""
     return bool(keras.backend.backend() == "numpy")

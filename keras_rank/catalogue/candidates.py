@@ -52,6 +52,12 @@ class Table:
             rows = self._read(first)
             yield Block(self.first_id + first, rows, start - first, self.block_size)
 
+    def columns(self, places: Array) -> Array:
+        """The columns that candidates have in their blocks."""
+        last = self.items - self.block_size
+        columns: Array = np.maximum(places % self.block_size, places - last)
+        return columns
+
     def rows(self, ids: Array) -> Tensor:
         """Reads the candidates of some ids."""
         places = ids - self.first_id
@@ -115,6 +121,10 @@ class Stream:
             filling = [(0, self.block_size - waiting), (0, 0)]
             rows = ops.pad(self._joined(parts), filling)
             yield Block(first, rows, 0, waiting)
+
+    def columns(self, places: Array) -> Array:
+        """The columns that candidates have in their blocks."""
+        return places % self.block_size
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         return ops.concatenate([ops.cast(x, self._dtype) for x in parts], axis=0)

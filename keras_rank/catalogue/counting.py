@@ -289,9 +289,9 @@ def count_by_passes(
     """Counts with the scores that the targets have in a pass over all candidates.
 
     A target must have the same score as its own column in its block, to the last bit,
-    or nothing would tie. So targets are scored in blocks of the same size, and compared
-    in the pass with their own columns. If any differs, the pass is repeated with the
-    scores of the columns.
+    or nothing would tie. So targets are scored in blocks of the same size, where need
+    be in the same columns, and compared in the pass with their own columns. If any
+    differs, the pass is repeated with the scores of the columns.
 
     Args:
         target_scores: array of shape `(queries, targets)`. The scores of targets.
@@ -332,18 +332,39 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     for (_, chunk), (unique, place), is_held in zip(
         chunks, places, are_held, strict=True
     ):
-        scores: Any = -math.inf
-        for start in range(0, len(unique), size):
-            rows = np.searchsorted(known, unique[start : start + size])
-            rows = np.pad(rows, (0, size - len(rows)), mode="edge").astype("int32")
+        columns, block_numbers = _layout(unique, candidates)
+        known_rows = np.searchsorted(known, unique).astype("int32")
+        found: Any = -math.inf
+        for number in range(block_numbers.max() + 1):
+            are_here = block_numbers == number
+            rows = np.zeros(size, "int32")
+            rows[columns[are_here]] = known_rows[are_here]
             block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
-            columns = to_device((place - start).clip(0, size - 1))
             with full_precision(), without_warnings():
-                found = steps.score_targets(chunk.embeddings, block, columns)
-            is_here = is_held & (place >= start) & (place < start + size)
-            scores = np.where(is_here, ops.convert_to_numpy(found), scores)
-        scored.append(scores)
+                scores = steps.score_targets(
+                    chunk.embeddings, block, to_device(columns[place])
+                )
+            is_here = is_held & are_here[place]
+            found = np.where(is_here, ops.convert_to_numpy(scores), found)
+        scored.append(found)
     return _of_all(queries, chunks, scored, -math.inf)
+
+
+def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
+    """The columns of candidates, and the numbers of their blocks: as few as possible.
+
+    Args:
+        unique: int array of one dimension. The distinct candidates.
+        candidates: all candidates, or consecutive ones.
+    """
+    index = np.arange(len(unique), dtype="int32")
+    if not backends.rounds_by_column():
+        return index % candidates.block_size, index // candidates.block_size
+    columns = candidates.columns(unique).astype("int32")
+    order = np.argsort(columns, kind="stable")
+    ordered, block_numbers = columns[order], np.empty_like(index)
+    block_numbers[order] = index - np.searchsorted(ordered, ordered)
+    return columns, block_numbers
 
 
 def _places(numbers: Array, end: int) -> tuple[Array, Array]:
