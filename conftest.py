@@ -6,6 +6,8 @@ os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Tensors are small here: with more threads, torch only waits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# ranx would compile itself for more than a minute.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 import keras
 import numpy as np

@@ -75,10 +75,8 @@ def named(way, found):
     return {f"{way} {name}": float(value) for name, value in found.items()}
 
 
-def fit_and_evaluate(x, labels, weights, rate, model_class=keras.Model):
+def fit_and_evaluate(model, metrics, x, labels, weights):
     """Returns what Keras logs, and the states of the metrics after it."""
-    metrics = make_metrics()
-    model = build(metrics, rate, model_class)
     given = {"sample_weight": weights, "batch_size": 8, "verbose": 0}
     history = model.fit(x, labels, shuffle=False, **given).history
     fitted = {name: values[-1] for name, values in history.items()}
@@ -118,7 +116,9 @@ def on_jax():
             devices = [f"cpu:{i}" for i in range(number)]
             distribution = keras.distribution.DataParallel(devices=devices)
             keras.distribution.set_distribution(distribution)
-        found = fit_and_evaluate(*data(slice(LISTS)), rate=0.1)
+        metrics = make_metrics()
+        model = build(metrics, rate=0.1)
+        found = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
         constant = rank_constant_scores()
         keras.distribution.set_distribution(None)
         yield f"{number} devices", {**with_exported(*found), **constant}
@@ -135,10 +135,13 @@ def on_tensorflow():
     mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for number, scope in ((1, contextlib.nullcontext), (2, mirrored.scope)):
         with scope():
-            even = fit_and_evaluate(*data(slice(LISTS)), rate=0.1)
+            metrics = make_metrics()
+            model = build(metrics, rate=0.1)
+            even = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
             # The last batch has one list, and the second replica none of it. Keras
             # weighs the gradients of both alike, so that nothing is learned here.
-            uneven = fit_and_evaluate(*data(slice(LISTS + 1)), rate=0.0)
+            model.optimizer.learning_rate = 0.0
+            uneven = fit_and_evaluate(model, metrics, *data(slice(LISTS + 1)))
             constant = rank_constant_scores()
         found = {**with_exported(*even), **constant}
         found |= named("uneven", with_exported(*uneven))
@@ -149,7 +152,9 @@ def on_torch():
     """Two and three processes, of which the third has no data."""
     import torch
 
-    logs, _ = fit_and_evaluate(*data(slice(LISTS)), rate=0.0)
+    metrics = make_metrics()
+    model = build(metrics, rate=0.0)
+    logs, _ = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
     one = {**named("recipe", logs), **named("summed", logs), **train_with_ddp(0, 1)}
     yield "1 devices", one
     multiprocessing.set_forkserver_preload(["keras_rank", "torch.distributed"])
@@ -210,7 +215,9 @@ def sum_metric_variables(rows):
     # Lists of padding alone, which count nothing.
     labels = np.pad(labels, [(0, missing), (0, 0)], constant_values=-1)
     weights = np.pad(weights, [(0, missing), (0, 0)], constant_values=1)
-    logs, _ = fit_and_evaluate(x, labels, weights, 0.0, SummingModel)
+    metrics = make_metrics()
+    model = build(metrics, rate=0.0, model_class=SummingModel)
+    logs, _ = fit_and_evaluate(model, metrics, x, labels, weights)
     return logs
 
 

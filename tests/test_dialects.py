@@ -973,9 +973,7 @@ def test_torchmetrics(lists):
         agree(named("torchmetrics", row, k), expected, (y_true, y_pred))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(IS_SLOW, reason="compiling ranx takes most of a minute")
-@pytest.mark.filterwarnings("ignore:.*unsafe cast from uint64")  # ranx's own
+@by_values
 def test_ranx(lists):
     from ranx import Qrels, Run, evaluate
 

@@ -60,8 +60,6 @@ def test_torchmetrics(lists, k):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-@pytest.mark.skipif(IS_SLOW, reason="compiling ranx takes most of a minute")
-@pytest.mark.filterwarnings("ignore:.*unsafe cast from uint64")  # ranx's own
 @pytest.mark.parametrize("k", CUTOFFS)
 def test_ranx(lists, k):
     from ranx import Qrels, Run, evaluate
