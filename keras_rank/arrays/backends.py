@@ -443,6 +443,30 @@ def rounded(products: Tensor) -> Tensor:
     return ops.minimum(products, constant(largest, products))
 
 
+def computed_once(x: Tensor) -> Tensor:
+    """A tensor that XLA computes once on an accelerator, not again for each use."""
+    if not sorts_all_along():
+        return x
+    import jax
+
+    return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
+
+
+def each_plus_last(numbers: Sequence[Tensor], x: Tensor) -> list[Tensor]:
+    """Adds the last entry of a matrix of whole numbers to each of several numbers.
+
+    XLA reads a single entry in a kernel of its own, but computes a maximum of all
+    together with what else follows from the matrix.
+    """
+    if not sorts_all_along():
+        last = ops.cast(x[-1, -1], "int32")
+        return [number + last for number in numbers]
+    is_last, integers = np.zeros(x.shape, "bool"), ops.cast(x, "int32")
+    is_last[-1, -1] = True
+    lowest = constant(INT32_MIN, integers)
+    return [ops.amax(ops.where(is_last, n + integers, lowest)) for n in numbers]
+
+
 def added_in_halves(values: Tensor, levels: int) -> Tensor:
     """Adds the second half of each row to the first, once per level.
 
