@@ -212,9 +212,14 @@ def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
 
 
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
-    """Returns `function(*numbers)`, computed once per device on torch."""
+    """Returns `function(*numbers)`, computed once per device on torch.
+
+    On an accelerator of JAX, it is computed when a program is traced.
+    """
     if _is_eager_on_torch():
         return _made_once_on_torch(function, *numbers, device=like.device)
+    if _is_jax_on_accelerator():
+        return ops.convert_to_tensor(_made_once_on_jax(function, *numbers))
     return function(*numbers)
 
 
@@ -224,6 +229,14 @@ def _made_once_on_torch(
 ) -> Tensor:
     with for_any_use():
         return function(*numbers).to(device)
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_once_on_jax(function: Callable[..., Tensor], *numbers: Any) -> Array:
+    import jax
+
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.jit(lambda: function(*numbers))())
 
 
 def for_any_use() -> contextlib.AbstractContextManager[Any]:
@@ -441,6 +454,30 @@ def rounded(products: Tensor) -> Tensor:
         return products
     largest = float(np.finfo(products.dtype).max)
     return ops.minimum(products, constant(largest, products))
+
+
+def computed_once(x: Tensor) -> Tensor:
+    """A tensor that XLA computes once on an accelerator, not again for each use."""
+    if not _is_jax_on_accelerator():
+        return x
+    import jax
+
+    return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
+
+
+def each_plus_last(numbers: Sequence[Tensor], x: Tensor) -> list[Tensor]:
+    """Adds the last entry of a matrix of whole numbers to each of several numbers.
+
+    XLA reads a single entry in a kernel of its own, but computes a maximum of all
+    together with what else follows from the matrix.
+    """
+    if not _is_jax_on_accelerator():
+        last = ops.cast(x[-1, -1], "int32")
+        return [number + last for number in numbers]
+    is_last, integers = np.zeros(x.shape, "bool"), ops.cast(x, "int32")
+    is_last[-1, -1] = True
+    lowest = constant(INT32_MIN, integers)
+    return [ops.amax(ops.where(is_last, n + integers, lowest)) for n in numbers]
 
 
 def added_in_halves(values: Tensor, levels: int) -> Tensor:
@@ -662,7 +699,7 @@ def _sorted_on_jax(*rows: Tensor) -> Tensor:
 
 def sorts_all_along() -> bool:
     """Whether to sort values along with each key, rather than gather them."""
-    return keras.backend.backend() == "jax" and on_accelerator()
+    return _is_jax_on_accelerator()
 
 
 def _sorts_along(keys: Sequence[Tensor]) -> bool:
@@ -759,6 +796,10 @@ def _is_jax_on_tpu() -> bool:
     import jax
 
     return bool(jax.default_backend() == "tpu")
+
+
+def _is_jax_on_accelerator() -> bool:
+    return keras.backend.backend() == "jax" and on_accelerator()
 
 
 def _is_jax_on_cpu() -> bool:

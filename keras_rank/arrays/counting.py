@@ -92,7 +92,13 @@ def count_above_and_tied(
 
 
 def count_before(
-    entries: Tensor, thresholds: Tensor, keys: Tensor, own_keys: Tensor, dtype: str
+    entries: Tensor,
+    thresholds: Tensor,
+    keys: Tensor,
+    own_keys: Tensor,
+    dtype: str,
+    *,
+    with_above: bool = False,
 ) -> Tensor:
     """Counts the entries of each row that equal a threshold and have a larger key.
 
@@ -102,31 +108,34 @@ def count_before(
         keys: int32 tensor of the shape of the entries.
         own_keys: int32 tensor of the shape of the thresholds.
         dtype: the dtype of the counts.
+        with_above: whether the entries above a threshold are counted too.
     """
 
     def by_comparing() -> Tensor:
         pairs = (entries, thresholds), (keys, own_keys)
-        return count(pairs, _goes_before, dtype=dtype)[0]
+        return count(pairs, _is_ahead if with_above else _is_before, dtype=dtype)[0]
 
     def by_sorting() -> Tensor:
-        pairs = sorted_pairs(entries, keys)
-        return ops.cast(count_before_in_order(*pairs, thresholds, own_keys), dtype)
+        in_order, keys_in_order = sorted_pairs(entries, keys)
+        after = _number_after(in_order, keys_in_order, thresholds, own_keys)
+        size = ops.shape(in_order)[1]
+        end = size if with_above else number_at_most(in_order, thresholds)
+        return ops.cast(end - after, dtype)
 
     return shortcut(are_few(thresholds), by_comparing, by_sorting)
 
 
-def count_before_in_order(
+def _number_after(
     in_order: Tensor, keys: Tensor, thresholds: Tensor, own_keys: Tensor
 ) -> Tensor:
-    """Counts the same in rows sorted by entries and then by keys."""
+    """Counts the others, up to the threshold, in rows sorted by entries and keys."""
 
     def is_not_before(places: Tensor) -> Tensor:
         entry, key = take(in_order, places), take(keys, places)
         is_tied = ops.logical_and(entry == thresholds, key <= own_keys)
         return ops.logical_or(entry < thresholds, is_tied)
 
-    not_above = number_at_most(in_order, thresholds)
-    return not_above - _bisected(in_order, thresholds, is_not_before)
+    return _bisected(in_order, thresholds, is_not_before)
 
 
 def are_few(thresholds: Tensor) -> Tensor | bool:
@@ -200,7 +209,12 @@ def _bisected(
     return ops.fori_loop(0, digits, with_next_digit, start)
 
 
-def _goes_before(
+def _is_before(
     entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
 ) -> Tensor:
     return ops.logical_and(entry == threshold, key > own_key)
+
+
+def _is_ahead(entry: Tensor, threshold: Tensor, *keys: Tensor) -> Tensor:
+    before = _is_before(entry, threshold, *keys)
+    return ops.logical_or(entry > threshold, before)

@@ -22,7 +22,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -531,18 +531,20 @@ def _added(
     if number > 1:
         kinds = len(of_metrics[0])
         stacked = ops.reshape(stacked, (kinds, number, ops.shape(stacked)[1]))
+        # Otherwise the formulas of all metrics would be computed for each product.
+        stacked = computed_once(stacked)
     high, low = totals.products(stacked)
     sums, remainders, lists_seen = zip(*states, strict=True)
     new_totals, new_remainders = totals.add(
         _joined(sums), _joined(remainders), high, low
     )
-    lists = high[-1, -1] if number == 1 else high[-1, -1, 0]
-    new_lists = ops.cast(lists, "int32")
+    # The last of the sums is the number of lists.
+    of_one = high if number == 1 else high[..., 0]
     return list(
         zip(
             _parted(new_totals, number),
             _parted(new_remainders, number),
-            [seen + new_lists for seen in lists_seen],
+            each_plus_last(lists_seen, of_one),
             strict=True,
         )
     )

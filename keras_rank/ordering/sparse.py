@@ -30,26 +30,30 @@ def rank_targets(
         return ops.logical_and(retrieved, above < limit)
 
     def among_all() -> tuple[Tensor, Tensor]:
-        """The number of items above each target, and its place among its ties.
+        """The number of items that go before each target, and its place after these.
 
-        If ties are averaged, the number of its ties instead of the place.
+        If ties are averaged, the number of items above it, and of its ties.
         """
         scores = lists.ranked_scores
         above, equal, _ = lists.placed
 
-        def place() -> Tensor:
-            """1, 2, ..."""
+        def resolved() -> tuple[Tensor, Tensor]:
             check_items("y_true", lists.given_ids, items)
             keys = preference_of(lists, ties, key, first_list)(None)
             own_keys = take(keys, lists.ids)
-            return 1.0 + count_before(scores, target_scores, keys, own_keys, dtype)
+            # In one pass: an accelerator has not counted those above.
+            before = count_before(
+                scores, target_scores, keys, own_keys, dtype, with_above=True
+            )
+            return before, ops.ones_like(before)
 
         if ties == "average":
             check_items("y_true", lists.given_ids, items)
             return above, equal
         ties_matter = ops.any(ops.logical_and(in_reach(above), equal > 1.0))
         is_plain = ops.logical_and(lists.are_ids, ops.logical_not(ties_matter))
-        return above, shortcut(is_plain, lambda: equal, place)
+        before, place = shortcut(is_plain, lambda: (above, equal), resolved)
+        return before, place
 
     if k is None or not is_long(raw, k + 1):
         above, tied = among_all()
