@@ -78,7 +78,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """What was imported is never freed: looking at it again takes a tenth of the time."""
+    """What was imported is never freed: to look at it again takes up to a tenth."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
 
