@@ -83,6 +83,11 @@ def pytest_collection_finish():
     gc.set_threshold(10_000, 20, 100)
 
 
+def pytest_unconfigure():
+    """Otherwise JAX would complain of leaks at the end."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.name == "README.md":
