@@ -2,7 +2,7 @@
 # the four backends, and `make check` runs the quick tests. Each creates its environment.
 
 PYTHON ?= python3
-BACKEND ?= jax tensorflow torch numpy
+BACKEND ?= tensorflow jax numpy torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest
@@ -53,7 +53,7 @@ test-numpy test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
 
 # Some bugs of XLA appear only with its optimiser.
-test-jax: $(JAX_PARTS) test-jax-others test-jax-optimised
+test-jax: test-jax-optimised $(JAX_PARTS) test-jax-others
 
 $(JAX_PARTS): test-jax-%: $(DEVELOPMENT)/installed
 	$(TEST_UNOPTIMISED) tests/test_[$*]*.py
