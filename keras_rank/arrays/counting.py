@@ -117,18 +117,21 @@ def count_before(
 
     def by_sorting() -> Tensor:
         in_order, keys_in_order = sorted_pairs(entries, keys)
-        after = _number_after(in_order, keys_in_order, thresholds, own_keys)
+        behind = _number_behind(in_order, keys_in_order, thresholds, own_keys)
         size = ops.shape(in_order)[1]
         end = size if with_above else number_at_most(in_order, thresholds)
-        return ops.cast(end - after, dtype)
+        return ops.cast(end - behind, dtype)
 
     return shortcut(are_few(thresholds), by_comparing, by_sorting)
 
 
-def _number_after(
+def _number_behind(
     in_order: Tensor, keys: Tensor, thresholds: Tensor, own_keys: Tensor
 ) -> Tensor:
-    """Counts the others, up to the threshold, in rows sorted by entries and keys."""
+    """Counts the entries below each threshold, or equal to it without a larger key.
+
+    Rows are sorted by entries and then by keys.
+    """
 
     def is_not_before(places: Tensor) -> Tensor:
         entry, key = take(in_order, places), take(keys, places)

@@ -334,6 +334,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     ):
         columns, block_numbers = _layout(unique, candidates)
         known_rows = np.searchsorted(known, unique).astype("int32")
+        own_columns = to_device(columns[place])
         found: Any = -math.inf
         for number in range(block_numbers.max() + 1):
             are_here = block_numbers == number
@@ -341,9 +342,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
             rows[columns[are_here]] = known_rows[are_here]
             block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
             with full_precision(), without_warnings():
-                scores = steps.score_targets(
-                    chunk.embeddings, block, to_device(columns[place])
-                )
+                scores = steps.score_targets(chunk.embeddings, block, own_columns)
             is_here = is_held & are_here[place]
             found = np.where(is_here, ops.convert_to_numpy(scores), found)
         scored.append(found)
