@@ -49,7 +49,9 @@ def squared_error(labels, scores):
     return (labels - scores) ** 2
 
 
-def build(metrics, rate, model_class=keras.Model):
+def build(rate, model_class=keras.Model):
+    """Returns a model and its metrics."""
+    metrics = make_metrics()
     keras.utils.set_random_seed(1)
     inputs = keras.Input((ITEMS, FEATURES))
     scores = keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
@@ -60,7 +62,7 @@ def build(metrics, rate, model_class=keras.Model):
         metrics=metrics[:2],
         weighted_metrics=metrics[2:],
     )
-    return model
+    return model, metrics
 
 
 def results(metrics):
@@ -116,8 +118,7 @@ def on_jax():
             devices = [f"cpu:{i}" for i in range(number)]
             distribution = keras.distribution.DataParallel(devices=devices)
             keras.distribution.set_distribution(distribution)
-        metrics = make_metrics()
-        model = build(metrics, rate=0.1)
+        model, metrics = build(rate=0.1)
         found = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
         constant = rank_constant_scores()
         keras.distribution.set_distribution(None)
@@ -135,8 +136,7 @@ def on_tensorflow():
     mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for number, scope in ((1, contextlib.nullcontext), (2, mirrored.scope)):
         with scope():
-            metrics = make_metrics()
-            model = build(metrics, rate=0.1)
+            model, metrics = build(rate=0.1)
             even = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
             # The last batch has one list, and the second replica none of it. Keras
             # weighs the gradients of both alike, so that nothing is learned here.
@@ -152,8 +152,7 @@ def on_torch():
     """Two and three processes, of which the third has no data."""
     import torch
 
-    metrics = make_metrics()
-    model = build(metrics, rate=0.0)
+    model, metrics = build(rate=0.0)
     logs, _ = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
     one = {**named("recipe", logs), **named("summed", logs), **train_with_ddp(0, 1)}
     yield "1 devices", one
@@ -196,8 +195,7 @@ def recipe():
 def follow_the_recipe(rows):
     """Each rank fits and evaluates its shard; the recipe does the rest."""
     over_all_ranks = recipe()
-    metrics = make_metrics()
-    model = build(metrics, rate=0.0)
+    model, metrics = build(rate=0.0)
     x, labels, weights = data(rows)
     found = {}
     for way, use in (("fit", model.fit), ("evaluate", model.evaluate)):
@@ -215,8 +213,7 @@ def sum_metric_variables(rows):
     # Lists of padding alone, which count nothing.
     labels = np.pad(labels, [(0, missing), (0, 0)], constant_values=-1)
     weights = np.pad(weights, [(0, missing), (0, 0)], constant_values=1)
-    metrics = make_metrics()
-    model = build(metrics, rate=0.0, model_class=SummingModel)
+    model, metrics = build(rate=0.0, model_class=SummingModel)
     logs, _ = fit_and_evaluate(model, metrics, x, labels, weights)
     return logs
 
@@ -242,8 +239,7 @@ def train_with_ddp(rank, world):
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
-    metrics = make_metrics()
-    model = build(metrics, rate=0.1)
+    model, metrics = build(rate=0.1)
     replica = DistributedDataParallel(model) if world > 1 else model
     x, labels, weights = map(torch.as_tensor, data(slice(LISTS)))
     for step in torch.arange(LISTS).split(12):

@@ -973,6 +973,7 @@ def test_torchmetrics(lists):
         agree(named("torchmetrics", row, k), expected, (y_true, y_pred))
 
 
+@pytest.mark.slow
 @by_values
 def test_ranx(lists):
     from ranx import Qrels, Run, evaluate
