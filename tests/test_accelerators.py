@@ -182,6 +182,19 @@ def test_items_are_numbered_by_the_bits_of_words(size, rng):
         np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 256])
+@pytest.mark.usefixtures("_on_accelerator")
+def test_the_largest_are_found_in_blocks_of_any_number(count, rng, monkeypatch):
+    monkeypatch.setattr(backends, "may_stall", lambda x: False)
+    entries = rng.normal(size=(2, 4096)).astype("float32")
+    x = ops.convert_to_tensor(entries)
+    assert selection.is_long(x, count)
+    found = ops.convert_to_numpy(selection.largest(x, count)[0])
+    np.testing.assert_array_equal(found, -np.sort(-entries, axis=1)[:, :count])
+    found = ops.convert_to_numpy(selection.largest_value(x))
+    np.testing.assert_array_equal(found, entries.max(axis=1, keepdims=True))
+
+
 def update_of(case, **arguments):
     """One compiled update, of shapes that are known, and its inputs."""
     metric = case.make(**arguments)

@@ -10,6 +10,7 @@ from keras_rank.arrays.backends import (
     Tensor,
     added_in_halves,
     adds_up_anew,
+    bits_set,
     constant,
     library_of,
     made_once,
@@ -83,18 +84,10 @@ def running_count(mask: Tensor) -> Tensor:
     number = -(-size // 32)
     ones = ops.concatenate([ones, columns(0, number * 32 - size, ones)], axis=1)
     words = ops.sum(ops.reshape(ones, (-1, number, 32)) * _BITS, axis=2)
-    in_word = _bits_set(words)
+    in_word = bits_set(words)
     before = ops.cumsum(in_word, axis=1) - in_word
-    counts = _bits_set(words[:, :, None] & _UP_TO_BIT) + before[:, :, None]
+    counts = bits_set(words[:, :, None] & _UP_TO_BIT) + before[:, :, None]
     return ops.reshape(counts, (-1, number * 32))[:, :size]
-
-
-def _bits_set(words: Tensor) -> Tensor:
-    """Counts set bits: by sums of two bits, of four, of bytes, and of all bytes."""
-    words = words - (ops.right_shift(words, 1) & 0x55555555)
-    words = (words & 0x33333333) + (ops.right_shift(words, 2) & 0x33333333)
-    words = (words + ops.right_shift(words, 4)) & 0x0F0F0F0F
-    return ops.right_shift(words * 0x01010101, 24)
 
 
 def log(x: Tensor) -> Tensor:

@@ -559,6 +559,17 @@ def adds_up_anew() -> bool:
     return keras.backend.backend() in ("jax", "tensorflow") and on_accelerator()
 
 
+def bits_set(words: Tensor) -> Tensor:
+    """The number of set bits of int32 numbers, where XLA `adds_up_anew`."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.lax.population_count(words)
+    import tensorflow as tf
+
+    return ops.cast(tf.raw_ops.PopulationCount(x=words), "int32")
+
+
 def rounds_by_column() -> bool:
     """Whether the last bit of an entry of a product depends on its column.
 

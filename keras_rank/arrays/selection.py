@@ -7,9 +7,10 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays import backends
-from keras_rank.arrays.arithmetic import at_most, through_batch
+from keras_rank.arrays.arithmetic import at_most, highest, through_batch
 from keras_rank.arrays.backends import (
     Tensor,
+    computed_once,
     constant,
     falling,
     neighbours_are_slow,
@@ -22,6 +23,7 @@ from keras_rank.arrays.backends import (
 # NumPy, where selecting from whole rows takes longer.
 _LONG_ROW = 4096
 _LONG_ROW_OF_ARRAY = 512
+_BLOCK_ON_ACCELERATOR = 128
 
 
 def is_whole(k: int | None, size: Tensor | int) -> bool:
@@ -78,6 +80,16 @@ def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
     if (isinstance(count, int) and count == size) or is_best_sorted(x):
         return falling(x)[:, :count]
     return largest(x, count)[0]
+
+
+def largest_value(x: Tensor) -> Tensor:
+    """Returns the largest entry of each row, of shape `(batch, 1)`.
+
+    On an accelerator, that of the maxima of blocks, which others may need too.
+    """
+    if backends.on_accelerator() and is_long(x):
+        x = Blocks.of(x, 1).maxima(x)
+    return highest(x, keepdims=True)
 
 
 def candidates(x: Tensor, count: int) -> "Candidates":
@@ -143,9 +155,13 @@ class Blocks:
 
     @classmethod
     def of(cls, x: Tensor, count: int) -> "Blocks":
-        """Of about `sqrt(row_size / count)`, to balance the two steps of `largest`."""
-        row_size = x.shape[1]
-        ideal = round(math.sqrt(row_size / count))
+        """Of about `sqrt(row_size / count)`, to balance the two steps of `largest`.
+
+        On an accelerator, of one size for few, so that results share their maxima.
+        """
+        row_size, one_size = x.shape[1], _BLOCK_ON_ACCELERATOR
+        is_shared = backends.on_accelerator() and row_size >= 4 * count * one_size
+        ideal = one_size if is_shared else round(math.sqrt(row_size / count))
         # A nearby divisor of the row's size avoids padding, which copies the rows.
         nearby = range(ideal // 2 + 1, 2 * ideal)
         divisors = [size for size in nearby if row_size % size == 0]
@@ -155,7 +171,8 @@ class Blocks:
     def maxima(self, x: Tensor) -> Tensor:
         """The largest entry of each block, of shape `(batch, number)`."""
         if self.are_side_by_side:
-            return ops.amax(self._shaped(x, (-1, self.number, self.size)), axis=2)
+            x = self._shaped(x, (-1, self.number, self.size))
+            return computed_once(ops.amax(x, axis=2))
         return ops.amax(self._shaped(x, (-1, self.size, self.number)), axis=1)
 
     def entries(self, x: Tensor, chosen: Tensor) -> Tensor:

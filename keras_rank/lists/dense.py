@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import (
     at_most,
-    highest,
     ratio,
     running_count,
     total,
@@ -23,7 +22,7 @@ from keras_rank.arrays.backends import (
     sum_by_row,
     take,
 )
-from keras_rank.arrays.selection import is_long, largest_values
+from keras_rank.arrays.selection import is_long, largest_value, largest_values
 from keras_rank.arrays.shared import kept
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import (
@@ -113,7 +112,7 @@ class DenseLists(Lists):
     @kept
     def _highest(self) -> Tensor:
         """The highest label of each list, below 0 where there is no item."""
-        return self._read_labels(lambda labels: highest(labels, keepdims=True))
+        return self._read_labels(largest_value)
 
     def count(
         self, is_counted: Callable[[Tensor], Tensor], only_relevant: bool
