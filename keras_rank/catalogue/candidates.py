@@ -142,22 +142,30 @@ class Stream:
 Candidates = Table | Stream
 
 
+def no_ids() -> Array:
+    """The ids of no candidates."""
+    return np.zeros(0, "int64")
+
+
 def open_candidates(
-    candidates: Any, block_size: int, ids: Array, first_id: int = 0
+    candidates: Any,
+    block_size: int,
+    wanted: Callable[[], Array] = no_ids,
+    first_id: int = 0,
 ) -> Candidates:
     """Returns the candidates that an argument stands for, to be read in blocks.
 
     Args:
         candidates: what users pass.
         block_size: the number of candidates in a block.
-        ids: int array of one dimension. The candidates that will be asked for.
+        wanted: function that returns the ids of candidates that will be asked for.
         first_id: the id of the first one.
     """
     given, is_layer = candidates, isinstance(candidates, keras.layers.Embedding)
     if callable(given) and not hasattr(given, "shape") and not is_layer:
         given = candidates()
         if _is_stream(given):
-            return Stream(candidates, block_size, ids, first_id)
+            return Stream(candidates, block_size, wanted(), first_id)
     if isinstance(given, keras.layers.Embedding):
         given = _embeddings(given)
     if _is_stream(given):
@@ -167,7 +175,7 @@ def open_candidates(
                 "generator, pass the function that creates it. Received: "
                 f"candidates of type {type(given).__name__}"
             )
-        return Stream(lambda: given, block_size, ids, first_id)
+        return Stream(lambda: given, block_size, wanted(), first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
         given = ops.stop_gradient(to_tensor("candidates", given))

@@ -22,7 +22,7 @@ from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Array, Tensor, is_traced
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
-from keras_rank.catalogue.candidates import Candidates, open_candidates
+from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import (
     Counts,
     Queries,
@@ -51,9 +51,6 @@ from keras_rank.ordering.targets import rank_counted
 
 # The default number of candidates in a block.
 BLOCK_SIZE = 4096
-
-# Those of no candidate.
-NO_IDS = np.zeros(0, "int64")
 
 # Ids are counted in int32.
 LARGEST_ID = 2**31
@@ -237,7 +234,7 @@ def open_scored(
     candidates: Any,
     score: Any,
     block_size: int | None,
-    wanted: Callable[[], Array] = lambda: NO_IDS,
+    wanted: Callable[[], Array] = no_ids,
 ) -> tuple[Tensor, Candidates | OpenShards]:
     """Returns queries and candidates of matching shapes.
 
@@ -265,7 +262,7 @@ def open_scored(
     found = (
         open_shards(candidates, block_size)
         if isinstance(candidates, Shards)
-        else open_candidates(candidates, block_size, wanted())
+        else open_candidates(candidates, block_size, wanted)
     )
     features = found.features
     if is_ours and features != embeddings.shape[1]:

@@ -88,7 +88,9 @@ class Part(NamedTuple):
 
     def opened(self, block_size: int, wanted: Array) -> Candidates:
         """Opens the candidates, given the ids that will be asked for."""
-        found = open_candidates(self.candidates, block_size, wanted, self.first_id)
+        found = open_candidates(
+            self.candidates, block_size, lambda: wanted, self.first_id
+        )
         check_as_many(self.items, found.items)
         return found
 
@@ -221,7 +223,7 @@ def map_parts(
 
 
 def _shape(part: Any, block_size: int) -> tuple[int, int]:
-    candidates = open_candidates(part, block_size, np.zeros(0, "int64"))
+    candidates = open_candidates(part, block_size)
     return candidates.items, candidates.features
 
 
