@@ -60,11 +60,11 @@ def test_averaged_ties_and_a_group_take_little_more_cycles(shape):
 @pytest.mark.parametrize(
     ("name", "shape", "kernels", "microseconds"),
     [
-        ("NDCG(k=10)", "1024x100", 12, 4.0),
+        ("NDCG(k=10)", "1024x100", 12, 3.6),
         ("NDCG(k=10)", "256x1000", 12, 5.0),
-        ("NDCG()", "1024x100", 12, 5.5),
+        ("NDCG()", "1024x100", 12, 5.0),
         ("NDCG()", "256x1000", 12, 10.0),
-        (SIX, "1024x100", 17, 4.5),
+        (SIX, "1024x100", 17, 4.0),
         (SIX, "256x1000", 18, 7.5),
         (SPARSE, "1024x100", 8, 2.0),
         (SPARSE, "256x1000", 8, 2.0),
@@ -83,6 +83,6 @@ def test_a_group_takes_little_more_microseconds(shape):
 
 
 @on_gpu
-def test_long_lists_take_four_times_what_reading_them_takes():
+def test_long_lists_take_little_more_than_three_times_what_reading_them_takes():
     floor = program(estimates.FLOOR, "64x100000")
-    assert program(SHUFFLED, "64x100000").cost <= 4.2 * floor.cost
+    assert program(SHUFFLED, "64x100000").cost <= 3.4 * floor.cost
