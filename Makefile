@@ -29,7 +29,7 @@ JAX_PARTS = $(addprefix test-jax-,a-c d-g h-o p-z)
 .PHONY: docs package
 .PHONY: bench bench-compiled clean
 .PHONY: $(addprefix test-,numpy jax jax-optimised tensorflow torch)
-.PHONY: $(JAX_PARTS) test-jax-others
+.PHONY: $(JAX_PARTS)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -53,13 +53,12 @@ test-numpy test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
 
 # Some bugs of XLA appear only with its optimiser.
-test-jax: test-jax-optimised $(JAX_PARTS) test-jax-others
+test-jax: test-jax-optimised $(JAX_PARTS)
 
 $(JAX_PARTS): test-jax-%: $(DEVELOPMENT)/installed
-	$(TEST_UNOPTIMISED) tests/test_[$*]*.py
+	$(TEST_UNOPTIMISED) tests/test_[$*]*.py $(DOCTESTS)
 
-test-jax-others: $(DEVELOPMENT)/installed
-	$(TEST_UNOPTIMISED) README.md keras_rank
+test-jax-p-z: DOCTESTS = README.md keras_rank
 
 test-jax-optimised: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/pytest -m optimised
