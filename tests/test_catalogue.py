@@ -763,6 +763,23 @@ def test_nothing_is_excluded_in_shards():
     np.testing.assert_array_equal(found, [1.0, 1.0, 1.0])
 
 
+def test_nothing_is_excluded_where_targets_are_many(monkeypatch):
+    """Nor is it searched: on an accelerator, that would be a loop over no entries."""
+    monkeypatch.setattr(counting, "sorts_sooner_than", lambda n: True)
+    monkeypatch.setattr(backends, "on_accelerator", lambda: True)
+    _steps_kept.cache_clear()
+    candidates = np.array([[2.0], [1.0], [1.0], [3.0]])
+    found = reciprocal_ranks(
+        [[1], [2]],
+        np.ones((2, 1)),
+        candidates,
+        exclude=np.zeros((2, 0), "int64"),
+        shuffle_ties=False,
+    )
+    _steps_kept.cache_clear()
+    np.testing.assert_allclose(found, [1 / 3, 1 / 4])
+
+
 def shuffled(candidates):
     """But for the first one."""
     rng = np.random.default_rng(0)

@@ -199,6 +199,9 @@ def _bisected(
     size = ops.shape(in_order)[1]
     known = in_order.shape[1]
     digits = 30 if known is None else known.bit_length()
+    start = ops.cast(ops.zeros_like(thresholds), "int32")
+    if known == 0:
+        return start
     steps = ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
 
     def with_next_digit(i: Tensor, number: Tensor) -> Tensor:
@@ -207,7 +210,6 @@ def _bisected(
         goes_on = ops.logical_and(further <= size, holds(at_most(further, size) - 1))
         return ops.where(goes_on, further, number)
 
-    start = ops.cast(ops.zeros_like(thresholds), "int32")
     # Unrolled, it would be compiled for each digit.
     return ops.fori_loop(0, digits, with_next_digit, start)
 
