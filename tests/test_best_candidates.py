@@ -167,6 +167,17 @@ def test_scores_of_double_precision(rng):
     np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :3], rtol=1e-14)
 
 
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+def test_shards_in_different_dtypes():
+    """Neither of which makes a tie with the other."""
+    parts = np.array([[1.0]], "float32"), np.array([[1 + 1e-12]])
+    queries = np.ones((1, 1), "float32")
+    for shards in (parts, parts[::-1]):
+        scores, ids = best_of(queries, catalogue.Shards(shards), 2, dtype="float64")
+        np.testing.assert_array_equal(scores, [[1 + 1e-12, 1.0]])
+        assert shards[ids[0, 0]].dtype == "float64"
+
+
 def test_no_queries():
     scores, ids = best_of(np.zeros((0, 3)), np.ones((5, 3)), 2)
     assert scores.shape == ids.shape == (0, 2)

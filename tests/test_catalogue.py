@@ -830,6 +830,16 @@ def test_candidates_that_change_between_passes(source, message, rng):
         catalogue.rank(ids % 200, queries, source(candidates))
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_blocks_beside_labels(kind):
+    """As data sets give them: of embeddings and labels."""
+    candidates = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]])
+    blocks = [kind((part, np.zeros(len(part)))) for part in np.split(candidates, [2])]
+    for source in (blocks, tuple(blocks), lambda: blocks):
+        found = reciprocal_ranks([0, 1], np.eye(2), source)
+        np.testing.assert_array_equal(found, [1.0, 0.5])
+
+
 @pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
 def test_blocks_of_a_stream_in_different_dtypes(rng):
     ids, queries, candidates = random_task(rng)

@@ -170,6 +170,26 @@ def test_a_relevant_item_that_is_no_candidate():
     np.testing.assert_allclose(ops.convert_to_numpy(recall), [1 / 3, 1.0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+@pytest.mark.parametrize("k", [None, 3, 10])
+def test_more_relevant_items_than_candidates(k, shuffle_ties):
+    """The ideal has those too that are no candidates, up to the cutoff."""
+    targets = {"ids": [[0, -2, -2, -2]], "labels": [[1, 1, 1, 1]]}
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
+    embeddings = np.array([[2.0], [1.0]])
+    ranked = catalogue.rank(targets, np.ones((1, 1)), embeddings, **arguments)
+    best = sum(1 / np.log2(rank + 1) for rank in range(1, min(k or 4, 4) + 1))
+    for inputs, options in (
+        ((ranked,), {"k": k}),
+        ((targets, embeddings.T), {"sparse_labels": True, **arguments}),
+    ):
+        ndcg = functional.ndcg(*inputs, **options)
+        np.testing.assert_allclose(ops.convert_to_numpy(ndcg), [1 / best], rtol=1e-6)
+        found = functional.r_precision(*inputs, **options)
+        found = ops.convert_to_numpy(found)
+        np.testing.assert_allclose(found, [1 / min(k or 4, 4)], rtol=1e-6)
+
+
 def test_an_id_that_is_worth_nothing_need_not_be_a_candidate():
     targets = {"ids": [[1, 99], [0, 98]], "labels": [[3, 0], [2, -1]]}
     np.testing.assert_allclose(

@@ -218,9 +218,12 @@ def best_in_shards(
         k: the number of candidates to keep.
     """
     search = Search(seekers.each(ops.convert_to_numpy), score, shards.block_size, k)
+    found = list(map_parts(shards.map_fn, search, shards.parts))
+    # On NumPy, Keras would join float32 and float64 as float32.
+    dtype = np.result_type(*(scores for scores, _ in found))
     parts = [
-        Best(*(to_tensor("candidates", x) for x in best))
-        for best in map_parts(shards.map_fn, search, shards.parts)
+        Best(*(to_tensor("candidates", x) for x in (scores.astype(dtype), ids)))
+        for scores, ids in found
     ]
     joined = functools.partial(_joined, seekers.keys, k=k)
     return _in_order(seekers.keys, functools.reduce(joined, parts))

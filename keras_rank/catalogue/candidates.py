@@ -206,7 +206,11 @@ def _is_stream(candidates: Any) -> bool:
     if hasattr(candidates, "shape"):
         return False
     if isinstance(candidates, list | tuple):
-        return len(candidates) > 0 and np.ndim(candidates[0]) == 2
+        first = candidates[0] if candidates else ()
+        # An element of a data set may be a tuple, such as of inputs and labels.
+        if isinstance(first, list | tuple) and first and hasattr(first[0], "shape"):
+            first = first[0]
+        return np.ndim(first) == 2
     return isinstance(candidates, Iterable | keras.utils.PyDataset)
 
 

@@ -109,7 +109,7 @@ def rank_counted(
         tied: tensor of the same shape. The place of the target among the items with
             the same score; the number of these if ties are averaged.
     """
-    cutoff = lists.items if k is None else at_most_size(k, lists.items)
+    cutoff = _cutoff(lists, k)
     limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, lists.dtype)
     if ties == "average":
         return _rank_spans(lists, cutoff, limit, retrieved, above, tied)
@@ -173,6 +173,22 @@ def _rank_spans(
         sizes=where(occupied, size, 1.0),
         places_in_group=places,
     )
+
+
+def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
+    """The number of ranks that count, an int if it is known.
+
+    Of the ideal order, in which targets that are no items count: there may be more of
+    these than items.
+    """
+    items, targets = lists.items, lists.labels.shape[1]
+    if isinstance(items, int) and k is not None and k <= items:
+        return k
+    if isinstance(items, int) and targets is not None:
+        most = max(items, targets)
+    else:
+        most = ops.maximum(items, ops.shape(lists.labels)[1])
+    return most if k is None else at_most_size(k, most)
 
 
 def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
