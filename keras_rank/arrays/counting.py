@@ -200,6 +200,7 @@ def _bisected(
     known = in_order.shape[1]
     digits = 30 if known is None else known.bit_length()
     start = ops.cast(ops.zeros_like(thresholds), "int32")
+    # Without entries, a loop that never runs could not be compiled either.
     if known == 0:
         return start
     steps = ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")

@@ -23,6 +23,8 @@ from keras_rank.arrays.backends import (
 # NumPy, where selecting from whole rows takes longer.
 _LONG_ROW = 4096
 _LONG_ROW_OF_ARRAY = 512
+# The size of blocks on an accelerator, about that of the best balance for k = 10 and
+# 100,000 entries.
 _BLOCK_ON_ACCELERATOR = 128
 
 

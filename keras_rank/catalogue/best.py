@@ -222,7 +222,10 @@ def best_in_shards(
     # On NumPy, Keras would join float32 and float64 as float32.
     dtype = np.result_type(*(scores for scores, _ in found))
     parts = [
-        Best(*(to_tensor("candidates", x) for x in (scores.astype(dtype), ids)))
+        Best(
+            to_tensor("candidates", scores.astype(dtype)),
+            to_tensor("candidates", ids),
+        )
         for scores, ids in found
     ]
     joined = functools.partial(_joined, seekers.keys, k=k)
@@ -240,7 +243,7 @@ class Search:
 
     def __call__(self, part: Part) -> tuple[Array, Array]:
         """Returns the scores and the ids of the best in the part."""
-        candidates = part.opened(self.block_size, np.zeros(0, "int64"))
+        candidates = part.opened(self.block_size)
         seekers = self.seekers.each(functools.partial(to_tensor, "queries"))
         best = best_of(seekers, candidates, self.scoring, self.k)
         scores, ids = map(ops.convert_to_numpy, best)

@@ -207,11 +207,15 @@ def _is_stream(candidates: Any) -> bool:
         return False
     if isinstance(candidates, list | tuple):
         first = candidates[0] if candidates else ()
-        # An element of a data set may be a tuple, such as of inputs and labels.
-        if isinstance(first, list | tuple) and first and hasattr(first[0], "shape"):
-            first = first[0]
-        return np.ndim(first) == 2
+        block = _block_in(first)
+        return np.ndim(block if hasattr(block, "shape") else first) == 2
     return isinstance(candidates, Iterable | keras.utils.PyDataset)
+
+
+def _block_in(element: Any) -> Any:
+    """The block in an element of a data set: a tuple may hold inputs and labels."""
+    is_several = isinstance(element, list | tuple) and len(element) > 0
+    return element[0] if is_several else element
 
 
 def check_as_many(items: int, found: int) -> None:
@@ -245,9 +249,7 @@ def _parts(blocks: Any) -> Iterator[Tensor]:
     else:
         each = iter(blocks)
     features = None
-    for block in each:
-        # An element of a data set may be a tuple, such as of inputs and labels.
-        part = block[0] if isinstance(block, list | tuple) else block
+    for part in map(_block_in, each):
         if not hasattr(part, "shape"):
             raise ValueError(
                 "`candidates` should be embeddings, or blocks of them. Received: "

@@ -12,6 +12,7 @@ from keras_rank.arrays.backends import Array, Tensor
 from keras_rank.catalogue.candidates import (
     Candidates,
     check_as_many,
+    no_ids,
     open_candidates,
 )
 from keras_rank.catalogue.counting import (
@@ -86,11 +87,11 @@ class Part(NamedTuple):
     first_id: int
     items: int
 
-    def opened(self, block_size: int, wanted: Array) -> Candidates:
-        """Opens the candidates, given the ids that will be asked for."""
-        found = open_candidates(
-            self.candidates, block_size, lambda: wanted, self.first_id
-        )
+    def opened(
+        self, block_size: int, wanted: Callable[[], Array] = no_ids
+    ) -> Candidates:
+        """Opens the candidates, given what returns the ids that will be asked for."""
+        found = open_candidates(self.candidates, block_size, wanted, self.first_id)
         check_as_many(self.items, found.items)
         return found
 
@@ -191,7 +192,8 @@ class Work:
         return count_above(queries, scores, candidates, steps)
 
     def _opened(self, part: Part) -> tuple[Queries, Candidates, Steps]:
-        candidates = part.opened(self.block_size, np.unique(self.queries.ids))
+        ids = self.queries.ids
+        candidates = part.opened(self.block_size, lambda: np.unique(ids))
         queries = self.queries.each(functools.partial(to_tensor, "queries"))
         return queries, candidates, steps_of(self.scoring, self.averages)
 
