@@ -20,10 +20,6 @@ from keras_rank.arrays.backends import (
 # Up to this size, padding rows takes fewer operations than folding them.
 _SHORT_ROW = 32
 
-# The bits of an int32, and for each the mask of all bits up to it.
-_BITS = np.left_shift(np.int32(1), np.arange(32, dtype="int32"))
-_UP_TO_BIT = np.cumsum(_BITS, dtype="int32")
-
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Chooses between two values by a condition, in the dtype of the first tensor."""
@@ -73,20 +69,25 @@ def square_root(x: Tensor) -> Tensor:
 
 
 def running_count(mask: Tensor) -> Tensor:
-    """The number of true entries of each row up to each entry, as int32.
+    """Counts the true entries of each row, 1, 2, 3, ..., with 0 at others, as int32.
 
     On an accelerator, 32 entries become the bits of one number, and only these numbers
     are summed: XLA would read each entry a hundred times.
     """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
     if not adds_up_anew() or size is None:
-        return ops.cumsum(ones, axis=1)
+        return ops.cumsum(ones, axis=1) * ones
     number = -(-size // 32)
     ones = ops.concatenate([ones, columns(0, number * 32 - size, ones)], axis=1)
-    words = ops.sum(ops.reshape(ones, (-1, number, 32)) * _BITS, axis=2)
+    bit = ops.arange(32, dtype="int32")
+    words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
+    words = ops.sum(words, axis=2)
     in_word = bits_set(words)
     before = ops.cumsum(in_word, axis=1) - in_word
-    counts = bits_set(words[:, :, None] & _UP_TO_BIT) + before[:, :, None]
+    words, before = words[:, :, None], before[:, :, None]
+    counts = bits_set(ops.left_shift(words, 31 - bit)) + before
+    # XLA would keep a condition, and read it twice.
+    counts = counts * (ops.right_shift(words, bit) & 1)
     return ops.reshape(counts, (-1, number * 32))[:, :size]
 
 

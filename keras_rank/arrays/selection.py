@@ -23,9 +23,8 @@ from keras_rank.arrays.backends import (
 # NumPy, where selecting from whole rows takes longer.
 _LONG_ROW = 4096
 _LONG_ROW_OF_ARRAY = 512
-# The size of blocks on an accelerator, about that of the best balance for k = 10 and
-# 100,000 entries.
-_BLOCK_ON_ACCELERATOR = 128
+# The size of blocks on an accelerator: as many entries as threads in a group of a GPU.
+_BLOCK_ON_ACCELERATOR = 32
 
 
 def is_whole(k: int | None, size: Tensor | int) -> bool:
@@ -161,13 +160,15 @@ class Blocks:
 
         On an accelerator, of one size for few, so that results share their maxima.
         """
-        row_size, one_size = x.shape[1], _BLOCK_ON_ACCELERATOR
-        is_shared = backends.on_accelerator() and row_size >= 4 * count * one_size
-        ideal = one_size if is_shared else round(math.sqrt(row_size / count))
-        # A nearby divisor of the row's size avoids padding, which copies the rows.
-        nearby = range(ideal // 2 + 1, 2 * ideal)
-        divisors = [size for size in nearby if row_size % size == 0]
-        size = min(divisors, key=lambda size: abs(size - ideal), default=ideal)
+        row_size = x.shape[1]
+        size = round(math.sqrt(row_size / count))
+        if backends.on_accelerator() and size > _BLOCK_ON_ACCELERATOR:
+            size = _BLOCK_ON_ACCELERATOR
+        else:
+            # A nearby divisor of the row's size avoids padding, which copies the rows.
+            nearby = range(size // 2 + 1, 2 * size)
+            divisors = [other for other in nearby if row_size % other == 0]
+            size = min(divisors, key=lambda other: abs(other - size), default=size)
         return cls(row_size, size, -(-row_size // size), not neighbours_are_slow())
 
     def maxima(self, x: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class Lists(Shared):
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         """Returns the numbers of the items at the positions: 1, 2, ... in each list.
 
-        Those of all items where positions are `None`.
+        They are 0 where there is no item. If positions are `None`, those of all.
         """
         raise NotImplementedError
 

@@ -178,10 +178,8 @@ class DenseLists(Lists):
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         def counted_items() -> Tensor:
-            numbers = running_count(self.mask)
-            if positions is None:
-                return numbers
-            return take(numbers, positions)
+            numbers = self._numbers
+            return numbers if positions is None else take(numbers, positions)
 
         if not is_long(self.given_labels):
             return counted_items()
@@ -189,6 +187,10 @@ class DenseLists(Lists):
         return shortcut(
             self.is_full, lambda: numbers_in_full(positions, shape), counted_items
         )
+
+    @kept
+    def _numbers(self) -> Tensor:
+        return running_count(self.mask)
 
     @property
     def list_size(self) -> Tensor | int:

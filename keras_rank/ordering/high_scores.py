@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from keras import ops
 
@@ -13,7 +14,7 @@ from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
 
 # Of scores, in an order or as they are.
-OfScores = Callable[[Tensor, Order | None], Tensor]
+OfScores = Callable[[Tensor, Order | None], Any]
 
 
 def highest_scores(lists: DenseLists, count: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -31,7 +32,7 @@ def of_high_scores(
     lowest: Tensor,
     count: int,
     function: OfScores,
-) -> Tensor:
+) -> Any:
     """Returns a function of scores and their order that needs only high ones.
 
     Args:
@@ -42,7 +43,7 @@ def of_high_scores(
             which is `None` for all scores in their own order.
     """
 
-    def of_all() -> Tensor:
+    def of_all() -> Any:
         return function(as_ranked(lists.scores), None)
 
     if is_long(lists.given_scores, _enough(count)):

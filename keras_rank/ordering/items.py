@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import (
-    at_least,
     at_most,
     columns,
     counted,
@@ -97,10 +96,10 @@ def _sorted(
     """The full order of the scores, and of tied items."""
     scores = as_ranked(lists.scores)
     if backends.on_accelerator():
-        return Order.by(-scores, -preference()(None))
+        return Order.by(-scores, -preference()(lists.item_numbers(None)))
     if ties == "stable":
         return Order(stable_argsort(-scores))
-    return Order(_shuffled(*descending(scores), preference))
+    return Order(_shuffled(lists, *descending(scores), preference))
 
 
 def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,39 +141,49 @@ def _repaired(
     """
     last, depth = by_rank[:, -1:], ops.shape(order)[1]
 
-    def preferred(scores: Tensor, among: Order | None) -> Tensor:
+    def preferred(scores: Tensor, among: Order | None) -> tuple[Tensor, Tensor]:
         positions = None if among is None else among.positions
-        keys = preference(positions)
+        numbers = lists.item_numbers(positions)
+        if positions is None:
+            # The numbers tell where there are items, without a mask from the labels.
+            scores = where(numbers > 0, as_ranked(lists.given_scores), -math.inf)
         # As float32, of which XLA on CPU selects the largest ten times as fast as of
         # int32. A few to spare, as the last ones may be equal only in that precision.
-        keys = where(scores == last, ops.cast(keys, "float32"), -math.inf)
+        keys = ops.cast(preference(numbers), "float32")
+        keys = where(scores == last, keys, -math.inf)
         size = ops.shape(keys)[1]
         keys, found = largest(keys, at_most_size(depth + _SPARE, size))
         if positions is not None:
             found = take(positions, found)
-        return where(keys > -math.inf, ops.cast(found, "int32"), -1)
+        return keys > -math.inf, ops.cast(found, order.dtype)
 
-    competing = of_high_scores(lists, last, depth + 1, preferred)
+    competes, competing = of_high_scores(lists, last, depth + 1, preferred)
     both = [
         where(by_rank > last, by_rank, -math.inf),
-        where(competing >= 0, last, -math.inf),
+        where(competes, last, -math.inf),
     ]
     scores = ops.concatenate(both, axis=1)
-    chosen = ops.concatenate([ops.cast(order, "int32"), at_least(competing, 0)], axis=1)
-    chosen = in_order_of(chosen, -preference(chosen), scores)[:, :depth]
-    return ops.cast(chosen, order.dtype)
+    chosen = ops.concatenate([order, competing], axis=1)
+    keys = preference(lists.item_numbers(chosen))
+    return in_order_of(chosen, -keys, scores)[:, :depth]
 
 
 def _shuffled(
-    by_rank: Tensor, order: Tensor, preference: Callable[[], Preference]
+    lists: DenseLists,
+    by_rank: Tensor,
+    order: Tensor,
+    preference: Callable[[], Preference],
 ) -> Tensor:
     """Orders tied items by preference, in a full order.
 
     Among many scores, few items are tied by chance: these are sorted separately.
     """
 
+    def keys(positions: Tensor) -> Tensor:
+        return preference()(lists.item_numbers(positions))
+
     def all_sorted() -> Tensor:
-        return in_order_of(order, -preference()(order), by_rank)
+        return in_order_of(order, -keys(order), by_rank)
 
     list_size = order.shape[1]
     *_, tied = _looked_at(by_rank, ops.shape(by_rank)[1])
@@ -192,7 +201,7 @@ def _shuffled(
         # Beyond the last tie, the first one is written again.
         is_used = counted(0, _FEW_TIED - 1, "int32", like=number) < number
         scores = where(is_used, scores, -math.inf)
-        few = in_order_of(few, -preference()(few), scores)
+        few = in_order_of(few, -keys(few), scores)
         ranks, few = (where(is_used, x, x[:, :1]) for x in (ranks, few))
         return with_entries(order, ranks, few)
 

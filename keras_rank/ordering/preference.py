@@ -11,20 +11,20 @@ from keras_rank.arrays.hashing import hashed
 from keras_rank.lists.base import Lists
 
 Ties = Literal["shuffle", "stable", "average"]
-Preference = Callable[[Tensor | None], Tensor]
+Preference = Callable[[Tensor], Tensor]
 
 
 def preference_of(
     lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
 ) -> Preference:
-    """Returns a function from positions of items, or `None` for all, to int32 keys.
+    """Returns a function from numbers of items, 1, 2, ... in each list, to int32 keys.
 
     The tied item with the larger key goes first.
     """
     of_lists = None
     if ties == "shuffle":
         of_lists = list_keys(key, lists.has_items, first_list)
-    return lambda positions: item_keys(of_lists, lists.item_numbers(positions))
+    return lambda item_numbers: item_keys(of_lists, item_numbers)
 
 
 def item_keys(list_keys: Tensor | None, item_numbers: Tensor) -> Tensor:

@@ -39,7 +39,8 @@ def rank_targets(
 
         def resolved() -> tuple[Tensor, Tensor]:
             check_items("y_true", lists.given_ids, items)
-            keys = preference_of(lists, ties, key, first_list)(None)
+            preference = preference_of(lists, ties, key, first_list)
+            keys = preference(lists.item_numbers(None))
             own_keys = take(keys, lists.ids)
             # In one pass: an accelerator has not counted those above.
             before = count_before(
