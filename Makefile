@@ -19,7 +19,9 @@ INSTALL = pip install --quiet --no-compile
 # Without its optimiser, XLA compiles in half the time, with the same numbers.
 UNOPTIMISED = --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
-TEST_UNOPTIMISED = KERAS_BACKEND=jax XLA_FLAGS="$(UNOPTIMISED)" \
+# On one thread, as two processes run at a time: XLA's other threads would take their time
+# from each other.
+TEST_UNOPTIMISED = KERAS_BACKEND=jax NPROC=1 XLA_FLAGS="$(UNOPTIMISED)" \
 	$(DEVELOPMENT)/bin/pytest -m "not optimised"
 # By the first letters of files, in processes of their own: JAX keeps 2,048 compiled
 # operations, and compiles older ones again.
