@@ -6,8 +6,9 @@ import os
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Tensors are small here: with more threads, torch and TensorFlow only wait.
-for threads in ("OMP_NUM", "TF_NUM_INTRAOP", "TF_NUM_INTEROP"):
-    os.environ.setdefault(f"{threads}_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 # ranx would compile itself for more than a minute.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
