@@ -167,7 +167,8 @@ def total(values: Tensor) -> Tensor:
         size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
-        values = ops.concatenate([values, columns(0.0, 2**levels - size, values)], -1)
+        filling = columns(0.0, 2**levels - size, values)
+        values = library_of(values).concatenate([values, filling], axis=-1)
     return added_in_halves(values, levels)
 
 
@@ -188,7 +189,7 @@ def totals(*rows: Tensor) -> list[Tensor]:
     sizes = {values.shape[1] for values in rows}
     if len(sizes) > 1 or None in sizes:
         return [total(values) for values in rows]
-    return list(ops.unstack(total(ops.stack(rows)), len(rows)))
+    return list(ops.unstack(total(library_of(rows[0]).stack(rows)), len(rows)))
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
@@ -202,7 +203,8 @@ def shifted(values: Tensor, places: int, fill: float) -> Tensor:
 
 def columns(value: float, number: int, like: Tensor) -> Tensor:
     """Columns of one value, with the number of rows of a tensor."""
-    return ops.broadcast_to(constant(value, like), (*ops.shape(like)[:-1], number))
+    shape = (*ops.shape(like)[:-1], number)
+    return library_of(like).broadcast_to(constant(value, like), shape)
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:

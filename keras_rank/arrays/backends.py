@@ -489,7 +489,7 @@ def added_in_halves(values: Tensor, levels: int) -> Tensor:
         *rows, _ = ops.shape(values)
         values = ops.reshape(values, (*rows, *[2] * levels))
         for _ in range(levels):
-            values = ops.sum(values, axis=len(rows))
+            values = library_of(values).sum(values, axis=len(rows))
         return values
     for level in reversed(range(levels)):
         values = values[..., : 2**level] + values[..., 2**level :]

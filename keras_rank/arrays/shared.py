@@ -4,8 +4,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from keras import ops
-
 from keras_rank.arrays.backends import is_in_branch, is_traced
 
 
@@ -54,16 +52,15 @@ def _has_traced(x: Any) -> bool:
         return any(map(_has_traced, x))
     if isinstance(x, Shared):
         return any(_has_traced(part) for part in list(vars(x).values()))
-    return ops.is_tensor(x) and is_traced(x)
+    return is_traced(x)
 
 
 def key_of(argument: Any) -> Any:
-    """The key of an argument in a dictionary: tensors are compared by identity.
+    """The key of an argument in a dictionary.
 
-    So are arguments without a hash, such as some users' functions.
+    Arguments without a hash, such as tensors and some users' functions, are compared by
+    identity. So are tensors of torch, whose hash is that.
     """
-    if ops.is_tensor(argument):
-        return id(argument)
     try:
         hash(argument)
     except TypeError:

@@ -22,7 +22,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last
+from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last, library_of
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -527,7 +527,8 @@ def _added(
 ) -> list[State]:
     """The states with the columns of a batch added, those of each metric."""
     number, columns = len(states), zip(*of_metrics, strict=True)
-    stacked = ops.stack([column for kind in columns for column in kind])
+    all_columns = [column for kind in columns for column in kind]
+    stacked = library_of(all_columns[0]).stack(all_columns)
     if number > 1:
         kinds = len(of_metrics[0])
         stacked = ops.reshape(stacked, (kinds, number, ops.shape(stacked)[1]))
