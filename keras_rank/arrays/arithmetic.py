@@ -69,7 +69,7 @@ def square_root(x: Tensor) -> Tensor:
 
 
 def running_count(mask: Tensor) -> Tensor:
-    """Counts the true entries of each row, 1, 2, 3, ..., with 0 at others, as int32.
+    """Numbers the true entries of each row, 1, 2, 3, ..., and the others 0, as int32.
 
     On an accelerator, 32 entries become the bits of one number, and only these numbers
     are summed: XLA would read each entry a hundred times.

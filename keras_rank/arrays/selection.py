@@ -23,7 +23,8 @@ from keras_rank.arrays.backends import (
 # NumPy, where selecting from whole rows takes longer.
 _LONG_ROW = 4096
 _LONG_ROW_OF_ARRAY = 512
-# The size of blocks on an accelerator: as many entries as threads in a group of a GPU.
+# The size of blocks on an accelerator: that of the words of `running_count`, so that
+# XLA needs one pass for the maxima and the counts.
 _BLOCK_ON_ACCELERATOR = 32
 
 

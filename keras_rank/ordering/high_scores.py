@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from keras import ops
 
@@ -13,8 +13,9 @@ from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
 
+Result = TypeVar("Result")
 # Of scores, in an order or as they are.
-OfScores = Callable[[Tensor, Order | None], Any]
+OfScores = Callable[[Tensor, Order | None], Result]
 
 
 def highest_scores(lists: DenseLists, count: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -31,8 +32,8 @@ def of_high_scores(
     lists: DenseLists,
     lowest: Tensor,
     count: int,
-    function: OfScores,
-) -> Any:
+    function: OfScores[Result],
+) -> Result:
     """Returns a function of scores and their order that needs only high ones.
 
     Args:
@@ -43,7 +44,7 @@ def of_high_scores(
             which is `None` for all scores in their own order.
     """
 
-    def of_all() -> Any:
+    def of_all() -> Result:
         return function(as_ranked(lists.scores), None)
 
     if is_long(lists.given_scores, _enough(count)):
@@ -55,9 +56,10 @@ def of_high_scores(
     scores, positions, highest_other = high
     # Whether all scores that matter are among the candidates.
     suffice = ops.logical_or(highest_other < lowest, lowest == -math.inf)
-    return shortcut(
+    result: Result = shortcut(
         ops.all(suffice), lambda: function(scores, Order(positions)), of_all
     )
+    return result
 
 
 def _candidates(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
