@@ -17,6 +17,7 @@ from keras_rank.arrays.backends import (
     take,
     take_rows,
     top_k,
+    top_values,
 )
 
 # Rows of this many entries or more are cut into blocks on a CPU. The limit is lower on
@@ -81,7 +82,7 @@ def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
     count = at_most_size(count, size)
     if (isinstance(count, int) and count == size) or is_best_sorted(x):
         return falling(x)[:, :count]
-    return largest(x, count)[0]
+    return largest(x, count)[0] if is_long(x, count) else top_values(x, count)
 
 
 def largest_value(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from keras_rank.arrays.backends import (
     as_tree,
     sort_by,
     sorted_along,
-    sorts_all_along,
+    sorts_along,
     stable_argsort,
     take,
 )
@@ -33,7 +33,7 @@ class Order:
     @classmethod
     def by(cls, *keys: Tensor) -> "Order":
         """The order of a first key, the smallest first, then of the next."""
-        return cls(sort_by(*keys), keys if sorts_all_along() else ())
+        return cls(sort_by(*keys), keys if sorts_along() else ())
 
     def first(self, places: Tensor | int) -> "Order":
         """The first places of the order."""
