@@ -89,21 +89,25 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
 def adds_arguments(
     base: Callable[..., Any],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates an `__init__` that passes its `**arguments` to that of its base.
+    """Decorates a function that passes its `**arguments` to another, its base.
 
-    Its signature, and errors of a call, show the arguments of both.
+    Its signature, and errors of a call, show the arguments of both. It may be an
+    `__init__`, and the base that of the base class.
     """
 
     def decorate(call: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(call)
         own, inherited = (
-            list(inspect.signature(init).parameters.values()) for init in (call, base)
+            list(each.parameters.values())
+            for each in (signature, inspect.signature(base))
         )
         by_name = {p.name: p for p in own if p.kind is p.KEYWORD_ONLY}
         both = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
         named = [p for p in inherited if p.kind is p.KEYWORD_ONLY]
         both += [p for p in by_name.values() if p.name not in {q.name for q in named}]
         both += [by_name.get(p.name, p) for p in named]
-        vars(call)["__signature__"] = inspect.Signature(both, return_annotation=None)
+        whole = [p for p in both if p.kind is not p.VAR_KEYWORD]
+        vars(call)["__signature__"] = signature.replace(parameters=whole)
         return names_arguments(call)
 
     return decorate

@@ -28,6 +28,8 @@ from keras_rank.arrays.backends import (
 from keras_rank.arrays.chances import first_event
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.programs import require
+from keras_rank.arrays.shared import kept
+from keras_rank.arrays.sorting import Order
 from keras_rank.lists.judged import JudgedLists, Values
 from keras_rank.lists.sparse import Placed, TargetLists
 from keras_rank.ordering.ranking import Ranking
@@ -70,19 +72,17 @@ def expected_reciprocal_of_stop(
 ) -> Tensor:
     """The formula of ERR. `sum(P(stop first at r) / r)`."""
     require(
-        ops.all(lists.labels <= max_grade),
+        ops.all(lists.highest_labels <= max_grade),
         f"`y_true` should have labels up to `max_grade`, {max_grade}. "
         "Received: a larger label",
     )
-    grades = at_most(lists.labels, max_grade) * lists.relevance
-    stops = (2.0**grades - 1.0) / 2.0**max_grade
+    stops = _Stops(lists, max_grade)
 
     def over_ranks() -> Tensor:
-        stops_by_rank = ranking.take(Values(stops, only_relevant=True))
-        return total(first_event(stops_by_rank) / ranking.ranks)
+        return total(first_event(ranking.take(stops)) / ranking.ranks)
 
     if isinstance(lists.lists, TargetLists) and ranking.averages:
-        return _over_tied_targets(lists.lists.placed, ranking, stops)
+        return _over_tied_targets(lists.lists.placed, ranking, stops.everywhere())
     if ranking.ties is None:
         return over_ranks()
     return shortcut(
@@ -90,13 +90,34 @@ def expected_reciprocal_of_stop(
     )
 
 
-def _over_tie_groups(lists: JudgedLists, ranking: Ranking, stops: Tensor) -> Tensor:
+class _Stops(Values):
+    """The probabilities to stop at items, `(2**grade - 1) / 2**max_grade`."""
+
+    def __init__(self, lists: JudgedLists, max_grade: float) -> None:
+        self._lists, self._max_grade, self.only_relevant = lists, max_grade, True
+
+    @kept
+    def _values(self) -> Tensor:
+        return self._of(self._lists.labels, self._lists.relevance)
+
+    def by(self, order: Order | None) -> Tensor:
+        if order is None:
+            return self.everywhere()
+        lists = self._lists
+        return self._of(lists.lists.labels_by(order), lists.gains.by(order))
+
+    def _of(self, labels: Tensor, relevance: Tensor) -> Tensor:
+        grades = at_most(labels, self._max_grade) * relevance
+        return (2.0**grades - 1.0) / 2.0**self._max_grade
+
+
+def _over_tie_groups(lists: JudgedLists, ranking: Ranking, values: Values) -> Tensor:
     """The mean of ERR over the orders of tied items.
 
     It loops to the end of the group at the cutoff, which may be that of the list.
     """
     whole = rank_by_scores(lists.lists, None, "average")
-    stops = where(whole.occupied, Values(stops).by(whole.order), 0.0)
+    stops = where(whole.occupied, values.by(whole.order), 0.0)
     above = whole.ranks - whole.places
     ends = where(
         above < ops.cast(ranking.cutoff, stops.dtype), above + whole.group_sizes, 0.0

@@ -1,19 +1,17 @@
 """Metrics of binary relevance as functions."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from keras_rank.arguments import (
     DENOMINATORS,
     NORMALIZERS,
     RECALL_NORMALIZERS,
-    Seed,
-    ShuffleTies,
+    adds_arguments,
     check_choice,
     check_flag,
     check_fraction,
     check_k,
     check_number,
-    names_arguments,
 )
 from keras_rank.arrays.backends import Tensor
 from keras_rank.formulas.binary import (
@@ -28,23 +26,19 @@ from keras_rank.formulas.binary import (
     twice_hits_over_slots_and_relevant,
 )
 from keras_rank.formulas.relevance import below_threshold, from_threshold
-from keras_rank.functional.per_list import Formula
+from keras_rank.functional.per_list import Formula, FormulaArguments
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def average_precision(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the average precision of each list.
 
@@ -113,24 +107,18 @@ def average_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def reciprocal_rank(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the reciprocal rank of the first relevant item of each list.
 
@@ -193,25 +181,19 @@ def reciprocal_rank(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def precision(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of the top k items of each list that are relevant.
 
@@ -275,25 +257,19 @@ def precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def recall(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of the relevant items of each list that are in the top k.
 
@@ -356,24 +332,18 @@ def recall(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def hit_rate(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes whether a relevant item is in the top k of each list.
 
@@ -429,25 +399,19 @@ def hit_rate(
     formula = Formula(
         any_hit, (), from_threshold(threshold), check_number("empty_value", empty_value)
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def f1(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the harmonic mean of precision and recall at k of each list.
 
@@ -512,24 +476,18 @@ def f1(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def r_precision(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the precision at R, the number of relevant items of each list.
 
@@ -591,26 +549,20 @@ def r_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def rank_biased_precision(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     persistence: float = 0.8,
     normalized: bool = False,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the rank-biased precision of each list.
 
@@ -680,24 +632,18 @@ def rank_biased_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def bpref(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the binary preference (bpref) of each list.
 
@@ -757,24 +703,18 @@ def bpref(
         check_number("empty_value", empty_value),
         takes_sparse_labels=False,
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def fall_out(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of the irrelevant items of each list that are in the top k.
 
@@ -833,6 +773,4 @@ def fall_out(
         check_number("empty_value", empty_value),
         takes_sparse_labels=False,
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)

@@ -1,17 +1,15 @@
 """Metrics of graded relevance as functions."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from keras_rank import discounts, gains
 from keras_rank.arguments import (
     DISCOUNTS,
     GAINS,
     Function,
-    Seed,
-    ShuffleTies,
+    adds_arguments,
     check_grade,
     check_number,
-    names_arguments,
     resolve,
 )
 from keras_rank.arrays.backends import Tensor
@@ -21,24 +19,20 @@ from keras_rank.formulas.graded import (
     normalized_discounted_gain,
 )
 from keras_rank.formulas.relevance import from_threshold, of_gain, of_gain_ratio
-from keras_rank.functional.per_list import Formula
+from keras_rank.functional.per_list import Formula, FormulaArguments
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def dcg(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     gain_fn: str | Function = gains.exponential,
     rank_discount_fn: str | Function = discounts.log2,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the discounted cumulative gain of each list.
 
@@ -110,26 +104,20 @@ def dcg(
         of_gain(gain_fn, threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def ndcg(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     gain_fn: str | Function = gains.exponential,
     rank_discount_fn: str | Function = discounts.log2,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the normalized discounted cumulative gain of each list.
 
@@ -210,25 +198,19 @@ def ndcg(
         of_gain_ratio(gain_fn, threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def expected_reciprocal_rank(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     max_grade: float = 4.0,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the expected reciprocal rank (ERR) of each list.
 
@@ -295,6 +277,4 @@ def expected_reciprocal_rank(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)

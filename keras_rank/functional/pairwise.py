@@ -1,14 +1,12 @@
 """Metrics of relations as functions."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from keras_rank.arguments import (
-    Seed,
-    ShuffleTies,
+    adds_arguments,
     check_left_out,
     check_number,
     check_share,
-    names_arguments,
 )
 from keras_rank.arrays.backends import Tensor
 from keras_rank.formulas.pairwise import (
@@ -17,22 +15,18 @@ from keras_rank.formulas.pairwise import (
     preferred,
 )
 from keras_rank.formulas.relevance import of_label_above_zero
-from keras_rank.functional.per_list import Formula
+from keras_rank.functional.per_list import Formula, FormulaArguments
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def average_relevance_position(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = None,
     relevance_threshold: float | None = 1.0,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the mean rank of the relevant items of each list, weighted by label.
 
@@ -90,25 +84,19 @@ def average_relevance_position(
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(mean_relevant_rank, (), of_label_above_zero(threshold), None)
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)
 
 
-@names_arguments
+@adds_arguments(Formula.per_list)
 def pairwise_accuracy(
     y_true: Any,
     y_pred: Any = None,
     *,
-    sample_weight: Any = None,
     k: int | None = None,
     tied_value: float = 0.5,
-    shuffle_ties: ShuffleTies = True,
-    seed: Seed = None,
     empty_value: float | None = None,
     relevance_threshold: float | None = None,
-    sparse_labels: bool = False,
-    dtype: str | None = None,
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of pairs of each list that the scores order correctly.
 
@@ -176,6 +164,4 @@ def pairwise_accuracy(
         (preferred, threshold),
         None,
     )
-    return formula.per_list(
-        y_true, y_pred, sample_weight, k, shuffle_ties, seed, sparse_labels, dtype
-    )
+    return formula.per_list(y_true, y_pred, k=k, **arguments)

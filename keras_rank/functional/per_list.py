@@ -1,7 +1,7 @@
 """What all functions share: the lists with their relevance, and their order."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from keras_rank.arguments import (
     Seed,
@@ -32,6 +32,16 @@ from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, RankingKind, rank_by_scores
 
 
+class FormulaArguments(TypedDict, total=False):
+    """The arguments that are the same for all functions."""
+
+    sample_weight: Any
+    shuffle_ties: ShuffleTies
+    seed: Seed
+    sparse_labels: bool
+    dtype: str | None
+
+
 class Formula(NamedTuple):
     """What a function computes from lists and their ranking.
 
@@ -55,12 +65,13 @@ class Formula(NamedTuple):
         self,
         y_true: Any,
         y_pred: Any,
-        sample_weight: Any,
-        k: int | None,
-        shuffle_ties: ShuffleTies,
-        seed: Seed,
-        sparse_labels: bool,
-        dtype: str | None,
+        *,
+        sample_weight: Any = None,
+        k: int | None = None,
+        shuffle_ties: ShuffleTies = True,
+        seed: Seed = None,
+        sparse_labels: bool = False,
+        dtype: str | None = None,
     ) -> Tensor:
         """Computes a formula for lists or ranked lists."""
         k, is_sparse = check_k(k), check_flag("sparse_labels", sparse_labels)
