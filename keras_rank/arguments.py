@@ -91,23 +91,20 @@ def adds_arguments(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates a function that passes its `**arguments` to another, its base.
 
-    Its signature, and errors of a call, show the arguments of both. It may be an
-    `__init__`, and the base that of the base class.
+    Its signature, and errors of a call, show the arguments of both.
     """
 
     def decorate(call: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(call)
-        own, inherited = (
-            list(each.parameters.values())
-            for each in (signature, inspect.signature(base))
-        )
-        by_name = {p.name: p for p in own if p.kind is p.KEYWORD_ONLY}
-        both = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
-        named = [p for p in inherited if p.kind is p.KEYWORD_ONLY]
-        both += [p for p in by_name.values() if p.name not in {q.name for q in named}]
-        both += [by_name.get(p.name, p) for p in named]
-        whole = [p for p in both if p.kind is not p.VAR_KEYWORD]
-        vars(call)["__signature__"] = signature.replace(parameters=whole)
+        own = dict(signature.parameters)
+        del own["arguments"]
+        others = [
+            parameter
+            for name, parameter in inspect.signature(base).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY and name not in own
+        ]
+        both = signature.replace(parameters=[*own.values(), *others])
+        vars(call)["__signature__"] = both
         return names_arguments(call)
 
     return decorate

@@ -34,6 +34,7 @@ def average_precision(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
     empty_value: float | None = 0.0,
@@ -107,7 +108,7 @@ def average_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -115,6 +116,7 @@ def reciprocal_rank(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
@@ -181,7 +183,7 @@ def reciprocal_rank(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -189,6 +191,7 @@ def precision(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
     empty_value: float | None = 0.0,
@@ -257,7 +260,7 @@ def precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -265,6 +268,7 @@ def recall(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
     empty_value: float | None = 0.0,
@@ -332,7 +336,7 @@ def recall(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -340,6 +344,7 @@ def hit_rate(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
@@ -399,7 +404,7 @@ def hit_rate(
     formula = Formula(
         any_hit, (), from_threshold(threshold), check_number("empty_value", empty_value)
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -407,6 +412,7 @@ def f1(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
     empty_value: float | None = 0.0,
@@ -476,7 +482,7 @@ def f1(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -484,6 +490,7 @@ def r_precision(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
@@ -549,7 +556,7 @@ def r_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -557,6 +564,7 @@ def rank_biased_precision(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     persistence: float = 0.8,
     normalized: bool = False,
@@ -632,7 +640,7 @@ def rank_biased_precision(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -640,6 +648,7 @@ def bpref(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
@@ -703,7 +712,7 @@ def bpref(
         check_number("empty_value", empty_value),
         takes_sparse_labels=False,
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -711,6 +720,7 @@ def fall_out(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = 1.0,
@@ -773,4 +783,4 @@ def fall_out(
         check_number("empty_value", empty_value),
         takes_sparse_labels=False,
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)

@@ -27,6 +27,7 @@ def dcg(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     gain_fn: str | Function = gains.exponential,
     rank_discount_fn: str | Function = discounts.log2,
@@ -104,7 +105,7 @@ def dcg(
         of_gain(gain_fn, threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -112,6 +113,7 @@ def ndcg(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     gain_fn: str | Function = gains.exponential,
     rank_discount_fn: str | Function = discounts.log2,
@@ -198,7 +200,7 @@ def ndcg(
         of_gain_ratio(gain_fn, threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -206,6 +208,7 @@ def expected_reciprocal_rank(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     max_grade: float = 4.0,
     empty_value: float | None = 0.0,
@@ -277,4 +280,4 @@ def expected_reciprocal_rank(
         from_threshold(threshold),
         check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)

@@ -23,6 +23,7 @@ def average_relevance_position(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     empty_value: float | None = None,
     relevance_threshold: float | None = 1.0,
@@ -84,7 +85,7 @@ def average_relevance_position(
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(mean_relevant_rank, (), of_label_above_zero(threshold), None)
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -92,6 +93,7 @@ def pairwise_accuracy(
     y_true: Any,
     y_pred: Any = None,
     *,
+    sample_weight: Any = None,
     k: int | None = None,
     tied_value: float = 0.5,
     empty_value: float | None = None,
@@ -164,4 +166,4 @@ def pairwise_accuracy(
         (preferred, threshold),
         None,
     )
-    return formula.per_list(y_true, y_pred, k=k, **arguments)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)

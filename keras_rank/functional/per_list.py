@@ -35,7 +35,6 @@ from keras_rank.ordering.ranks import RankedLists, RankingKind, rank_by_scores
 class FormulaArguments(TypedDict, total=False):
     """The arguments that are the same for all functions."""
 
-    sample_weight: Any
     shuffle_ties: ShuffleTies
     seed: Seed
     sparse_labels: bool
@@ -65,9 +64,9 @@ class Formula(NamedTuple):
         self,
         y_true: Any,
         y_pred: Any,
+        sample_weight: Any,
+        k: int | None,
         *,
-        sample_weight: Any = None,
-        k: int | None = None,
         shuffle_ties: ShuffleTies = True,
         seed: Seed = None,
         sparse_labels: bool = False,
