@@ -53,6 +53,12 @@ WRONG_ROWS = {
         "`score` should name a column of numbers. Received: score='score', which is of "
         "the type VARCHAR, such as 'NA'",
     ),
+    "a number as other languages write it, after plain ones": (
+        changed(score=["0.3", "-.1e5", "1_000"]),
+        {},
+        "`score` should name a column of numbers. Received: score='score', which is of "
+        "the type VARCHAR, such as '1_000'",
+    ),
     "items of parts": (
         changed(item=[{"id": 1}, {"id": 2}, {"id": 1}]),
         {"item": "item"},
@@ -286,6 +292,12 @@ WRONG_RUNS = {
         "a number as label. Received: line 1 of QRELS, '1 Q0 a 1 0.9 t', as in a run: "
         "are they swapped?",
     ),
+    "a decimal comma": (
+        QRELS,
+        ["1 Q0 a 1 0,9 t"],
+        "`run` should have lines of the fields query Q0 item rank score tag, with a "
+        "number as score. Received: line 1 of RUN, '1 Q0 a 1 0,9 t'",
+    ),
     "a run of four fields": (
         QRELS,
         QRELS,
@@ -382,6 +394,11 @@ def test_wrong_questions():
         named.compare(named, by="p")
     with raises("`cluster` should name kept columns"):
         evaluation.summary(cluster="user")
+    anonymous = evaluate(changed(user=["a", "a", None]), ["mrr"], keep="user")
+    for call in (anonymous.summary, anonymous.compare):
+        given = [anonymous] if call == anonymous.compare else []
+        with raises("cluster='user', with 1 of 2 lists without one"):
+            call(*given, cluster="user")
     with raises("`confidence` should be a number between"):
         evaluation.summary(confidence=95)
     for call in (evaluation.summary, evaluation.plot, evaluation.compare):

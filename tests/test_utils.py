@@ -38,6 +38,16 @@ def test_whole_numbers_are_not_rounded():
     np.testing.assert_array_equal(padded, [[2**24 + 1, 5], [7, -1]])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+def test_sizes_may_be_unsigned(dtype):
+    """Those that Polars counts are."""
+    sizes = np.array([2, 0, 1], dtype)
+    padded = utils.pad_lists([1, 2, 3], group_sizes=sizes)
+    np.testing.assert_array_equal(padded, [[1, 2], [-1, -1], [3, -1]])
+    rows = utils.unpad_lists(padded, group_sizes=sizes)
+    np.testing.assert_array_equal(rows, [1, 2, 3])
+
+
 @pytest.mark.parametrize("dtype", [">f4", ">i8"])
 def test_bytes_in_the_other_order_come_in_that_of_the_machine(dtype):
     padded = utils.pad_lists(np.array([3, 1, 2], dtype), group_sizes=[2, 1])

@@ -163,7 +163,7 @@ class Evaluation:
                 values. Defaults to `None`: one mean over all lists.
             cluster: str. A kept column, such as the user. Lists with the same value
                 are not independent, and count as one when the error is estimated.
-                Defaults to `None`: all lists are independent.
+                None may be missing. Defaults to `None`: all lists are independent.
             confidence: float. The confidence level of the intervals. Defaults to 0.95.
 
         Returns:
@@ -174,7 +174,7 @@ class Evaluation:
             run are its rules.
 
         Raises:
-            ValueError: if a column was not kept.
+            ValueError: if a column was not kept, or `cluster` has missing values.
         """
         return summarized(self._values, by, cluster, confidence)
 

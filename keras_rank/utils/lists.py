@@ -156,9 +156,10 @@ def _places_by_size(
     rows: int | None, group_sizes: Any
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     sizes = np.asarray(group_sizes)
-    if sizes.size == 0:
-        sizes = sizes.astype(int)
-    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or np.any(sizes < 0):
+    are_integers = sizes.dtype.kind in "iu" or sizes.size == 0
+    # As int64, as NumPy takes no unsigned numbers for places.
+    sizes = sizes.astype("int64") if are_integers else sizes
+    if sizes.ndim != 1 or not are_integers or np.any(sizes < 0):
         raise ValueError(
             "`group_sizes` should be integers of 0 or more, one per list. "
             f"Received: group_sizes={reprlib.repr(group_sizes)}"

@@ -184,7 +184,14 @@ class ListValues:
             return None
         self._require_kept("cluster", cluster)
         column = self.table[cluster].combine_chunks()
-        return np.asarray(column.dictionary_encode(null_encoding="encode").indices)
+        missing = column.is_null(nan_is_null=True).true_count
+        if missing:
+            raise ValueError(
+                "`cluster` should name a column without missing ids: a list that "
+                "belongs to no other should have an id of its own. Received: "
+                f"cluster={cluster!r}, with {missing} of {len(self)} lists without one"
+            )
+        return np.asarray(column.dictionary_encode().indices)
 
     def _names_of_lists(self) -> list[str]:
         """The columns except those of health."""

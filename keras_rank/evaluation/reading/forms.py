@@ -118,7 +118,9 @@ def _layout(source: Any) -> str:
     if line.count("\t") == 2 and len(fields) > 3:
         # Three columns, whose ids may contain spaces.
         return "table"
-    is_line = len(fields) in _NUMBER and is_number(fields[_NUMBER[len(fields)]])
+    is_line = len(fields) in _NUMBER and (
+        is_number(fields[_NUMBER[len(fields)]]) or fields[1] == "Q0"
+    )
     return "lines" if is_line or not is_table(source) else "table"
 
 

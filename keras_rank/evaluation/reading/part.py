@@ -20,6 +20,8 @@ _NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", "DECIMAL")
 _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 # The type of a column that has no values.
 NOTHING = '"NULL"'
+# How numbers are written in text files.
+_WRITTEN = r"(?i)[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf|infinity)"
 # From here on, float64 does not hold all integers.
 _LARGEST_INTEGER = 2**53
 
@@ -81,7 +83,7 @@ class Part(abc.ABC):
         found = self.read([place], [type_]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
             # The error shows a text that is not a number, if there is one.
-            found = found.order('TRY_CAST("0" AS DOUBLE) IS NOT NULL')
+            found = found.order(f"regexp_full_match(\"0\", '{_WRITTEN}')")
         # The type of a column without values is arbitrary.
         for (value,) in found.limit(1).fetchall():
             raise ValueError(
