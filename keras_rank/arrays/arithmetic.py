@@ -158,8 +158,8 @@ def total(values: Tensor) -> Tensor:
     Returns:
         A tensor of shape `(...)`.
     """
-    size = ops.shape(values)[-1]
-    if values.shape[-1] is None:
+    size = values.shape[-1]
+    if size is None:
         return ops.sum(values, axis=-1)
     values = rounded(values)
     if size > _SHORT_ROW:
