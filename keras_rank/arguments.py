@@ -52,38 +52,69 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
     parameters = inspect.signature(call).parameters.values()
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    required = [p.name for p in parameters if p.default is p.empty]
     is_method = positional[0] == "self"
     if is_method:
-        del positional[0]
+        del positional[0], required[0]
     names = positional + by_name
 
     @functools.wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        unknown = [name for name in kwargs if name not in names]
         given = args[1:] if is_method else args
-        if not unknown and (len(given) <= len(positional) or not by_name):
+        first = positional[: len(given)]
+        if (
+            len(given) <= len(positional)
+            and all(name in names and name not in first for name in kwargs)
+            and all(name in first or name in kwargs for name in required)
+        ):
             return call(*args, **kwargs)
         called = call.__name__
         if is_method:
             name = type(args[0]).__name__
             called = name if called == "__init__" else f"{name}.{called}"
-        if unknown:
-            hint = "; `k` is the cutoff" if "k" in names else ""
-            if unknown[0] == "mask" and "y_true" in names:
-                hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
-            raise TypeError(
-                f"`{called}` takes the arguments {', '.join(names)}{hint}. "
-                f"Received: {unknown[0]}={reprlib.repr(kwargs[unknown[0]])}"
-            )
-        example = ", ".join([*positional, *(f"{name}=..." for name in by_name[:2])])
+        missing = [x for x in required if x not in first and x not in kwargs]
         raise TypeError(
-            f"Arguments of `{called}` after `{positional[-1]}` should be given by "
-            f"name: `{called}({example})`. Received: "
-            f"{reprlib.repr(given[len(positional)])} by position"
+            _what_is_wrong(called, positional, by_name, missing, given, kwargs)
         )
 
     # Here, as every public call passes through.
     return without_autograph(checked)
+
+
+def _what_is_wrong(
+    called: str,
+    positional: Sequence[str],
+    by_name: Sequence[str],
+    missing: Sequence[str],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+) -> str:
+    """Describes why a call can't be made, the likeliest mistake first."""
+    names = [*positional, *by_name]
+    takes = f"`{called}` takes the arguments {', '.join(names)}"
+    for name, value in named.items():
+        if name not in names:
+            hint = "; `k` is the cutoff" if "k" in names else ""
+            if name == "mask" and "y_true" in names:
+                hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
+            return f"{takes}{hint}. Received: {name}={reprlib.repr(value)}"
+    if len(given) > len(positional):
+        received = f"{reprlib.repr(given[len(positional)])} by position"
+        if not by_name:
+            return f"{takes}. Received another one, {received}"
+        example = ", ".join([*positional, *(f"{name}=..." for name in by_name[:2])])
+        return (
+            f"Arguments of `{called}` after `{positional[-1]}` should be given by "
+            f"name: `{called}({example})`. Received: {received}"
+        )
+    if missing:
+        return f"{takes}. Received: no {', '.join(missing)}"
+    twice = next(name for name in positional[: len(given)] if name in named)
+    value = reprlib.repr(given[positional.index(twice)])
+    return (
+        f"`{called}` takes `{twice}` once. Received: {value} by position, and "
+        f"{twice}={reprlib.repr(named[twice])}"
+    )
 
 
 def adds_arguments(

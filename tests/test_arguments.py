@@ -173,6 +173,31 @@ def test_an_unknown_argument(make, name):
             "`RankingMetrics` takes the arguments metrics, prefix, standard_errors, "
             "name. Received: k=3",
         ),
+        (
+            lambda: metrics.NDCG(1, k=2),
+            "`NDCG` takes `k` once. Received: 1 by position, and k=2",
+        ),
+        (
+            lambda: metrics.Novelty(),
+            "`Novelty` takes the arguments k, popularity, shuffle_ties, seed, "
+            "sparse_labels, name. Received: no k, popularity",
+        ),
+        (
+            lambda: metrics.Coverage(items=3),
+            "`Coverage` takes the arguments k, items, shuffle_ties, seed, "
+            "sparse_labels, name. Received: no k",
+        ),
+        (
+            lambda: functional.ndcg(),
+            "`ndcg` takes the arguments y_true, y_pred, sample_weight, k, gain_fn, "
+            "rank_discount_fn, empty_value, relevance_threshold, shuffle_ties, seed, "
+            "sparse_labels, dtype. Received: no y_true",
+        ),
+        (
+            lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
+            "`NDCG.update_state` takes the arguments y_true, y_pred, sample_weight. "
+            "Received another one, 3 by position",
+        ),
     ],
 )
 def test_other_calls_that_will_not_do(make, message):

@@ -10,7 +10,7 @@ from pyarrow import csv, feather, parquet
 from tables import rows_of
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
-from keras_rank.metrics import NDCG, RankingMetrics
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
 
@@ -407,3 +407,30 @@ def test_wrong_questions():
             call(evaluation, "market")
     with raises("`metric` should be one of"):
         evaluation.worst("map")
+
+
+def test_what_a_baseline_may_be():
+    evaluation = evaluate(changed(difference=[1, 1, 2]), ["mrr"], keep="difference")
+    with raises("Received: ['difference']"):
+        evaluation.worst("mrr", baseline=evaluation)
+    for given in ({"a": evaluation}, evaluation.per_list, 3):
+        for call in (evaluation.compare, lambda x: evaluation.worst("mrr", baseline=x)):
+            with raises("`baseline` should be an `Evaluation`; "):
+                call(given)
+    named = {"metrics": [MeanReciprocalRank()], "query": "query_id"}
+    nothing = Evaluation(evaluation.per_list.slice(0, 0), **named)
+    for one, other in ((evaluation, nothing), (nothing, evaluation)):
+        with raises("`baseline` and the models should have queries. Received: "):
+            one.compare(other)
+    by_model = evaluate({**ROWS, "model": ROWS["query_id"]}, ["mrr"], query="model")
+    with raises("a column named 'model', which would name the models"):
+        compare(by_model, {"a": by_model, "b": by_model})
+
+
+def test_queries_in_the_type_of_text_of_other_tools():
+    evaluation = evaluate(changed(query_id=["a", "a", "b"]), ["mrr"])
+    of_pandas = evaluation.per_list.cast(
+        evaluation.per_list.schema.set(0, pa.field("query_id", pa.large_string()))
+    )
+    other = Evaluation(of_pandas, metrics=[MeanReciprocalRank()], query="query_id")
+    assert evaluation.compare(other)["lists"] == [2]

@@ -160,6 +160,9 @@ def test_options_without_effect_on_stored_lists_are_errors(command):
             printed = command(line, expected=2)
             assert "should be left out with files written by --per-list" in printed.err
             assert f"Received: {option}" in printed.err
+    for line in ("evaluate base_lists", "compare new_lists.parquet base_lists"):
+        printed = command(f"{line}.parquet -m ndcg@5 --by shop", expected=2)
+        assert "--by should name columns that were kept: --keep shop" in printed.err
     printed = command("evaluate qrels base_lists.parquet", expected=2)
     assert "--qrels should be left out with files written by" in printed.err
     # It has an effect on the rows beside them.
@@ -201,6 +204,43 @@ def test_gates(command):
     assert "ndcg@5 is worse by 0." in printed.err
     assert "arp is worse by " in printed.err
     command("compare base.parquet base.parquet -m ndcg@5 --fail-if-worse")
+
+
+def test_a_gate_is_shut_where_metrics_of_the_baseline_are_missing(command):
+    command("evaluate new.parquet -m ndcg@5 mrr --per-list all.parquet")
+    command("evaluate base.parquet -m mrr --per-list some.parquet")
+    printed = command("compare all.parquet some.parquet --fail-if-worse -m mrr", 1)
+    assert "lacks" not in printed.err
+    printed = command("compare all.parquet some.parquet --fail-if-worse", 1)
+    assert "ndcg@5 is left out, as only the baseline has it" in printed.err
+    assert "some.parquet lacks ndcg@5 of the baseline" in printed.err
+    printed = command("compare some.parquet all.parquet --fail-if-worse")
+    assert "ndcg@5 is left out, as only all.parquet has it" in printed.err
+
+
+def test_a_gate_is_shut_where_too_few_lists_are_worse(command):
+    """No test tells whether it is chance."""
+    pathlib.Path("worse").write_text(RUN.replace("0.8", "-1"))
+    pathlib.Path("one").write_text("1 0 a 1\n")
+    line = "compare --qrels one run worse -m mrr --fail-if-worse"
+    command(line.replace("run worse", "worse run"))
+    pathlib.Path("worse").write_text("1 Q0 b 1 0.9 t\n")
+    assert "mrr is worse by 0.5000, p=nan" in command(line, expected=1).err
+
+
+def test_the_level_of_relevance_by_the_rules_of_trec_eval(command):
+    """Whose -l leaves ndcg as it is."""
+    pathlib.Path("qrels").write_text("1 0 a 1\n1 0 b 2\n2 0 a 2\n")
+    line = "evaluate qrels run -o tsv -m ndcg map"
+    plain, raised = (
+        [row.split("\t")[1] for row in command(f"{line}{level}").out.splitlines()[1:3]]
+        for level in ("", " --relevance-threshold 2")
+    )
+    assert plain[0] == raised[0]
+    assert (float(plain[1]), float(raised[1])) == (1.0, 1.0)
+    pathlib.Path("qrels").write_text("1 0 a 2\n1 0 b 1\n2 0 a 2\n")
+    raised = command(f"{line} --relevance-threshold 2").out.splitlines()[2]
+    assert float(raised.split("\t")[1]) == (1 / 2 + 1) / 2
 
 
 def test_gates_compare_what_is_printed(command):
@@ -330,6 +370,8 @@ WRONG = {
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
     "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
+    "evaluate qrels run -m ndcg --relevance-threshold 2": "ndcg has the gains of all",
+    "evaluate qrels run -m P(rel=2)@5 --relevance-threshold 2": "their own level",
     "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
     "evaluate qrels run --query qid": "--query should be left out with TREC files",
     "evaluate qrels run --duplicates count": "with qrels and runs, where it has no",
@@ -385,14 +427,13 @@ def test_an_error_of_ours_is_no_gate(command, monkeypatch):
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def started(*call, **variables):
+def started(*call, stdout=subprocess.PIPE, **variables):
     """A process that has ended, in which no backend is named but by the variables."""
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     environment |= {"PYTHONPATH": str(ROOT), **variables}
     call = [sys.executable, *map(str, call)]
-    return subprocess.run(
-        call, capture_output=True, text=True, env=environment, check=False
-    )
+    streams = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(call, env=environment, check=False, **streams)
 
 
 def printed_by(*call, **variables):
@@ -409,6 +450,20 @@ def printed_by(*call, **variables):
 def test_it_runs_as_a_module(module, variables):
     line = ["evaluate", "qrels", "run", "-m", "mrr"]
     assert "mrr     0.7500" in printed_by("-m", module, *line, **variables)
+
+
+@pytest.mark.slow
+def test_a_gate_is_shut_though_nobody_reads_the_results():
+    """As in `keras-rank ... | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    line = "evaluate qrels run -m mrr --fail-below mrr=1"
+    try:
+        done = started("-m", "keras_rank_command", *line.split(), stdout=write)
+    finally:
+        os.close(write)
+    assert done.returncode == 1
+    assert done.stderr == "keras-rank: mrr is 0.75, below 1\n"
 
 
 @pytest.mark.slow

@@ -355,6 +355,33 @@ def test_a_third_axis_that_a_graph_does_not_know(backend):
         ndcg(tf.ones((1, 2, 2)), tf.ones((1, 2, 2)))
 
 
+@pytest.mark.parametrize("with_xla", [False, True])
+@pytest.mark.parametrize(
+    "name", ["ndcg", "expected_reciprocal_rank", "pairwise_accuracy"]
+)
+def test_lists_without_items_in_a_graph_that_does_not_know_their_size(
+    backend, name, with_xla
+):
+    """As a batch of a ragged dataset may have."""
+    if backend != "tensorflow":
+        pytest.skip("a graph of TensorFlow")
+    import tensorflow as tf
+
+    function = getattr(functional, name)
+    unknown = tf.TensorSpec((None, None), "float32")
+    values = tf.function(
+        lambda labels, scores: function(labels, scores, shuffle_ties="average"),
+        input_signature=[unknown] * 2,
+        jit_compile=with_xla,
+    )
+    assert np.isnan(values(tf.zeros((2, 0)), tf.zeros((2, 0)))).all()
+    labels, scores = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.1, 0.2]]
+    expected = function(labels, scores, shuffle_ties="average")
+    np.testing.assert_allclose(
+        values(tf.constant(labels), tf.constant(scores)), expected, rtol=1e-6
+    )
+
+
 def test_boolean_labels_and_masks_of_numbers():
     assert value([[False, True]], [[0.1, 0.2]]) == 1.0
     masked = {"labels": [[1, 1, 0]], "mask": [[0, 2, 1]]}

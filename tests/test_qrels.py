@@ -1,5 +1,6 @@
 """Judgements of a search collection: the numbers of trec_eval on the full ranking."""
 
+import json
 import re
 
 import numpy as np
@@ -41,6 +42,12 @@ def file_without_header(folder):
     return path
 
 
+def file_with_blank_lines(folder):
+    path = beir_file(folder)
+    path.write_text("\n" + path.read_text().replace("\n", "\n \n"))
+    return path
+
+
 def rows():
     return rows_of(QRELS)
 
@@ -55,6 +62,7 @@ def rows():
         beir_file,
         lambda folder: str(beir_file(folder)),
         file_without_header,
+        file_with_blank_lines,
         lambda folder: np.array(rows(), dtype=object),
     ],
 )
@@ -68,6 +76,23 @@ def test_rows_of_a_data_frame():
     frame = pandas.DataFrame(rows(), columns=["query", "item", "grade"])
     found = targets_from_qrels(frame.itertuples(index=False), QUERIES, ITEMS)
     assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+
+
+@pytest.mark.parametrize("form", ["array", "chunked_array"])
+def test_ids_of_pyarrow(form):
+    pyarrow = pytest.importorskip("pyarrow")
+    queries, items = (
+        pyarrow.chunked_array([x]) if form == "chunked_array" else pyarrow.array(x)
+        for x in (QUERIES, ITEMS)
+    )
+    found = targets_from_qrels(QRELS, queries, items)
+    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+
+
+def test_ids_of_torch():
+    torch = pytest.importorskip("torch")
+    found = targets_from_qrels({7: {5: 1}}, torch.tensor([7]), torch.tensor([4, 5]))
+    assert found["ids"].tolist() == [[1]]
 
 
 def test_what_is_missing_is_told():
@@ -96,6 +121,11 @@ def test_what_is_missing_is_told():
         (({"q1": {"d1": "1_0"}}, QUERIES, ITEMS), "finite numbers as grades"),
         (({"q1": {"d1": 1e300}}, QUERIES, ITEMS), "finite numbers as grades"),
         ((QRELS, QUERIES, [1, 2, 3]), "Received: 1, 2, 3, and none of the 3"),
+        ((QRELS, QUERIES, np.arange(3)), "Received: 0, 1, 2, and none of the 3"),
+        ((QRELS, iter(QUERIES), ITEMS), "`query_ids` should be a sequence of ids"),
+        ((QRELS, QUERIES, np.array([ITEMS])), "Received: [['d1', 'd2', 'd3', 'd4']]"),
+        ((QRELS, QUERIES, [*ITEMS, ["d5"]]), "`item_ids` should be a sequence of ids"),
+        ((QRELS, 3, ITEMS), "`query_ids` should be a sequence of ids"),
         ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows, such as"),
     ],
 )
@@ -117,6 +147,38 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
         targets_from_qrels(path, QUERIES, ITEMS)
     path.write_text("q 1\td1\t1\nq 1\td2\n")
     with pytest.raises(ValueError, match="2 columns in line 2 of"):
+        targets_from_qrels(path, QUERIES, ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1\td1\t2,0\nq1\td2\t1\n", "Received: '2,0', in line 1 of"),
+        ("q1 d1 high\nq1 d2 1\n", "Received: 'high', in line 1 of"),
+        ("\nq1 d1 high\n", "Received: 'high', in line 2 of"),
+        ("query-id corpus-id score\n\nq d2 x\n", "Received: 'x', in line 3 of"),
+        ("q1 0 d1 1\n\nq1 d2 1\n", "3 columns in line 3 of"),
+    ],
+)
+def test_only_a_first_line_without_a_query_is_a_header(text, message, tmp_path):
+    path = tmp_path / "qrels.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        targets_from_qrels(path, ["q1", "q"], ITEMS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"q1": {"d1": 1}}',
+        json.dumps(QRELS, indent=1) + "\n",
+        '[["q1", "d1", 1]]',
+    ],
+)
+def test_json_is_refused(text, tmp_path):
+    path = tmp_path / "qrels.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"load JSON with `json\.load`"):
         targets_from_qrels(path, QUERIES, ITEMS)
 
 

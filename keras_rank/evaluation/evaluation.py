@@ -212,7 +212,7 @@ class Evaluation:
         """
         models = {"": self._values}
         how = (by, test, correction, cluster, confidence)
-        return compared(baseline._values, models, *how)
+        return compared(_of_baseline(baseline), models, *how)
 
     def health(self) -> Table:
         """Returns checks for problems that can make the numbers misleading.
@@ -221,7 +221,10 @@ class Evaluation:
             A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
             are affected), `share`, and `threshold` (beyond which there is a warning).
             Checks of ties also have the `worst`, `average` and `best` values over all
-            orders of the tied items. The notes are the warnings.
+            orders of the tied items. For `MeanAveragePrecision` with weights of items
+            or `normalizer="retrieved"`, and for metrics of your own, `worst` and `best`
+            are those of two orders: higher labels first, and last. The notes are the
+            warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.
@@ -253,7 +256,7 @@ class Evaluation:
         Raises:
             ValueError: if there is no such metric.
         """
-        of_baseline = None if baseline is None else baseline._values
+        of_baseline = None if baseline is None else _of_baseline(baseline)
         return worst_of(self._values, metric, n, of_baseline)
 
     def plot(
@@ -273,3 +276,13 @@ class Evaluation:
         return intervals(
             self.summary(by, cluster=cluster, confidence=confidence), "value"
         )
+
+
+def _of_baseline(baseline: Any) -> ListValues:
+    """The values of what is given as `baseline`."""
+    if isinstance(baseline, Evaluation):
+        return baseline._values
+    raise ValueError(
+        "`baseline` should be an `Evaluation`; `keras_rank.evaluation.compare` takes "
+        f"several models. Received: a {type(baseline).__name__}"
+    )

@@ -184,9 +184,9 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
         mask = ops.cast(mask, "bool")
     if weights is not None:
         weights = ops.broadcast_to(cast_finite(weights, dtype), ops.shape(labels))
-    if labels.shape[1] == 0:
+    if labels.shape[1] in (0, None):
         # A position of padding changes no number, and spares every operation
-        # the case of an axis of size 0.
+        # the case of an axis of size 0, as one of unknown size may be.
         labels, scores, mask, weights = (
             None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
             for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))

@@ -4,7 +4,7 @@ import os
 import pathlib
 import reprlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def targets_from_qrels(
         qrels: the judgements: a dict `{query: {item: grade}}`, an iterable of rows
             `(query, item, grade)`, such as `frame.itertuples(index=False)`, or the path
             of a file: a TREC file with four columns, or a BEIR file with three columns
-            and optionally a header.
+            and optionally a header, which starts with none of `query_ids`.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
@@ -42,7 +42,7 @@ def targets_from_qrels(
     Raises:
         ValueError: if a query of the judgements is not in `query_ids`, none of the
             relevant items is in `item_ids`, an item is judged twice for a query, ids
-            are repeated, or a row can't be read.
+            are repeated or can't be keys of a dict, or a row can't be read.
 
     Example:
 
@@ -55,7 +55,7 @@ def targets_from_qrels(
     queries, items = _places("query_ids", query_ids), _places("item_ids", item_ids)
     grades, unknown = list[dict[Any, float]]({} for _ in queries), dict[Any, None]()
     is_judged = np.zeros(len(queries), "bool")
-    for where, query, item, grade in _rows(qrels):
+    for where, query, item, grade in _rows(qrels, queries):
         place = queries.get(query)
         if place is None:
             unknown[query] = None
@@ -102,18 +102,27 @@ def targets_from_qrels(
 
 def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
     """The index of each id."""
-    places = {x: i for i, x in enumerate(ids)}
-    if len(places) < len(ids):
-        twice = [x for i, x in enumerate(ids) if places[x] != i]
+    # Scalars of pyarrow and torch are not equal to the values of Python in `qrels`.
+    convert = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
+    values = convert() if convert else ids
+    try:
+        places, size = {x: i for i, x in enumerate(values)}, len(values)
+    except TypeError as error:
+        raise ValueError(
+            f"`{argument}` should be a sequence of ids that can be keys of a dict, "
+            f"such as strings. Received: {reprlib.repr(values)} ({error})"
+        ) from error
+    if len(places) < size:
+        twice = [x for i, x in enumerate(values) if places[x] != i]
         raise ValueError(
             f"`{argument}` should hold each id once. Received: {_some(twice)} twice"
         )
     return places
 
 
-def _rows(qrels: Any) -> Iterator[_Row]:
+def _rows(qrels: Any, queries: Container[Any]) -> Iterator[_Row]:
     if isinstance(qrels, str | os.PathLike):
-        yield from _rows_of_file(pathlib.Path(qrels))
+        yield from _rows_of_file(pathlib.Path(qrels), queries)
     elif isinstance(qrels, Mapping):
         for query, grades in qrels.items():
             if not isinstance(grades, Mapping):
@@ -138,19 +147,13 @@ def _rows(qrels: Any) -> Iterator[_Row]:
         )
 
 
-def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            lines = [line.rstrip("\r\n") for line in file]
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"`qrels` should be a file of text in UTF-8. Received: {path}"
-        ) from error
-    first = lines[0] if lines else ""
+def _rows_of_file(path: pathlib.Path, queries: Container[Any]) -> Iterator[_Row]:
+    lines = _lines(path)
+    first = lines[0][1] if lines else ""
     # BEIR's files have tabs, as ids may contain spaces.
     separator = "\t" if first.count("\t") == 2 else None
     expected = 3 if len(first.split(separator)) == 3 else 4
-    for number, line in enumerate(lines, 1):
+    for i, (number, line) in enumerate(lines):
         columns = line.split(separator)
         if len(columns) != expected:
             raise ValueError(
@@ -159,9 +162,28 @@ def _rows_of_file(path: pathlib.Path) -> Iterator[_Row]:
                 f"{len(columns)} columns in line {number} of {path}"
             )
         query, *_, item, grade = columns
-        is_header = number == 1 and expected == 3 and _float(grade) is None
-        if not is_header:
+        may_be_header = i == 0 and expected == 3 and _float(grade) is None
+        # With a known query, it is a row with a wrong grade.
+        if not may_be_header or query in queries:
             yield f", in line {number} of {path}", query, item, grade
+
+
+def _lines(path: pathlib.Path) -> list[tuple[int, str]]:
+    """The lines of a file that are not blank, with their numbers."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"`qrels` should be a file of text in UTF-8. Received: {path}"
+        ) from error
+    # No grade ends in a bracket.
+    if text.lstrip().startswith(("{", "[")) and text.rstrip().endswith(("}", "]")):
+        raise ValueError(
+            "`qrels` should be a file of columns: load JSON with `json.load`, and pass "
+            f"the dict {{query: {{item: grade}}}}. Received: JSON in {path}"
+        )
+    lines = enumerate(text.split("\n"), 1)
+    return [(number, line) for number, line in lines if line.strip()]
 
 
 def _float(grade: Any) -> float | None:

@@ -43,6 +43,19 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
         )
 
 
+def require_kept(parsed: argparse.Namespace, file: str, kept: Sequence[str]) -> None:
+    """Raises for slices and clusters that a file of `--per-list` does not have."""
+    clusters = [parsed.cluster] if parsed.cluster else []
+    for option, names in (("--by", parsed.by or []), ("--cluster", clusters)):
+        for name in names:
+            if name not in kept:
+                raise ValueError(
+                    f"{option} should name columns that were kept: --keep {name} "
+                    f"--per-list {file}. Received: {option} {name}, and a file with "
+                    f"{', '.join(kept) or 'none'}"
+                )
+
+
 def require_once(names: Sequence[str]) -> None:
     """Raises for duplicate runs or models, as names identify results."""
     for name in names:

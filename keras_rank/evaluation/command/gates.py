@@ -66,8 +66,14 @@ def shut(gates: Sequence[Gate], summary: Table) -> Iterator[str]:
 
 
 def incomplete(models: Mapping[str, ListValues], baseline: ListValues) -> Iterator[str]:
-    """Describes which models lack queries of the baseline, possibly the bad ones."""
+    """Describes which models lack queries or metrics of the baseline.
+
+    These may be the bad ones.
+    """
     for name, model in models.items():
+        for metric in baseline.metric_names:
+            if model.find(metric) is None:
+                yield f"{name} lacks {metric} of the baseline"
         missing = len(baseline) - len(places_of(model, baseline).theirs)
         if missing:
             yield f"{name} lacks {missing} of {len(baseline)} queries of the baseline"
@@ -77,9 +83,9 @@ def worse(comparison: Table, baseline: ListValues, confidence: float) -> Iterato
     """Describes which metrics are significantly worse than in the baseline."""
     for row in comparison:
         sign = 1.0 if baseline.measured(row["metric"]).direction == "up" else -1.0
-        p = row.get("corrected_p", row["p"])
-        if sign * row["difference"] < 0.0 and p < 1.0 - confidence:
-            loss = abs(row["difference"])
+        p, loss = row.get("corrected_p", row["p"]), -sign * row["difference"]
+        # NaN fails too: nothing is known of too few lists.
+        if not (loss <= 0.0 or p >= 1.0 - confidence):
             yield f"{_metric_of(row)} is worse by {loss:.4f}, p={p:.2g}"
 
 

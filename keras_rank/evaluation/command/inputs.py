@@ -71,18 +71,33 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with the options for all of them."""
     members = []
     gains, threshold = parsed.gains, parsed.relevance_threshold
+    is_trec = rules_of(parsed) == "trec_eval"
+    own = [name for name in parsed.metrics or [] if "(rel=" in name]
+    if threshold is not None and own:
+        raise ValueError(
+            "--relevance-threshold should be left out with metrics that name their own "
+            f"level. Received: {', '.join(own)}"
+        )
     named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules_of(parsed))
+    has_level = False
     for member in named:
         config = member.get_config()
         if gains is not None and "gain_fn" in config:
             config["gain_fn"] = gains
-        if threshold is not None:
-            config["relevance_threshold"] = threshold
+        # As trec_eval's -l, which leaves ndcg as it is.
+        if threshold is not None and not (is_trec and "gain_fn" in config):
+            config["relevance_threshold"], has_level = threshold, True
         members.append(type(member).from_config(config))
     if gains is not None and not any("gain_fn" in x.get_config() for x in members):
         raise ValueError(
             "--gains should be left out without a metric that has gains, such as ndcg. "
             f"Received: --gains {gains}"
+        )
+    if threshold is not None and not has_level:
+        raise ValueError(
+            "--relevance-threshold should be left out without a metric of relevant "
+            "items, as by trec_eval's rules ndcg has the gains of all labels. "
+            f"Received: --relevance-threshold {threshold}"
         )
     return RankingMetrics(members)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from keras_rank.evaluation import compare
 from keras_rank.evaluation.command.contradictions import (
     require_apart,
+    require_kept,
     require_once,
     require_used,
     require_writable,
@@ -53,8 +54,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return exit_code
     except BrokenPipeError:
-        # The reader has closed the pipe. The rest of the output is dropped.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except KeyboardInterrupt:
         return 130
@@ -96,13 +96,14 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         )
     else:
         lists = lists_of(files[0], parsed.metrics)
+        require_kept(parsed, files[0], lists._values.kept)
         gates = [x.among(lists._values.metrics, lists.rules) for x in parsed.gates]
         found = {files[0]: lists}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
-    print_results(results, _warnings_of(found), parsed.output)
-    return _exit_code(shut(gates, results["summary"]))
+    failed = shut(gates, results["summary"])
+    return _reported(results, _warnings_of(found), parsed.output, failed)
 
 
 def _compare(parsed: argparse.Namespace) -> int:
@@ -129,6 +130,9 @@ def _compare(parsed: argparse.Namespace) -> int:
         else lists_of(file, parsed.metrics)
         for file in files
     }
+    for file in files[1:]:
+        if file not in rows:
+            require_kept(parsed, file, found[file]._values.kept)
     base = found[files[0]]
     comparison = compare(
         base,
@@ -140,12 +144,13 @@ def _compare(parsed: argparse.Namespace) -> int:
         confidence=parsed.confidence,
     )
     notes = [*comparison.notes, *_warnings_of(found)]
-    print_results({"comparison": Table(comparison.columns)}, notes, parsed.output)
-    if not parsed.fail_if_worse:
-        return 0
-    models = {file: found[file]._values for file in files[1:]}
-    lacking = incomplete(models, base._values)
-    return _exit_code([*lacking, *worse(comparison, base._values, parsed.confidence)])
+    failed: list[str] = []
+    if parsed.fail_if_worse:
+        models = {file: found[file]._values for file in files[1:]}
+        failed += incomplete(models, base._values)
+        failed += worse(comparison, base._values, parsed.confidence)
+    results = {"comparison": Table(comparison.columns)}
+    return _reported(results, notes, parsed.output, failed)
 
 
 def _results(
@@ -177,9 +182,24 @@ def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:
     ]
 
 
-def _exit_code(failed: Iterable[str]) -> int:
-    """Prints which gates failed, and returns the exit code."""
+def _reported(
+    results: Mapping[str, Table],
+    warnings: Sequence[str],
+    output: str,
+    failed: Iterable[str],
+) -> int:
+    """Prints results and which gates failed, and returns the exit code."""
     lines = list(failed)
+    try:
+        print_results(results, warnings, output)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
     for line in lines:
         say(line)
     return int(bool(lines))
+
+
+def _drop_output() -> None:
+    """Drops the rest of the output, as its reader has closed the pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

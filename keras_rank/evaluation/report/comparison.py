@@ -103,11 +103,17 @@ def compared(
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     differences = []
+    if len(models) > 1 and baseline.query == "model":
+        raise ValueError(
+            "`models` should be compared one at a time if queries are in a column "
+            f"named 'model', which would name the models. Received: {list(models)}"
+        )
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
         notes += _unpaired(name, model, baseline, places)
         notes += _labelled_otherwise(model, baseline, places)
+        notes += _unshared(name, model, baseline)
         pairs = {
             metric.name: (Values.of(model, metric), beside(metric, baseline, places))
             for metric in _common(model, baseline)
@@ -156,6 +162,20 @@ def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
     return common
 
 
+def _unshared(name: str, model: ListValues, baseline: ListValues) -> Iterator[str]:
+    """Names the metrics that are not in both."""
+    first, second = (name or "the new one", model), ("the baseline", baseline)
+    for (owner, its), (_, other) in ((first, second), (second, first)):
+        alone = [x.name for x in its.metrics if other.find(x.name) is None]
+        if alone:
+            yield (
+                f"Warning: {', '.join(alone)} is left out, as only {owner} has it."
+                if len(alone) == 1
+                else f"Warning: {', '.join(alone)} are left out, as only {owner} has "
+                "them."
+            )
+
+
 def _differences(
     of_model: Mapping[str, str],
     baseline: ListValues,
@@ -175,8 +195,16 @@ def _differences(
 def places_of(model: ListValues, baseline: ListValues) -> Places:
     """The places of the common queries."""
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
-    are_integers = all(pa.types.is_integer(each.type) for each in (mine, theirs))
-    if mine.type != theirs.type and are_integers:
+    if not (len(mine) and len(theirs)):
+        raise ValueError(
+            "`baseline` and the models should have queries. Received: "
+            f"{len(theirs)} and {len(mine)} queries"
+        )
+    of_one_kind = any(
+        all(is_kind(each.type) for each in (mine, theirs))
+        for is_kind in (pa.types.is_integer, _is_text)
+    )
+    if mine.type != theirs.type and of_one_kind:
         # Integers may differ in size, and no common type may hold all.
         mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
     if mine.type != theirs.type:
@@ -195,6 +223,11 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
         )
     theirs_of_mine = found.drop_null().to_numpy()
     return Places(len(model), np.flatnonzero(has_pair), theirs_of_mine)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether it is text, which pandas and Polars have in types of their own."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _require_one_way(model: ListValues, baseline: ListValues) -> None:

@@ -22,13 +22,17 @@ class Mean(NamedTuple):
         value: the mean, NaN for no lists.
         influence: array of shape `(lists,)`. What each list contributes to the error
             of the mean, times the number of lists. The sum is 0.
+        parts: array of the same shape. What each list contributes to the mean itself,
+            times the number of lists.
     """
 
     value: float
     influence: Array
+    parts: Array
 
     def __sub__(self, other: "Mean") -> "Mean":
-        return Mean(self.value - other.value, self.influence - other.influence)
+        influence = self.influence - other.influence
+        return Mean(self.value - other.value, influence, self.parts - other.parts)
 
 
 class Estimate(NamedTuple):
@@ -91,17 +95,18 @@ class Values(NamedTuple):
         relevant, weights = values[is_relevant], weights[is_relevant]
         lists, total = len(values), weights.sum()
         if lists == 0:
-            return Mean(math.nan, values)
+            return Mean(math.nan, values, values)
         empty = float(self.empty_value or 0.0)
         # Without weights of its own, the average is 1.
         average = total / len(weights) if len(weights) and total > 0.0 else 1.0
         of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
         share = len(relevant) / lists
         value = share * of_relevant + (1.0 - share) * empty
-        influence = np.full(lists, empty - value)
+        influence, parts = np.full(lists, empty - value), np.full(lists, empty)
         influence[is_relevant] = weights / average * (relevant - of_relevant)
         influence[is_relevant] += of_relevant - value
-        return Mean(float(value), influence)
+        parts[is_relevant] = weights / average * relevant
+        return Mean(float(value), influence, parts)
 
     def are_shares(self, chosen: Array) -> bool:
         """Whether the mean over chosen lists is a share: of values of 0 and 1.
@@ -119,9 +124,9 @@ def estimate(
 ) -> Estimate:
     """Estimates the error of a mean by the delta method.
 
-    The lists of a cluster count as one: their influences are summed. With one list per
-    cluster and weights of 1, the standard error is that of a mean, s / sqrt(n), and p
-    that of the t-test.
+    The lists of a cluster count as one: what they contribute is summed. With one list
+    per cluster and weights of 1, the standard error is that of a mean, s / sqrt(n), and
+    p that of the t-test.
 
     Args:
         mean: a mean, or the difference of two.
@@ -129,11 +134,11 @@ def estimate(
         confidence: the confidence level of the interval.
         permute: whether p comes from random signs, instead of Student's t.
     """
-    value, influence = mean
+    value, influence, parts = mean
     lists = len(influence)
     if clusters is not None:
         _, numbers = np.unique(clusters, return_inverse=True)
-        influence = np.bincount(numbers, influence)
+        influence, parts = (np.bincount(numbers, x) for x in (influence, parts))
     units = len(influence)
     if units < 2:
         return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists)
@@ -141,7 +146,7 @@ def estimate(
     error = float(np.sqrt(variance))
     half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))
     if permute:
-        p = _permuted(influence / lists * units + value)
+        p = _permuted(parts)
     elif error == 0.0:
         p = float(value == 0.0)
     else:

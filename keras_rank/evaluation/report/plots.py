@@ -21,9 +21,9 @@ def pyplot() -> Any:
 def intervals(table: Table, value: str) -> Any:
     """Draws the intervals of a table, a line for each row, and returns the axes."""
     _, axes = pyplot().subplots()
-    numbers = {"baseline", "value", "difference", "standard_error", "low", "high", "p"}
-    numbers |= {"corrected_p", "lists"}
-    names = [name for name in table.columns if name not in numbers]
+    columns = list(table.columns)
+    # After these, all columns are numbers.
+    names = columns[: columns.index("metric") + 1]
     labels = [" ".join(str(row[name]) for name in names) for row in table.rows]
     middles, places = np.array(table[value]), np.arange(len(table))[::-1]
     sides = [middles - table["low"], table["high"] - middles]
