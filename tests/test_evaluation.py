@@ -1,5 +1,6 @@
 """What is scored already: read, computed by the package's formulas, and summed up."""
 
+import itertools
 import time
 
 import numpy as np
@@ -15,6 +16,7 @@ from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.evaluation.lists import padded
 from keras_rank.evaluation.report import intervals
 from keras_rank.metrics import (
+    DCG,
     NDCG,
     AverageRelevancePosition,
     MeanAveragePrecision,
@@ -571,6 +573,35 @@ def test_clusters_are_compared_as_wholes():
     assert found["p"] == pytest.approx(stats.ttest_1samp(of_users, 0.0).pvalue)
 
 
+def test_signs_of_a_permutation_are_those_of_whole_units():
+    """A change in the list or the user with most of the weight is one change."""
+    users = np.repeat(np.arange(10), [100] + [1] * 9)
+    values = (users == 0).astype(float)
+    lists, ones = np.arange(len(users)), np.ones(len(users))
+    nothing = intervals.Values(0.0 * ones, ones, 0.0).mean(lists)
+    change = intervals.Values(values, ones, 0.0).mean(lists) - nothing
+    assert intervals.estimate(change, users, 0.95, permute=True).p == 1.0
+    weights = np.array([100.0] + [1.0] * 9)
+    lists, nothing = np.arange(10), np.zeros(10)
+    change = intervals.Values(1.0 * (weights > 1.0), weights, 0.0).mean(lists)
+    change -= intervals.Values(nothing, weights, 0.0).mean(lists)
+    assert intervals.estimate(change, None, 0.95, permute=True).p == 1.0
+
+
+def test_permutations_with_weights_and_empty_lists(rng):
+    """All signs of what lists contribute, which adds up to the difference."""
+    n, lists = 8, np.arange(8)
+    weights = np.where(rng.random(n) < 0.3, np.nan, rng.integers(1, 9, n))
+    both = [intervals.Values(rng.random(n), weights, 0.25).mean(lists) for _ in "ab"]
+    change = both[0] - both[1]
+    assert change.parts.mean() == pytest.approx(change.value)
+    signs = np.array(list(itertools.product([-1.0, 1.0], repeat=n)))
+    sums = np.abs(signs @ change.parts)
+    expected = np.mean(sums >= abs(change.parts.sum()) - 1e-12)
+    found = intervals.estimate(change, None, 0.95, permute=True)
+    assert found.p == pytest.approx(expected)
+
+
 def test_corrections():
     p = np.array([0.01, 0.04, np.nan, 0.03, 0.005, 0.8])
     holm = intervals.corrected(p, "holm")
@@ -742,6 +773,62 @@ def test_the_spread_over_ties_is_that_of_all_orders():
         assert high == pytest.approx(np.nanmean(values.max(axis=0)), abs=0.02)
 
 
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_the_spread_is_over_all_orders_whatever_an_item_adds(weight):
+    """By weights, thresholds, and gains that fall: each query has one of all orders."""
+    orders = np.array(list(itertools.permutations(range(4))))
+    rows = {"query_id": np.repeat(np.arange(len(orders)), 4)}
+    rows["score"] = np.zeros(orders.size)
+    rows["label"] = np.array([2, 1, 1, 0])[orders].ravel()
+    rows["weight"] = np.array([1.0, 10.0, 2.0, 5.0])[orders].ravel()
+    metrics = [
+        NDCG(k=3, shuffle_ties=False),
+        DCG(k=2, shuffle_ties=False),
+        NDCG(gain_fn=lambda labels: 2.0 - labels, shuffle_ties=False, name="falling"),
+        MeanReciprocalRank(relevance_threshold=2.0, shuffle_ties=False),
+        AverageRelevancePosition(shuffle_ties=False),
+    ]
+    evaluation = evaluate(rows, metrics, weight=weight)
+    for metric in metrics:
+        row, values = checks(evaluation)[f"ties of {metric.name}"], evaluation.per_list
+        ends = np.sort(values[metric.name].to_numpy())[[0, -1]]
+        worst, best = ends if metric.higher_is_better else ends[::-1]
+        assert (row["worst"], row["best"]) == pytest.approx((worst, best), abs=1e-6)
+        assert min(ends) < row["average"] < max(ends)
+
+
+def test_the_worst_order_is_never_better_than_the_best():
+    """With a relevant item at rank 3, the mean of precisions is 5/6, without it 1."""
+    rows = {"query_id": [1] * 4, "label": [1, 0, 1, 0], "score": [3, 2, 1, 1]}
+    metric = MeanAveragePrecision(k=3, normalizer="retrieved")
+    (row,) = [x for x in evaluate(rows, [metric]).health() if "ties of" in x["check"]]
+    assert (row["worst"], row["best"]) == pytest.approx((5 / 6, 1.0))
+
+
+def test_health_of_chosen_metrics_is_not_that_of_others():
+    """What is relevant is known of the first metric alone."""
+    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 1, 1, 2]}
+    of_two, mrr = MeanReciprocalRank(relevance_threshold=2, name="2"), "mrr"
+    evaluation = evaluate(rows, [of_two, mrr])
+    assert checks(evaluation)["nothing relevant"]["lists"] == 2
+    chosen = [
+        Evaluation(evaluation._values.of_metrics([mrr]).table),
+        Evaluation(evaluation.table, metrics=[MeanReciprocalRank()]),
+    ]
+    for each in chosen:
+        assert "nothing relevant" not in checks(each)
+        assert each.warnings == []
+    first = Evaluation(evaluation._values.of_metrics(["2"]).table)
+    assert checks(first)["nothing relevant"]["lists"] == 2
+
+
+def test_nothing_is_said_of_no_lists():
+    table = evaluate(rows_of(), ["mrr", "ndcg@5"]).table
+    nothing = Evaluation(table.slice(0, 0))
+    assert (nothing.warnings, len(nothing.health())) == ([], 0)
+    assert str(nothing) == str(nothing.summary())
+
+
 def test_duplicates_are_counted_where_that_is_asked_for():
     rows = {"query_id": [1, 1, 2], "item_id": [5, 5, 5], "label": [1, 0, 1]}
     rows["score"] = [0.1, 0.2, 0.3]
@@ -760,6 +847,14 @@ def test_health_tells_that_no_item_is_judged():
         "Warning: 2 of 2 lists have no judged items with a score: do the judgements "
         "and the run have the same item ids?"
     ]
+
+
+@pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
+def test_a_label_below_0_is_no_judgement_to_health(unjudged):
+    rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
+    found = checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
+    assert (found["judged@2"]["lists"], found["judged@2"]["share"]) == (1, 0.5)
+    assert found["nothing judged"]["lists"] == 1
 
 
 def test_health_of_columns_that_seem_swapped():

@@ -57,7 +57,8 @@ def evaluate(
         score: str. The column of the scores of the model. Defaults to `"score"`.
         item: str. The column of the items, to detect duplicates. With it, the numbers
             do not depend on the order of the rows, except for metrics with
-            `shuffle_ties=False`. Defaults to `None`.
+            `shuffle_ties=False`, and where duplicates of an item count and are tied.
+            Defaults to `None`.
         weight: str. The column of the weights of the items. Defaults to `None`.
         keep: str or list of strings. Columns with one value per query, to slice and
             cluster by. Defaults to none.

@@ -11,7 +11,8 @@ from keras import ops
 from keras_rank import functional
 from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
-from keras_rank.lists.inputs import of_few_shapes, read
+from keras_rank.lists.inputs import Given, lists_of, of_few_shapes, read
+from keras_rank.lists.judged import Judgement, judge
 from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
@@ -70,8 +71,8 @@ class PaddedBatches:
         health = _health_of(batch, self.cutoffs)
         # In the precision of most metrics, as these columns take most of the memory.
         spread: dict[str, Array] = {}
-        for metric, has_relevant, values, weights in self._computed(
-            batch, numbers, self.ties
+        for metric, has_relevant, values, weights in _computed(
+            self.metrics, batch, numbers, self.ties
         ):
             found[metric.name] = values
             if "weight" in batch:
@@ -90,45 +91,82 @@ class PaddedBatches:
         """Sets the values of chosen lists with each order of their ties."""
         tied = {name: values[chosen] for name, values in batch.items()}
         numbers = np.zeros(len(chosen), np.int32)
-        for order, ties in ORDERS.items():
-            ordered = tied
-            if ties == "stable":
-                # Items are sorted, as the earlier of tied items comes first.
-                sign = -1.0 if order == "best" else 1.0
-                place = np.argsort(sign * tied["label"], axis=1, kind="stable")
-                ordered = {
-                    name: np.take_along_axis(values, place, axis=1)
-                    for name, values in tied.items()
-                }
-            for metric, _, values, _ in self._computed(ordered, numbers, ties):
-                spread[SPREAD.format(metric.name, order)][chosen] = values
+        by_gain = grouped(self.metrics, lambda m: _gain_of(m, "weight" in batch))
+        for gain, metrics in by_gain.items():
+            worth = tied["label"] if gain is None else _worth(tied, gain)
+            for order, ties in ORDERS.items():
+                ordered = tied
+                if ties == "stable":
+                    # Items are sorted, as the earlier of tied items comes first.
+                    sign = -1.0 if order == "best" else 1.0
+                    place = np.argsort(sign * worth, axis=1, kind="stable")
+                    ordered = {
+                        name: np.take_along_axis(values, place, axis=1)
+                        for name, values in tied.items()
+                    }
+                for metric, _, values, _ in _computed(metrics, ordered, numbers, ties):
+                    spread[SPREAD.format(metric.name, order)][chosen] = values
+        for metric in self.metrics:
+            # To some, such as a precision that is averaged over the items found, one
+            # more relevant item may be worse.
+            names = (SPREAD.format(metric.name, order) for order in ("worst", "best"))
+            worst, best = map(spread.__getitem__, names)
+            low, high = np.minimum(worst, best), np.maximum(worst, best)
+            is_up = metric._direction == "up"
+            worst[:], best[:] = (low, high) if is_up else (high, low)
 
-    def _computed(
-        self, batch: dict[str, Array], numbers: Array, ties: Ties | None
-    ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
-        """Yields each metric, which lists have relevant items, values and weights."""
-        # To bpref, an item without a judgement is padding, whatever it is to others.
-        by_label = grouped(
-            self.metrics, lambda m: "judgement" if isinstance(m, BPref) else "label"
-        )
-        for label, metrics in by_label.items():
-            lists = of_few_shapes(
-                read(batch[label], batch["score"], batch.get("weight"))
-            )
-            # The shuffle of a list depends on its number, not on its place.
-            padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
-            keys = ops.convert_to_tensor(padded)
-            for members in alike(metrics).values():
-                plan = Plan.of(members, ties)
-                computed = values_with(plan, lists, plan.keys, keys)
-                for metric, of_lists in zip(members, computed, strict=True):
-                    has_relevant, values, weights = (
-                        ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
-                    )
-                    # Missing if a list has the average weight of the others.
-                    has_weight = has_relevant | metric._weighs_empty_lists
-                    weights = np.where(has_weight, weights, np.nan).astype("float64")
-                    yield metric, has_relevant, values.astype("float64"), weights
+
+def _gain_of(metric: RankingMetric, has_weights: bool) -> Judgement | None:
+    """The gain of items to a metric that adds up gains, `None` if labels are enough.
+
+    An item with a higher label may add less if it has a lower weight, or if the gain
+    is not known to grow with the label.
+    """
+    judgement = metric._judgement
+    is_by_label = judgement.is_binary or (judgement.grows and not has_weights)
+    return None if is_by_label else judgement
+
+
+def _worth(batch: dict[str, Array], gain: Judgement) -> Array:
+    """What items add to a metric: their gains times their weights."""
+    lists = lists_of((False, "float32"), _given(batch, "label"))
+    worth = ops.convert_to_numpy(judge(lists, gain).weighted_relevance)
+    number, size = batch["label"].shape
+    return np.asarray(worth[:number, :size])
+
+
+def _given(batch: dict[str, Array], label: str) -> Given:
+    """The lists of a padded batch, as a metric takes them."""
+    return of_few_shapes(read(batch[label], batch["score"], batch.get("weight")))
+
+
+def _computed(
+    metrics: Sequence[RankingMetric],
+    batch: dict[str, Array],
+    numbers: Array,
+    ties: Ties | None,
+) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
+    """Yields each metric, which lists have relevant items, values and weights."""
+    # To bpref, an item without a judgement is padding, whatever it is to others.
+    by_label = grouped(
+        metrics, lambda m: "judgement" if isinstance(m, BPref) else "label"
+    )
+    for label, of_label in by_label.items():
+        lists = _given(batch, label)
+        # The shuffle of a list depends on its number, not on its place.
+        padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
+        keys = ops.convert_to_tensor(padded)
+        for members in alike(of_label).values():
+            plan = Plan.of(members, ties)
+            computed = values_with(plan, lists, plan.keys, keys)
+            for metric, of_lists in zip(members, computed, strict=True):
+                has_relevant, values, weights = (
+                    ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
+                )
+                # Missing if a list has the average weight of the others.
+                has_weight = has_relevant | metric._weighs_empty_lists
+                weights = np.where(has_weight, weights, np.nan).astype("float64")
+                yield metric, has_relevant, values.astype("float64"), weights
 
 
 def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Array]:

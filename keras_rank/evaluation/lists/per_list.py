@@ -112,7 +112,8 @@ class PerList:
         items = {
             "label": judge(given, lists.starts, drops_unjudged),
             "judgement": judge(given, lists.starts, drop_unjudged=True),
-            "judged": ~np.isnan(given),
+            # NaN is not.
+            "judged": given >= 0.0,
             "score": score,
         }
         if self.columns.weight is None:

@@ -52,6 +52,10 @@ class ListValues:
         self.rules = rules or known.rules
         _require_columns(table, self.query, self.metrics)
         require_free_names([self.query, *self.metric_names], self.metric_names)
+        if known.metrics and known.metrics[0].name != self.metric_names[0]:
+            # It holds what is relevant to the metric that was the first one.
+            others = [x for x in table.column_names if x != HEALTH + "relevant"]
+            table = table.select(others)
         if left_out is None and LEFT_OUT not in table.column_names:
             left_out = known.left_out
         if left_out is not None:

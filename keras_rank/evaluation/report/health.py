@@ -40,7 +40,7 @@ class Check(NamedTuple):
         """Whether there is no reason for a warning."""
         if self.at_least:
             return self.share >= self.threshold
-        # The share of no lists is NaN, which passes.
+        # The spread of a metric that leaves out all lists is NaN, which passes.
         return not self.share > self.threshold
 
 
@@ -89,6 +89,9 @@ def checks_of(lists: ListValues) -> list[Check]:
             "save evaluations with `write`. Received: the columns "
             f"{lists.table.column_names}"
         )
+    if not len(lists):
+        # Which have no shares, and no problems.
+        return []
     checks = _checks_of_lists(columns, lists.metric_names[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
