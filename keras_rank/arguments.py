@@ -62,17 +62,14 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         given = args[1:] if is_method else args
         first = positional[: len(given)]
-        if (
-            len(given) <= len(positional)
-            and all(name in names and name not in first for name in kwargs)
-            and all(name in first or name in kwargs for name in required)
-        ):
+        missing = [x for x in required if x not in first and x not in kwargs]
+        may_be_named = all(x in names and x not in first for x in kwargs)
+        if len(given) <= len(positional) and may_be_named and not missing:
             return call(*args, **kwargs)
         called = call.__name__
         if is_method:
             name = type(args[0]).__name__
             called = name if called == "__init__" else f"{name}.{called}"
-        missing = [x for x in required if x not in first and x not in kwargs]
         raise TypeError(
             _what_is_wrong(called, positional, by_name, missing, given, kwargs)
         )

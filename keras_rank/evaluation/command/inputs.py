@@ -71,14 +71,15 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with the options for all of them."""
     members = []
     gains, threshold = parsed.gains, parsed.relevance_threshold
-    is_trec = rules_of(parsed) == "trec_eval"
+    rules = rules_of(parsed)
+    is_trec = rules == "trec_eval"
     own = [name for name in parsed.metrics or [] if "(rel=" in name]
     if threshold is not None and own:
         raise ValueError(
             "--relevance-threshold should be left out with metrics that name their own "
             f"level. Received: {', '.join(own)}"
         )
-    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules_of(parsed))
+    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
     has_level = False
     for member in named:
         config = member.get_config()

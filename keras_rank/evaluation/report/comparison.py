@@ -205,7 +205,8 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
         for is_kind in (pa.types.is_integer, _is_text)
     )
     if mine.type != theirs.type and of_one_kind:
-        # Integers may differ in size, and no common type may hold all.
+        # Integers may differ in size, where no common type may hold all, as may the
+        # places of texts.
         mine, theirs = mine.cast(pa.string()), theirs.cast(pa.string())
     if mine.type != theirs.type:
         raise ValueError(

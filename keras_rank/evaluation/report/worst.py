@@ -15,13 +15,14 @@ def worst_of(
     metric = lists.measured(name)
     found = {metric.name: lists.array(metric.name)}
     keys = found[metric.name]
-    taken = {"baseline", "difference"} & {lists.query, *lists.kept}
-    if baseline is not None and taken:
-        raise ValueError(
-            "With `baseline`, no column of the evaluation should have the name of one "
-            f"of the result, baseline or difference. Received: {sorted(taken)}"
-        )
     if baseline is not None:
+        taken = {"baseline", "difference"} & {lists.query, *lists.kept}
+        if taken:
+            raise ValueError(
+                "With `baseline`, no column of the evaluation should have the name of "
+                "one of the result, baseline or difference. Received: "
+                f"{sorted(taken)}"
+            )
         of_baseline = beside(metric, baseline, places_of(lists, baseline))
         found["baseline"] = of_baseline.values
         keys = found["difference"] = keys - found["baseline"]
