@@ -4,7 +4,14 @@ import os
 import pathlib
 import reprlib
 import warnings
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Container,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 import numpy as np
@@ -102,6 +109,10 @@ def targets_from_qrels(
 
 def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
     """The index of each id."""
+    if isinstance(ids, str | bytes):
+        raise ValueError(
+            f"`{argument}` should be a sequence of ids. Received: a single id, {ids!r}"
+        )
     # Scalars of pyarrow and torch are not equal to the values of Python in `qrels`.
     convert = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
     values = convert() if convert else ids
@@ -133,7 +144,8 @@ def _rows(qrels: Any, queries: Container[Any]) -> Iterator[_Row]:
             yield from (("", query, item, grade) for item, grade in grades.items())
     elif isinstance(qrels, Iterable) and not hasattr(qrels, "itertuples"):
         for number, row in enumerate(qrels):
-            if not isinstance(row, list | tuple | np.ndarray) or len(row) != 3:
+            is_row = isinstance(row, list | tuple | np.ndarray) and len(row) == 3
+            if not (is_row and all(isinstance(x, Hashable) for x in row[:2])):
                 raise ValueError(
                     "`qrels` should have rows of a query, an item and a grade. "
                     f"Received: {reprlib.repr(row)} as row {number}"
