@@ -156,23 +156,19 @@ def steps_of(score: str | Score, averages: bool) -> Steps:
 
 def _steps_of(score: str | Score, averages: bool) -> Steps:
     score, is_ours = check_score(score), isinstance(score, str)
+    compile_step = functools.partial(compiled, is_ours=is_ours)
+    compare_steps, score_steps = (
+        of_whole_and_part(function, compile_step)
+        for function in (
+            functools.partial(_compare_block, score, averages),
+            functools.partial(_score_block_as_compared, score),
+        )
+    )
 
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
         return compared(take(score(queries, targets), columns))
 
-    def score_block(
-        queries: Queries, block: Tensor, columns: Columns, is_whole: bool
-    ) -> Scored:
-        scores = score(queries.embeddings, block)
-        if not is_whole:
-            column = ops.arange(scores.shape[1], dtype="int32")[None, :]
-            scores = where(columns.hold(column), scores, -math.inf)
-        if queries.excluded is None:
-            return Scored(scores, None)
-        is_out, out = _in_block(queries.excluded, scores, columns)
-        return Scored(scores, where(is_out, out, math.nan))
-
-    def compare_block(
+    def count_block(
         queries: Queries,
         targets: Tensor,
         counts: Counts,
@@ -180,62 +176,20 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         columns: Columns,
         is_whole: bool,
     ) -> Counts:
-        scored = score_block(queries, block, columns, is_whole)
-        low, high = equal_to(targets)
-
-        def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
-            if not are_few(targets):
-                return counts_in_order(sorted_rows(compared(scores)), targets)
-            pairs = (scores, high), (scores, low)
-            return count(pairs, _is_above, _is_not_below)
-
-        added, are_tied = _counted(
-            queries, targets, counts, scored, columns, above_and_not_below
-        )
-        if averages:
-            return added
-
-        def going_first() -> Tensor:
-            own_keys = item_keys(queries.keys, queries.ids + 1)
-            column = ops.arange(scored.candidates.shape[1], dtype="int32")[None, :]
-            ids = columns.first_id + column
-            before = list[Tensor]()
-            for x, keys in _with_keys(queries, scored.each(compared), ids):
-                keys = ops.broadcast_to(keys, ops.shape(x))
-                before.append(count_before(x, targets, keys, own_keys, "int32"))
-            return counts.before + _difference(before)
-
-        before = shortcut(none_of(are_tied), lambda: counts.before, going_first)
-        return added._replace(before=before)
-
-    def compared_block(
-        queries: Queries, block: Tensor, columns: Columns, is_whole: bool
-    ) -> Scored:
-        return score_block(queries, block, columns, is_whole).each(compared)
-
-    compile_step = functools.partial(compiled, is_ours=is_ours)
-    compare_steps, score_steps = (
-        of_whole_and_part(function, compile_step)
-        for function in (compare_block, compared_block)
-    )
-
-    def count_block(
-        queries: Queries, targets: Tensor, counts: Counts, *block: Any
-    ) -> Counts:
-        *arguments, is_whole = block
         if not is_searched(targets):
-            added: Counts
-            added = compare_steps[is_whole](queries, targets, counts, *arguments)
+            added: Counts = compare_steps[is_whole](
+                queries, targets, counts, block, columns
+            )
             return added
         # Without targets, of which each number would be compiled anew.
         seekers = queries._replace(ids=None, keys=None)
-        scored = score_steps[is_whole](seekers, *arguments)
+        scored = score_steps[is_whole](seekers, block, columns)
         return _searched(
             queries._replace(embeddings=None).each(ops.convert_to_numpy),
             targets,
             counts,
             scored.each(ops.convert_to_numpy),
-            Columns(*map(int, arguments[1])),
+            Columns(*map(int, columns)),
             averages,
         )
 
@@ -244,6 +198,65 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
         count_block,
         None if is_ours else compile_step(score),
     )
+
+
+def _score_block(
+    score: Score, queries: Queries, block: Tensor, columns: Columns, is_whole: bool
+) -> Scored:
+    scores = score(queries.embeddings, block)
+    if not is_whole:
+        column = ops.arange(scores.shape[1], dtype="int32")[None, :]
+        scores = where(columns.hold(column), scores, -math.inf)
+    if queries.excluded is None:
+        return Scored(scores, None)
+    is_out, out = _in_block(queries.excluded, scores, columns)
+    return Scored(scores, where(is_out, out, math.nan))
+
+
+def _score_block_as_compared(
+    score: Score, queries: Queries, block: Tensor, columns: Columns, is_whole: bool
+) -> Scored:
+    return _score_block(score, queries, block, columns, is_whole).each(compared)
+
+
+def _compare_block(
+    score: Score,
+    averages: bool,
+    queries: Queries,
+    targets: Tensor,
+    counts: Counts,
+    block: Tensor,
+    columns: Columns,
+    is_whole: bool,
+) -> Counts:
+    """Adds what a block has to the counts, by comparing or, if need be, by sorting."""
+    scored = _score_block(score, queries, block, columns, is_whole)
+    low, high = equal_to(targets)
+
+    def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
+        if not are_few(targets):
+            return counts_in_order(sorted_rows(compared(scores)), targets)
+        pairs = (scores, high), (scores, low)
+        return count(pairs, _is_above, _is_not_below)
+
+    added, are_tied = _counted(
+        queries, targets, counts, scored, columns, above_and_not_below
+    )
+    if averages:
+        return added
+
+    def going_first() -> Tensor:
+        own_keys = item_keys(queries.keys, queries.ids + 1)
+        column = ops.arange(scored.candidates.shape[1], dtype="int32")[None, :]
+        ids = columns.first_id + column
+        before = list[Tensor]()
+        for x, keys in _with_keys(queries, scored.each(compared), ids):
+            keys = ops.broadcast_to(keys, ops.shape(x))
+            before.append(count_before(x, targets, keys, own_keys, "int32"))
+        return counts.before + _difference(before)
+
+    before = shortcut(none_of(are_tied), lambda: counts.before, going_first)
+    return added._replace(before=before)
 
 
 def of_whole_and_part(

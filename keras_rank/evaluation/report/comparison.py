@@ -120,17 +120,9 @@ def compared(
         }
         _require_one_way(model, baseline)
         differences.append(_differences(of_model, baseline, pairs, places))
-        by, clusters = model.sliced_by(by, _COLUMNS), model.clusters(cluster)
-        for slice_, chosen in model.slices(by):
-            for metric_name, (new, old) in pairs.items():
-                both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
-                after, before = new.mean(both), old.mean(both)
-                of_cluster = None if clusters is None else clusters[both]
-                permute = test == "permutation"
-                found = estimate(after - before, of_cluster, confidence, permute)
-                row = {**of_model, "metric": metric_name, **found._asdict()}
-                row |= {"baseline": before.value, "value": after.value}
-                rows.append({**row, "difference": found.value, **slice_})
+        by = model.sliced_by(by, _COLUMNS)
+        of_slices = _estimates(model, pairs, by, test, cluster, confidence)
+        rows += [{**of_model, **row} for row in of_slices]
     p = corrected(np.array([row["p"] for row in rows]), correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
     unused = {"corrected_p"} if correction is None else set()
@@ -142,6 +134,27 @@ def compared(
         # The differences are missing for models without the metric.
         differences=pa.concat_tables(differences, promote_options="default"),
     )
+
+
+def _estimates(
+    model: ListValues,
+    pairs: Mapping[str, tuple[Values, Values]],
+    by: list[str],
+    test: str,
+    cluster: str | None,
+    confidence: float,
+) -> Iterator[dict[str, Any]]:
+    """The mean difference of each metric, with its interval, slice by slice."""
+    clusters, permute = model.clusters(cluster), test == "permutation"
+    for slice_, chosen in model.slices(by):
+        for name, (new, old) in pairs.items():
+            both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
+            after, before = new.mean(both), old.mean(both)
+            of_cluster = None if clusters is None else clusters[both]
+            found = estimate(after - before, of_cluster, confidence, permute)
+            row = {"metric": name, **found._asdict(), "difference": found.value}
+            row |= {"baseline": before.value, "value": after.value}
+            yield {**row, **slice_}
 
 
 def beside(metric: Measured, baseline: ListValues, places: Places) -> Values:
