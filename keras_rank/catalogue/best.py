@@ -265,11 +265,10 @@ def _steps_of(
             # A pass over memory: all but the graphs of TensorFlow, which a user's
             # function may need, tell NaN by an entry that is first.
             scores = _with_number(scores)
-        size = scores.shape[1]
-        column = ops.arange(size, dtype="int32")[None, :]
         if not is_whole:
-            scores = where(columns.hold(column), scores, -math.inf)
+            scores = columns.of_held(scores)
         if seekers.excluded is not None:
+            size = scores.shape[1]
             # Those of other blocks are written to a column that is cut off.
             place = seekers.excluded - columns.first_id
             is_here = ops.logical_and(place >= 0, place < size)
@@ -277,7 +276,6 @@ def _steps_of(
             nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
             widened = ops.pad(scores, [(0, 0), (0, 1)])
             scores = with_entries(widened, place, nothing)[:, :size]
-
         return scores, lambda places: item_keys(
             seekers.keys, columns.first_id + 1 + places
         )

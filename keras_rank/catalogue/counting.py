@@ -107,6 +107,11 @@ class Columns(NamedTuple):
         """Whether a column counts."""
         return (column >= self.start) & (column < self.end)
 
+    def of_held(self, scores: Tensor) -> Tensor:
+        """The scores of a block, `-inf` in the columns that don't count."""
+        column = ops.arange(scores.shape[1], dtype="int32")[None, :]
+        return where(self.hold(column), scores, -math.inf)
+
 
 class Scored(NamedTuple):
     """The scores of a block.
@@ -205,8 +210,7 @@ def _score_block(
 ) -> Scored:
     scores = score(queries.embeddings, block)
     if not is_whole:
-        column = ops.arange(scores.shape[1], dtype="int32")[None, :]
-        scores = where(columns.hold(column), scores, -math.inf)
+        scores = columns.of_held(scores)
     if queries.excluded is None:
         return Scored(scores, None)
     is_out, out = _in_block(queries.excluded, scores, columns)
