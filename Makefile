@@ -16,13 +16,13 @@ FOR_GPU = .venv/for-gpu
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
-# Without its optimiser, XLA compiles in half the time, with the same numbers.
-UNOPTIMISED = --xla_backend_optimization_level=0 \
+# Without its optimizer, XLA compiles in half the time, with the same numbers.
+UNOPTIMIZED = --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
 # On one thread, as two processes run at a time: XLA's other threads would take their time
 # from each other.
-TEST_UNOPTIMISED = KERAS_BACKEND=jax NPROC=1 XLA_FLAGS="$(UNOPTIMISED)" \
-	$(DEVELOPMENT)/bin/pytest -m "not optimised"
+TEST_UNOPTIMIZED = KERAS_BACKEND=jax NPROC=1 XLA_FLAGS="$(UNOPTIMIZED)" \
+	$(DEVELOPMENT)/bin/pytest -m "not optimized"
 # By the first letters of files, in processes of their own: JAX keeps 2,048 compiled
 # operations, and compiles older ones again.
 JAX_PARTS = $(addprefix test-jax-,a-c d-g h-o p-z)
@@ -30,7 +30,7 @@ JAX_PARTS = $(addprefix test-jax-,a-c d-g h-o p-z)
 .PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
 .PHONY: docs package
 .PHONY: bench bench-compiled clean
-.PHONY: $(addprefix test-,numpy jax jax-optimised tensorflow torch)
+.PHONY: $(addprefix test-,numpy jax jax-optimized tensorflow torch)
 .PHONY: $(JAX_PARTS)
 
 demo: $(DEMO)/installed
@@ -54,16 +54,16 @@ lint: $(DEVELOPMENT)/installed
 test-numpy test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
 
-# Some bugs of XLA appear only with its optimiser.
-test-jax: test-jax-optimised $(JAX_PARTS)
+# Some bugs of XLA appear only with its optimizer.
+test-jax: test-jax-optimized $(JAX_PARTS)
 
 $(JAX_PARTS): test-jax-%: $(DEVELOPMENT)/installed
-	$(TEST_UNOPTIMISED) tests/test_[$*]*.py $(DOCTESTS)
+	$(TEST_UNOPTIMIZED) tests/test_[$*]*.py $(DOCTESTS)
 
 test-jax-p-z: DOCTESTS = README.md keras_rank
 
-test-jax-optimised: $(DEVELOPMENT)/installed
-	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/pytest -m optimised
+test-jax-optimized: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/pytest -m optimized
 
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)

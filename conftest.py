@@ -46,7 +46,7 @@ def _one_operation_after_the_other(request):
     All others compute the same by operations, which tests share: a program for each
     configuration would take six times as long.
     """
-    compiles = {"optimised", "trains", "programs"} & set(request.keywords)
+    compiles = {"optimized", "trains", "programs"} & set(request.keywords)
     if BACKEND != "jax" or compiles:
         yield
         return
@@ -70,7 +70,7 @@ MARKERS = {
     "trains": "needs `fit`, which Keras does not have on NumPy",
     "slow": "starts programs, uses other libraries or searches for long",
     "programs": "compiles whole programs on JAX",
-    "optimised": "`make test-jax` leaves XLA's optimiser on for these alone",
+    "optimized": "`make test-jax` leaves XLA's optimizer on for these alone",
 }
 
 

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import StrMethodFormatter
 
 # Of keras-rs on every backend, and of those that are on one or two.
-COLOURS = ("#d55e00", "#0072b2", "#009e73")
+COLORS = ("#d55e00", "#0072b2", "#009e73")
 
 # A page is about 800 pixels wide, which makes 17 pixels of 12 points.
 STYLE = {
@@ -44,7 +44,7 @@ def _lines_of(axis, backend):
     times = {name.split(" x ")[1]: each for name, each in backend["per_list"].items()}
     ours, *others = dict.fromkeys(n for of_size in times.values() for n in of_size)
     styles = {ours: {"color": "black", "linewidth": 3, "zorder": 3}}
-    styles |= {n: {"color": c} for n, c in zip(others, COLOURS, strict=False)}
+    styles |= {n: {"color": c} for n, c in zip(others, COLORS, strict=False)}
     for name, style in styles.items():
         points = [(int(i), t[name]) for i, t in times.items() if name in t]
         axis.plot(*zip(*points, strict=True), marker="o", label=name, **style)

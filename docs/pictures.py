@@ -138,14 +138,14 @@ def discounts() -> plt.Figure:
     """The discounts by rank."""
     ranks = np.arange(1, 21)
     figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")
-    for name, discount, colour in (
+    for name, discount, color in (
         ("clipped_log2: 1 / max(1, log2(r))", clipped_log2, GREEN),
         ("log2, the default: 1 / log2(r + 1)", log2, BLUE),
         ("geometric(0.8): 0.8**(r - 1)", geometric(0.8), PINK),
         ("reciprocal: 1 / r", reciprocal, ORANGE),
     ):
         values = ops.convert_to_numpy(discount(ops.cast(ranks, "float32")))
-        axes.plot(ranks, values, label=name, color=colour, marker="o", ms=4, lw=2)
+        axes.plot(ranks, values, label=name, color=color, marker="o", ms=4, lw=2)
     axes.legend(frameon=False)
     axes.set(
         title="The share of a gain that counts at each rank",
@@ -195,14 +195,14 @@ def house() -> plt.Figure:
     figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
     axes.set(xlim=(0, 10), ylim=(0, 5.2))
     axes.axis("off")
-    for x, y, title, note, colour in (
+    for x, y, title, note, color in (
         (0.1, 2.6, "lists/", "items, labels, relevance", GREEN),
         (3.6, 2.6, "ordering/", "order, ties, cutoff", GREEN),
         (7.1, 2.6, "formulas/", "one value per list", GREEN),
         (3.6, 0.8, "weighting.py", "the weight of a list", ORANGE),
         (7.1, 0.8, "totals.py", "sums, mean, error", ORANGE),
     ):
-        box = plt.Rectangle((x, y), 2.8, 1.0, fc=colour + "18", ec=colour, lw=1.5)
+        box = plt.Rectangle((x, y), 2.8, 1.0, fc=color + "18", ec=color, lw=1.5)
         axes.add_patch(box)
         axes.text(x + 1.4, y + 0.66, title, ha="center", va="center", weight="bold")
         axes.text(x + 1.4, y + 0.3, note, ha="center", va="center", size=9)

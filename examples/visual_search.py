@@ -79,7 +79,7 @@ def listwise_loss(labels, scores):
 def draw(path, x, labels, before, after, queries=6):
     """Draws each query with its top five: before, then after training."""
     figure, axes = plt.subplots(queries, 12, figsize=(12, queries * 1.1))
-    colours = {0: "tab:red", 1: "tab:orange", 2: "tab:green"}
+    colors = {0: "tab:red", 1: "tab:orange", 2: "tab:green"}
     for row in range(queries):
         axes[row, 0].imshow(x["query"][row].reshape(8, 8), cmap="gray_r")
         for start, scores in ((1, before), (7, after)):
@@ -88,7 +88,7 @@ def draw(path, x, labels, before, after, queries=6):
                 axis = axes[row, start + place]
                 axis.imshow(x["gallery"][row, item].reshape(8, 8), cmap="gray_r")
                 for spine in axis.spines.values():
-                    spine.set(color=colours[int(labels[row, item])], linewidth=3)
+                    spine.set(color=colors[int(labels[row, item])], linewidth=3)
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
     for gap in axes[:, 6]:

@@ -107,6 +107,11 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
             )
+        if query_model is not None and not hasattr(query_model, "predict"):
+            raise ValueError(
+                "`query_model` should be a model with a method `predict`, or None. "
+                f"Received: query_model={query_model!r}"
+            )
         self.x, self.targets, self.candidates = x, targets, candidates
         # Created once, so that ties are broken alike in all epochs.
         self.metrics = check_metrics(metrics, as_written=False)

@@ -28,7 +28,7 @@ SPARSE = [case for case in CASES_HERE if case.metric.takes_sparse_labels]
 SPARSE_CUT = [case for case in SPARSE if case.metric is not PairwiseAccuracy]
 
 pytestmark = [
-    pytest.mark.optimised,
+    pytest.mark.optimized,
     pytest.mark.skipif(not WAYS, reason="nothing is compiled on NumPy"),
 ]
 

@@ -425,7 +425,7 @@ def test_junk_has_the_value_of_what_it_means(name, given, meant):
             assert found == pytest.approx(expected, abs=2e-6, nan_ok=True), case.name
 
 
-@pytest.mark.optimised
+@pytest.mark.optimized
 @pytest.mark.parametrize("name", ["ndcg", "pairwise accuracy"])
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_junk_has_the_same_value_in_compiled_code(name, way):
@@ -434,7 +434,7 @@ def test_junk_has_the_same_value_in_compiled_code(name, way):
     np.testing.assert_allclose(values_of(name, "average", way), expected, atol=2e-6)
 
 
-@pytest.mark.optimised
+@pytest.mark.optimized
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
     """Values can't be seen there: a label counts as the largest, an id as not found."""

@@ -17,7 +17,7 @@ from keras_rank.metrics import (
 BACKEND = keras.backend.backend()
 
 pytestmark = [
-    pytest.mark.optimised,
+    pytest.mark.optimized,
     pytest.mark.skipif(
         BACKEND == "numpy", reason="NumPy dispatches nothing, and nobody waits for it"
     ),

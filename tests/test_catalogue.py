@@ -341,7 +341,7 @@ def test_scores_by_cosine_and_by_a_function(rng):
     np.testing.assert_allclose(found, expected_reciprocal_ranks(ids, scores), rtol=1e-6)
 
 
-def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
+def test_a_function_that_rounds_otherwise_where_it_has_other_neighbors(rng):
     """A target scores otherwise among the targets than in its block, which counts."""
     if BACKEND == "jax":
         import jax
@@ -351,7 +351,7 @@ def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
     ids, queries, candidates = random_task(rng)
     candidates[:] = candidates[0]
 
-    def by_neighbours(queries, block):
+    def by_neighbors(queries, block):
         scores = ops.matmul(queries, ops.transpose(block))
         return scores + 1e-3 * ops.cast(ops.arange(block.shape[0]), "float32")
 
@@ -359,7 +359,7 @@ def test_a_function_that_rounds_otherwise_where_it_has_other_neighbours(rng):
         ids,
         queries,
         candidates,
-        score=by_neighbours,
+        score=by_neighbors,
         shuffle_ties=False,
         block_size=100,
     )

@@ -18,7 +18,7 @@ jax_only = pytest.mark.skipif(
 )
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
-pytestmark = pytest.mark.optimised
+pytestmark = pytest.mark.optimized
 
 
 def batch_of(rng, shape):

@@ -322,7 +322,7 @@ def test_outer_join_of_trec_files(tmp_path):
         "mrr": pytest.approx([1 / 3, 0.0, 0.0]),
         "weight": [1.0, 1.0, 1.0],
     }
-    assert any("1 queries of the run are left out" in w for w in found.warnings)
+    assert any("judgements are left out (1)" in w for w in found.warnings)
     dropped = evaluate_run(*files, ["mrr"], ties="trec_eval", unjudged="drop")
     assert column(dropped, "mrr") == pytest.approx([1.0, 0.0, 0.0])
 
@@ -676,7 +676,7 @@ def test_what_only_one_side_has_is_named():
     comparison = new.compare(base)
     assert comparison["lists"] == [57]
     (note,) = comparison.notes
-    assert "3 queries are left out, as only the new one has them: 57, 58, 59." in note
+    assert "queries that only the new one has are left out (3): 57, 58, 59." in note
     (note,) = base.compare(new).notes
     assert "only the baseline has them: 57, 58, 59." in note
 
@@ -878,7 +878,7 @@ def test_queries_that_were_left_out_add_up(tmp_path):
     other = Evaluation(both.table, left_out=7)
     for evaluation, number in ((parts[0], 2), (both, 4), (other, 7)):
         (warning,) = [w for w in evaluation.warnings if "left out" in w]
-        assert warning.startswith(f"Warning: {number} queries of the run are left out")
+        assert warning.endswith(f"without judgements are left out ({number}).")
 
 
 OTHER_METADATA = [

@@ -152,7 +152,7 @@ def test_members_without_a_seed_share_one():
     assert members[1].seed == 7
 
 
-@pytest.mark.optimised
+@pytest.mark.optimized
 @pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_compiled_equals_eager(k, shuffle_ties, way, rng):

@@ -15,7 +15,7 @@ from keras_rank.ordering.ranks import rank_by_scores
 
 LISTS, ITEMS = 3, 1500
 
-pytestmark = pytest.mark.optimised
+pytestmark = pytest.mark.optimized
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from keras_rank.metrics import (
 from keras_rank.metrics.base import Plan
 
 pytestmark = [
-    pytest.mark.optimised,
+    pytest.mark.optimized,
     pytest.mark.skipif(
         keras.backend.backend() != "jax", reason="the backend whose eager code compiles"
     ),

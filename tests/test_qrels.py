@@ -96,10 +96,10 @@ def test_ids_of_torch():
 
 
 def test_what_is_missing_is_told():
-    with pytest.warns(UserWarning, match="1 `query_ids` have no judgements.*'q4'"):
+    with pytest.warns(UserWarning, match=r"`query_ids` without judgements \(1\): 'q4'"):
         found = targets_from_qrels(QRELS, [*QUERIES, "q4"], ITEMS)
     assert found["ids"][3].tolist() == [-1, -1]
-    message = "2 relevant items of `qrels` are not in `item_ids`.*'d1', 'd4'"
+    message = r"Relevant items .* not in `item_ids` \(2\): 'd1', 'd4'"
     with pytest.warns(UserWarning, match=message):
         found = targets_from_qrels(QRELS, QUERIES, ["d2", "d3"])
     assert found["ids"].tolist() == [[0, -1], [-2, -2], [-1, -1]]
@@ -108,7 +108,7 @@ def test_what_is_missing_is_told():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((QRELS, ["q1"], ITEMS), "judgements of 2 other queries, 'q2', 'q3'"),
+        ((QRELS, ["q1"], ITEMS), "judgements of other queries (2): 'q2', 'q3'"),
         ((QRELS, ["q1", "q1"], ITEMS), "`query_ids` should hold each id once"),
         (
             ([*rows(), ("q1", "d1", 3)], QUERIES, ITEMS),

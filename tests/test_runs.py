@@ -40,6 +40,7 @@ def values_of(evaluation):
 
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 MEASURES = ["map", "Rprec", "bpref", "recip_rank", "ndcg"]
+MEASURES += ["set_P", "set_recall", "set_F"]
 MEASURES += [
     f"{name}_{k}" for name in ("P", "recall", "map_cut", "ndcg_cut") for k in CUTOFFS
 ]
@@ -109,6 +110,10 @@ SAME = {
     "r_precision": "Rprec",
     "RPrec": "Rprec",
     "Bpref": "bpref",
+    "precision": "set_P",
+    "SetP": "set_P",
+    "SetR": "set_recall",
+    "SetF": "set_F",
 }
 
 
@@ -149,7 +154,10 @@ def test_queries_that_were_not_run_count_as_0():
     qrels = {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 0}}
     found = evaluate_run(qrels, {"a": {"x": 1.0}, "z": {"x": 1.0}}, ["map"])
     assert found["map"] == pytest.approx(1 / 3)
-    assert any("1 queries of the run are left out" in each for each in found.warnings)
+    assert any(
+        "queries of the run without judgements are left out (1)" in each
+        for each in found.warnings
+    )
 
 
 def test_the_rules_of_this_package():
@@ -610,7 +618,7 @@ def test_what_an_older_version_left_out_is_carried_on(tmp_path):
     again = Evaluation.read(tmp_path / "lists.parquet")
     again.write(tmp_path / "again.parquet")
     for each in (again, Evaluation.read(tmp_path / "again.parquet")):
-        assert any("3 queries of the run are left out" in x for x in each.warnings)
+        assert any("judgements are left out (3)" in x for x in each.warnings)
 
 
 def test_losses_are_of_one_definition():

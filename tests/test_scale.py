@@ -19,7 +19,7 @@ WEIGHTS = np.float32([1.0, 0.125, 4.0, 0.25])
 SCORE = np.zeros((1, 1), "float32")
 TURNS = UPDATES // len(LABELS)
 
-pytestmark = pytest.mark.optimised
+pytestmark = pytest.mark.optimized
 
 
 def make_metric():

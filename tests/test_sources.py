@@ -73,7 +73,7 @@ def test_shards_of_other_types_lose_nothing(tmp_path, suffix, name):
 
 
 def test_rows_of_shards_keep_their_order(tmp_path):
-    """Which is that of tied items: files of the same types needn't be neighbours."""
+    """Which is that of tied items: files of the same types needn't be neighbors."""
     query = {"query_id": [1], "label": [0], "score": [1]}
     shards = [query, {**query, "score": [1.0]}] * 3 + [{**query, "label": [1]}]
     files = written(tmp_path, *shards)

@@ -133,7 +133,7 @@ def test_a_long_catalogue(shuffle_ties, rng):
         np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=case.name)
 
 
-@pytest.mark.optimised
+@pytest.mark.optimized
 @pytest.mark.parametrize("way", [None, *compiled.WAYS])
 def test_nan_in_a_long_catalogue(way, rng):
     """In a block that matters or not, NaN is not retrieved, and hides nothing."""
@@ -152,7 +152,7 @@ def test_nan_in_a_long_catalogue(way, rng):
     assert float(metric.result()) == pytest.approx(np.mean(expected))
 
 
-@pytest.mark.optimised
+@pytest.mark.optimized
 @pytest.mark.parametrize("way", compiled.WAYS)
 @pytest.mark.parametrize(("k", "shuffle_ties"), [(3, True), (None, "average")])
 def test_compiled(way, k, shuffle_ties, rng):

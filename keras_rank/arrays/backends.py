@@ -28,9 +28,9 @@ _is_in_branch = ContextVar("is_in_branch", default=False)
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
-# With more entries, unoptimised code would lose the time that compiling saves.
+# With more entries, unoptimized code would lose the time that compiling saves.
 _MANY_TO_ROUND = 2**17
-_UNOPTIMISED = {
+_UNOPTIMIZED = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
 }
@@ -373,7 +373,7 @@ def compiled_by_eager_code(
 ) -> Callable[..., Any] | None:
     """Compiles a function whose first argument is hashable, on JAX; `None` elsewhere.
 
-    For small inputs XLA's optimiser is off, which halves the time to compile.
+    For small inputs XLA's optimizer is off, which halves the time to compile.
     """
     if keras.backend.backend() != "jax":
         return None
@@ -383,7 +383,7 @@ def compiled_by_eager_code(
         return function(depends, *tensors)
 
     well = jax.jit(keyed, static_argnums=(0, 1))
-    quickly = jax.jit(keyed, static_argnums=(0, 1), compiler_options=_UNOPTIMISED)
+    quickly = jax.jit(keyed, static_argnums=(0, 1), compiler_options=_UNOPTIMIZED)
 
     def call(depends: Any, *tensors: Any) -> Any:
         # The function may ask for it too.
@@ -578,7 +578,7 @@ def rounds_by_column() -> bool:
     return bool(keras.backend.backend() == "numpy")
 
 
-def neighbours_are_slow() -> bool:
+def neighbors_are_slow() -> bool:
     """Whether a maximum over a few adjacent entries takes ten times as long."""
     return bool(keras.backend.backend() == "numpy")
 
@@ -799,6 +799,9 @@ def _argsort_by_pairs(x: Tensor) -> Tensor:
     """The same on JAX: XLA on CPU sorts one operand five times as fast as two."""
     import jax
 
+    if not hasattr(jax, "enable_x64"):
+        # Before JAX 0.8, `vmap` forgets the scope within branches and programs.
+        return ops.argsort(x, axis=1)
     pairs = ops.stack([_positions(x), _sortable_bits(x)], axis=-1)
     with _float64_on_jax():
         keys = jax.lax.bitcast_convert_type(pairs, "int64")

@@ -13,7 +13,7 @@ from keras_rank.arrays.backends import (
     computed_once,
     constant,
     falling,
-    neighbours_are_slow,
+    neighbors_are_slow,
     take,
     take_rows,
     top_k,
@@ -171,7 +171,7 @@ class Blocks:
             nearby = range(size // 2 + 1, 2 * size)
             divisors = [other for other in nearby if row_size % other == 0]
             size = min(divisors, key=lambda other: abs(other - size), default=size)
-        return cls(row_size, size, -(-row_size // size), not neighbours_are_slow())
+        return cls(row_size, size, -(-row_size // size), not neighbors_are_slow())
 
     def maxima(self, x: Tensor) -> Tensor:
         """The largest entry of each block, of shape `(batch, number)`."""

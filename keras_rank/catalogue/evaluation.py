@@ -45,8 +45,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Computes metrics of the ranks of targets among all candidates.
 
-    The candidates are read once, block by block, for all metrics of the same tie rule.
-    No matrix of scores is built, and no candidate is left out.
+    Ranks are counted in one pass over the candidates, block by block, for all metrics
+    of the same tie rule. No matrix of scores is built, and no candidate is left out.
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded

@@ -75,8 +75,9 @@ def rank(
 
     `rank = 1 + candidates with a higher score + tied candidates before it`
 
-    The candidates are read once, block by block, and those above each target are
-    counted: exactly, and in the memory of one block.
+    Those above each target are counted in one pass over the candidates, block by block:
+    exactly, and in the memory of one block. Blocks of unknown number, such as those of
+    a `DataLoader`, are read once before, to count them and to find the targets.
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded

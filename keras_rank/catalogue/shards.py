@@ -42,9 +42,9 @@ class Shards:
         parts: list of candidates, in the order of their ids: the first item of a part
             follows the last one of the previous part. Each is anything that can be
             `candidates`, except `Shards`. A function is called by the worker, so its
-            embeddings are not sent. It is called three times, to count the items, to
-            score the targets, and to count the items above them, so it should read
-            embeddings rather than encode items.
+            embeddings are not sent. It is called several times, to count the items, to
+            score the targets, to count the items above them, and for metrics of
+            exposure, so it should read embeddings rather than encode items.
         map_fn: function that is called like the builtin `map`, with a function and a
             list of arguments, one for each part. It returns or yields the results, in
             order, and may compute them anywhere, like `ProcessPoolExecutor().map`.

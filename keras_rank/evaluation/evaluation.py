@@ -25,7 +25,7 @@ class Evaluation:
 
     `evaluate` and `evaluate_run` return it. Printing it shows the summary, and the
     warnings of `health`, if there are any. `ev["ndcg@10"]` is the value of a metric, by
-    any spelling of its name.
+    any spelling of the same one.
 
     Args:
         table: `pyarrow.Table` with one row per list, as in `ev.table` and
@@ -219,12 +219,14 @@ class Evaluation:
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
-            are affected), `share`, and `threshold` (beyond which there is a warning).
-            Checks of ties also have the `worst`, `average` and `best` values over all
-            orders of the tied items. For `MeanAveragePrecision` with weights of items
-            or `normalizer="retrieved"`, and for metrics of your own, `worst` and `best`
-            are those of two orders: higher labels first, and last. The notes are the
-            warnings.
+            are affected), `share` (of all lists; for `judged`, the mean share of
+            judged items), and `threshold` (beyond which there is a warning; for
+            `judged`, below which). Checks of ties also have the `worst`, `average` and
+            `best` values over all orders of the tied items; their `share` is the
+            difference between best and worst. For `MeanAveragePrecision` with weights
+            of items or `normalizer="retrieved"`, and for metrics of your own, `worst`
+            and `best` are those of two orders: higher labels first, and last. The notes
+            are the warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.

@@ -47,9 +47,11 @@ def evaluate(
             dict of columns. Or a `ray.data.Dataset`, which is evaluated on its workers:
             see `docs/tables.md`.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`; or `RankingMetrics`. The result of a string has that string as
-            its name. Metrics without a `seed` get the seed 0, so that a table always
-            gives the same numbers.
+            `"ndcg@10"`; or `RankingMetrics`. As spelled in trec_eval (`"ndcg_cut_10"`)
+            or ir_measures (`"nDCG@10"`), a string has the meaning of these tools:
+            gains are linear, and precision divides by k. The result of a string has
+            that string as its name. Metrics without a `seed` get the seed 0, so that a
+            table always gives the same numbers.
         query: str. The column that identifies the list of a row: the query, user or
             session. Defaults to `"query_id"`.
         label: str. The column of the labels: how relevant an item is, 0 if irrelevant.

@@ -186,7 +186,9 @@ def discounted_hits(
     if normalized:
         return share_of_ideal(lists.gains, ranking, discount)
     discounts = at_ranks(discount, ranking.ranks)
-    return (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
+    value = (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
+    # Rounded, the sum over many relevant items may be above 1.
+    return at_most(value, 1.0)
 
 
 def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:

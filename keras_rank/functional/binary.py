@@ -613,8 +613,8 @@ def rank_biased_precision(
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
-        A tensor of shape `(batch,)`, from 0 to less than 1; normalized, from 0 to 1. A
-        list of padding only gives NaN.
+        A tensor of shape `(batch,)`, from 0 to 1. Unless normalized, it is below 1, up
+        to rounding. A list of padding only gives NaN.
 
     Raises:
         ValueError: if an argument does not have the type or shape stated above.

@@ -540,25 +540,42 @@ def _weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
     """Converts weights of lists, of shape `()` or `(batch, 1)`."""
     if sample_weight is None:
         return None
-    return _fitting(_lists("sample_weight", sample_weight), ids[:, :1])
+    lists, _ = shape_of(ids)
+    return _of_shape(
+        _lists("sample_weight", sample_weight),
+        [(), (lists, 1)],
+        "a number or have one weight per list, of shape (batch,) or (batch, 1), where "
+        "relevant items are given by their ids",
+        f"ids of shape {shape_of(ids)}",
+    )
 
 
 def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
     """Checks that there is a weight for each item or each list."""
-    shape, rank = shape_of(labels), len(weights.shape)
-    if rank == 1 and len(shape) == 2:
+    shape = shape_of(labels)
+    received = f"y_true.shape={shape}"
+    if len(shape) == 1:
+        expected = "a number or have the same shape as `y_true`"
+        return _of_shape(weights, [(), shape], expected, received)
+    return _of_shape(
+        weights,
+        [(), (shape[0], 1), shape],
+        "a number, have one weight per list, of shape (batch,) or (batch, 1), or have "
+        "the same shape as `y_true`, (batch, list_size)",
+        received,
+    )
+
+
+def _of_shape(
+    weights: Tensor, accepted: list[tuple[Any, ...]], expected: str, received: str
+) -> Tensor:
+    """Checks the shape of weights, of which those of a vector become a column."""
+    given = shape_of(weights)
+    if len(given) == 1 and len(accepted[-1]) == 2:
         weights = weights[:, None]
-    accepted = [(), shape] if len(shape) == 1 else [(), (shape[0], 1), shape]
     if not any(sizes_agree(shape_of(weights), sizes) for sizes in accepted):
-        expected = (
-            "a number or have the same shape as `y_true`"
-            if len(shape) == 1
-            else "a number, have one weight per list, of shape (batch,) or (batch, 1), "
-            "or have the same shape as `y_true`, (batch, list_size)"
-        )
-        received = shape_of(weights)[:rank]
         raise ValueError(
             f"`sample_weight` should be {expected}. Received: "
-            f"sample_weight.shape={received}, y_true.shape={shape}"
+            f"sample_weight.shape={given}, {received}"
         )
     return weights

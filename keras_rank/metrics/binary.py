@@ -505,8 +505,8 @@ class RankBiasedPrecision(RankingMetric):
 
     where p, the persistence, is the probability that a user goes on to the next rank.
 
-    The result is from 0 to less than 1, and the value of a list without relevant
-    items is `empty_value`.
+    The result is from 0 to 1; unless normalized, it is below 1, up to rounding. The
+    value of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.

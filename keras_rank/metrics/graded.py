@@ -32,8 +32,8 @@ class DCG(RankingMetric):
 
     `DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
 
-    where `list_weight` is the mean weight of the items by their gain, which is 1
-    without weights and also weighs the list in the mean. The result is 0 or more,
+    where `list_weight` is the mean weight of the items by their gain. It is 1 without
+    weights, and is also the weight of the list in the mean. The result is 0 or more,
     and the value of a list without relevant items is `empty_value`.
 
     Args:

@@ -77,13 +77,13 @@ def targets_from_qrels(
     if unknown:
         raise ValueError(
             "`qrels` should judge queries of `query_ids` only. Received: judgements of "
-            f"{len(unknown)} other queries, {_some(unknown)}"
+            f"other queries ({len(unknown)}): {_some(unknown)}"
         )
     _warn_of(
         [query for query, place in queries.items() if not is_judged[place]],
-        "have no judgements: unlike trec_eval, which leaves them out, metrics count "
-        "them as lists without relevant items",
-        "`query_ids`",
+        "`query_ids` without judgements",
+        "Unlike trec_eval, which leaves them out, metrics count them as lists without "
+        "relevant items.",
     )
     relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
     missing = dict.fromkeys(x for row in relevant for x in row if x not in items)
@@ -95,8 +95,8 @@ def targets_from_qrels(
         )
     _warn_of(
         missing,
-        "are not in `item_ids`: they are never found, but count in the ideal",
-        "relevant items of `qrels`",
+        "Relevant items of `qrels` that are not in `item_ids`",
+        "They are never found, but count in the ideal.",
     )
     size = max([1, *map(len, relevant)])
     ids = np.full((len(relevant), size), -1, "int32")
@@ -218,9 +218,9 @@ def _number(grade: Any, where: str) -> float:
     return number
 
 
-def _warn_of(some: Any, what: str, of: str) -> None:
+def _warn_of(some: Any, which: str, what: str) -> None:
     if some:
-        warnings.warn(f"{len(some)} {of} {what}: {_some(some)}", stacklevel=3)
+        warnings.warn(f"{which} ({len(some)}): {_some(some)}. {what}", stacklevel=3)
 
 
 def _some(ids: Any) -> str:

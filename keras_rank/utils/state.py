@@ -61,9 +61,9 @@ def merge_state(
     Args:
         metric: a ranking metric, or a group. It is updated.
         others: list of metrics of the same class and configuration, except for names
-            and seeds, or of states that `export_state` returned for such metrics. A
-            state holds names and sums, but no configuration: make sure that its
-            metric had the same one.
+            and seeds, or of states that `export_state` returned for metrics of the same
+            names. A state holds names and sums, but no configuration: make sure that
+            its metric had the same one.
 
     Returns:
         The metric.

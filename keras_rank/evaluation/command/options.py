@@ -77,7 +77,10 @@ def parser_of(
 
 
 def _add_common(parser: _Parser) -> None:
-    metrics = "such as recall@20, recall_20 or R@20 (default: ndcg@10 map mrr)"
+    metrics = (
+        "such as recall@20; spelled as in trec_eval or ir_measures (ndcg_cut_10, "
+        "nDCG@10), with the meaning that they have there (default: ndcg@10 map mrr)"
+    )
     parser.add({"-m --metrics": metrics}, nargs="+", action="extend")
     qrels = "relevance judgements (qrels) of the runs"
     parser.add({"-j --qrels": qrels}, metavar="FILE")

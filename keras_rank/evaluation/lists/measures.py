@@ -19,13 +19,15 @@ RULES = ("trec_eval", "keras")
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
 # The names of trec_eval (lower case, `P`, `Rprec`) and of ir_measures, with `k` for a
-# cutoff. They also accept `P.5` for `P_5`, and `AP(rel=2)@100`.
+# cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
+# `AP(rel=2)@100`.
 _SPELLINGS = {
     "map": "map_cut_k AP AP@k MAP MAP@k",
     "mrr": "recip_rank RR RR@k MRR MRR@k",
     "ndcg": "ndcg_cut_k nDCG nDCG@k NDCG NDCG@k",
-    "precision": "P_k P@k Precision@k",
-    "recall": "recall_k R@k Recall@k",
+    "precision": "P_k P@k Precision@k set_P SetP",
+    "recall": "recall_k R@k Recall@k set_recall SetR",
+    "f1": "set_F SetF",
     "hit_rate": "success_k Success@k",
     "r_precision": "Rprec Rprec@k RPrec RPrec@k",
     "bpref": "Bpref Bpref@k BPref BPref@k",

@@ -112,7 +112,7 @@ def compared(
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
         notes += _unpaired(name, model, baseline, places)
-        notes += _labelled_otherwise(model, baseline, places)
+        notes += _labeled_otherwise(model, baseline, places)
         notes += _unshared(name, model, baseline)
         pairs = {
             metric.name: (Values.of(model, metric), beside(metric, baseline, places))
@@ -181,12 +181,8 @@ def _unshared(name: str, model: ListValues, baseline: ListValues) -> Iterator[st
     for (owner, its), (_, other) in ((first, second), (second, first)):
         alone = [x.name for x in its.metrics if other.find(x.name) is None]
         if alone:
-            yield (
-                f"Warning: {', '.join(alone)} is left out, as only {owner} has it."
-                if len(alone) == 1
-                else f"Warning: {', '.join(alone)} are left out, as only {owner} has "
-                "them."
-            )
+            names = ", ".join(alone)
+            yield f"Warning: metrics that only {owner} has are left out: {names}."
 
 
 def _differences(
@@ -279,12 +275,12 @@ def _unpaired(
             ids = lists.table[lists.query].take(pa.array(alone[:3])).to_pylist()
             names = ", ".join(map(repr, ids)) + ", ..." * (len(alone) > 3)
             yield (
-                f"Warning: {len(alone)} queries are left out, as only {owner} has "
-                f"them: {names}."
+                f"Warning: queries that only {owner} has are left out "
+                f"({len(alone)}): {names}."
             )
 
 
-def _labelled_otherwise(
+def _labeled_otherwise(
     model: ListValues, baseline: ListValues, places: Places
 ) -> Iterator[str]:
     """Tells of queries whose labels have another sum in the baseline."""

@@ -113,8 +113,8 @@ def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
     ]
     if lists.left_out:
         warnings.append(
-            f"Warning: {lists.left_out} queries of the run are left out, as they "
-            "have no judgements."
+            "Warning: queries of the run without judgements are left out "
+            f"({lists.left_out})."
         )
     return warnings
 
