@@ -272,6 +272,7 @@ def _folded(
         """Returns labels, or `None` to descend into a part."""
         if not isinstance(part, dict) or not {"ids", "labels", "mask"} & set(part):
             return None
+        part = {name: x for name, x in part.items() if x is not None}
         unknown = sorted(set(part) - {"ids", "labels", "mask"})
         if unknown or not {"ids", "labels"} & set(part):
             raise ValueError(
@@ -280,7 +281,7 @@ def _folded(
                 f"Received: y with the keys {sorted(part)}"
             )
         if "ids" in part:
-            return _side_by_side(part) if with_ids else None
+            return _side_by_side(part) if with_ids else part
         if "mask" not in part:
             return part["labels"]
         return convert(mask_labels(part["labels"], part["mask"]))

@@ -534,17 +534,18 @@ def test_a_metric_without_a_formula_says_so():
         Nothing()([[1, 0]], [[0.9, 0.1]])
 
 
-@pytest.mark.parametrize("shape", [(), (2, 2)])
+@pytest.mark.parametrize("shape", [(), (2, 2), None])
 def test_a_formula_should_return_one_value_per_list(shape):
     class Wrong(keras_rank.metrics.RankingMetric):
         def compute(self, lists, ranking):
-            return ops.ones(shape)
+            return None if shape is None else ops.ones(shape)
 
     with pytest.raises(ValueError) as error:
         Wrong()([[1, 0], [0, 1]], [[0.9, 0.1], [0.9, 0.1]])
     assert str(error.value) == (
         "`Wrong.compute` should return one value per list, of shape (batch,), for "
-        f"lists of shape (2, 2). Received: values of shape {shape}"
+        "lists of shape (2, 2). Received: "
+        f"{'None' if shape is None else f'values of shape {shape}'}"
     )
 
 
@@ -576,10 +577,11 @@ def test_gains_of_any_dtype(dtype):
     assert float(found) == float(expected)
 
 
-def test_relevance_is_that_of_items():
+@pytest.mark.parametrize("size", [1, None])
+def test_relevance_is_that_of_items(size):
     class OfLists(metrics.RankingMetric):
         def relevance(self, lists):
-            return ops.ones_like(lists.labels[:, :1])
+            return None if size is None else ops.ones_like(lists.labels[:, :size])
 
         def compute(self, lists, ranking):
             return ranking.take(lists.relevance)[:, 0]
@@ -588,7 +590,7 @@ def test_relevance_is_that_of_items():
         OfLists()([[1, 0]], [[0.9, 0.1]])
     assert str(error.value) == (
         "`relevance` should return a number for each item, of shape (1, 2). Received: "
-        "shape (1, 1)"
+        f"{'None' if size is None else 'shape (1, 1)'}"
     )
 
 
@@ -643,3 +645,32 @@ def test_mask_labels():
         "`mask` should have the same shape as `labels`. "
         "Received: mask.shape=(1, 1), labels.shape=(1, 2)"
     )
+
+
+def test_symbolic_tensors_have_no_values():
+    """A layer computes with them: `test_programs` does so in one."""
+    symbolic = keras.KerasTensor((None, 3))
+    for argument, given in (
+        ("y_true", (symbolic, symbolic)),
+        ("y_pred", ([[1, 0, 0]], symbolic)),
+        ("sample_weight", ([[1, 0, 0]], [[3, 1, 2]], symbolic)),
+    ):
+        message = f"{argument} of type KerasTensor"
+        with pytest.raises(ValueError, match=message):
+            metrics.NDCG().update_state(*given)
+        with pytest.raises(ValueError, match=message):
+            metrics.Coverage(k=1, items=3)(*given)
+
+
+@pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones((2, 9)), np.ones(3)])
+def test_only_lists_have_weights_where_items_are_ids(weights):
+    ids, scores = [[0, 1, 2], [1, -1, 3]], np.eye(2, 9)
+    message = (
+        "`sample_weight` should be a number or have one weight per list, of shape "
+        "(batch,) or (batch, 1), where relevant items are given by their ids. "
+        f"Received: sample_weight.shape={weights.shape}, ids of shape (2, 3)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        metrics.NDCG(sparse_labels=True)(ids, scores, weights)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        keras_rank.catalogue.rank(ids, np.eye(2), np.eye(9, 2), sample_weight=weights)

@@ -986,6 +986,12 @@ def test_fit_shows_results_to_the_callbacks_after(tmp_path):
     assert model.history.history["val_mrr"][-1] == pytest.approx(expected["mrr"])
 
 
+def test_a_query_model_predicts():
+    message = "`query_model` should be a model with a method `predict`, or None. Rec"
+    with pytest.raises(ValueError, match=message):
+        CatalogueEvaluation([[0]], [0], [[1.0]], ["mrr"], query_model=3)
+
+
 @pytest.mark.trains
 def test_fit_fails_early_and_warns():
     model, query_model, items = retrieval_model()

@@ -221,6 +221,16 @@ def test_values_are_in_their_range(case, batch, k, shuffle_ties):
         assert np.all(values <= 1.0)
 
 
+def test_rank_biased_precision_is_not_rounded_to_more_than_1():
+    """Where all of many items are relevant."""
+    labels, scores = np.ones((1, 200)), np.arange(200.0)[None]
+    for persistence in (0.5, 0.7, 0.8, 0.9):
+        (value,) = keras_rank.functional.rank_biased_precision(
+            labels, scores, persistence=persistence
+        )
+        assert float(value) <= 1.0
+
+
 @all_metrics
 @given(batch=batches(ties=False, unretrieved=False), k=cutoffs)
 def test_a_perfect_order_scores_one(case, batch, k):

@@ -355,6 +355,25 @@ def test_a_third_axis_that_a_graph_does_not_know(backend):
         ndcg(tf.ones((1, 2, 2)), tf.ones((1, 2, 2)))
 
 
+def test_an_unknown_number_of_axes_is_named(backend):
+    if backend != "tensorflow":
+        pytest.skip("a graph of TensorFlow")
+    import tensorflow as tf
+
+    known, unknown = tf.TensorSpec((None, 3)), tf.TensorSpec(None)
+    for argument, signature in (
+        ("y_true", [unknown, known]),
+        ("y_pred", [known, unknown]),
+        ("sample_weight", [known, known, unknown]),
+    ):
+        update = tf.function(
+            lambda *given: metrics.NDCG().update_state(*given),
+            input_signature=signature,
+        )
+        with pytest.raises(ValueError, match=f"`{argument}` should have a known num"):
+            update.get_concrete_function()
+
+
 @pytest.mark.parametrize("with_xla", [False, True])
 @pytest.mark.parametrize(
     "name", ["ndcg", "expected_reciprocal_rank", "pairwise_accuracy"]

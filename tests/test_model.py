@@ -187,8 +187,10 @@ def test_plain_labels_stay_what_they_are(data):
     model = build()
     logs = model.evaluate(x, labels, return_dict=True, verbose=0)
     assert_close(logs, expected_logs(model, x, y))
-    unmasked = model.evaluate(x, {"labels": labels}, return_dict=True, verbose=0)
-    assert_close(unmasked, expected_logs(model, x, y))
+    for no_mask in ({}, {"mask": None}):
+        unmasked = {"labels": labels, **no_mask}
+        logs = model.evaluate(x, unmasked, return_dict=True, verbose=0)
+        assert_close(logs, expected_logs(model, x, y))
 
 
 def test_unknown_keys_are_an_error(data):

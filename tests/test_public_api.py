@@ -5,6 +5,7 @@ import graphlib
 import importlib
 import inspect
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -169,3 +170,11 @@ def test_evaluation_says_what_to_install(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r'pip install "keras-rank\[evaluation\]"'):
         importlib.import_module("keras_rank.evaluation")
+
+
+def test_jax_before_0_8_is_allowed():
+    """Once it is not, what looks for `jax.enable_x64` in `backends.py` can go."""
+    text = (PACKAGE.parent / "pyproject.toml").read_text()
+    lowest = re.search(r'^jax = \["jax>=([0-9.]+)"\]', text, re.MULTILINE)[1]
+    assert tuple(map(int, lowest.split("."))) < (0, 8)
+    assert "enable_x64" in (PACKAGE / "arrays" / "backends.py").read_text()

@@ -409,9 +409,23 @@ def _lists(argument: str, value: Any) -> Tensor:
 
     It is also detached from torch's gradients.
     """
+    if isinstance(value, keras.KerasTensor):
+        raise ValueError(
+            f"`{argument}` should have values. For symbolic tensors, compute the "
+            "metric in the method `call` of a layer. Received: "
+            f"{argument} of type KerasTensor"
+        )
     x = to_array(argument, value)
     x = without_gradient(x) if ops.is_tensor(x) else x
-    if len(x.shape) != 3:
+    try:
+        rank = len(x.shape)
+    except ValueError as error:
+        # TensorFlow may not know it in a graph.
+        raise ValueError(
+            f"`{argument}` should have a known number of axes, such as after "
+            f"`tf.ensure_shape`. Received: {argument} of unknown rank"
+        ) from error
+    if rank != 3:
         return x
     if x.shape[2] not in (1, None):
         raise ValueError(

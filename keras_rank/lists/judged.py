@@ -229,10 +229,11 @@ def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
         if isinstance(lists, TargetLists):
             _require_worthless_others(judgement, lists.dtype)
         return JudgedLists(lists, Gains(lists, judgement))
-    if not sizes_agree(judgement.shape, lists.labels.shape):
+    if judgement is None or not sizes_agree(judgement.shape, lists.labels.shape):
+        received = judgement if judgement is None else f"shape {shape_of(judgement)}"
         raise ValueError(
             "`relevance` should return a number for each item, of shape "
-            f"{shape_of(lists.labels)}. Received: shape {shape_of(judgement)}"
+            f"{shape_of(lists.labels)}. Received: {received}"
         )
     relevance = where(lists.mask, ops.cast(judgement, lists.dtype), 0.0)
     return JudgedLists(lists, Values(relevance))
