@@ -187,7 +187,7 @@ def test_stored_lists_are_summed_up(command):
     assert Evaluation.read("mrr.parquet").metric_names == ["mrr"]
     assert command(f"{line} --fail-below ndcg@5=1 --fail-above arp=1", expected=1).err
     printed = command(f"{line} -m mrr --fail-below ndcg@5=1", expected=2)
-    assert "where higher is better, ['mrr']" in printed.err
+    assert "where higher is better, one of ['mrr']" in printed.err
     printed = command(f"{line} base.parquet", expected=2)
     assert "should be the only file of evaluate" in printed.err
 
@@ -294,7 +294,7 @@ def test_a_gate_is_shut_where_queries_of_the_baseline_are_missing(command):
     half = rows.filter(pc.less(rows["query_id"], 30))
     parquet.write_table(half, "half.parquet")
     line = "compare base.parquet half.parquet -m ndcg@5"
-    assert "only the baseline has them" in command(line).err
+    assert "only the baseline has are left out" in command(line).err
     printed = command(line + " --fail-if-worse", expected=1)
     assert "half.parquet lacks" in printed.err
     command("compare half.parquet base.parquet -m ndcg@5 --fail-if-worse")
@@ -357,14 +357,14 @@ WRONG = {
     "evaluate qrels run --fail-below mrr=nan": "ndcg@10=0.40. Received: 'mrr=nan'",
     "evaluate qrels ./qrels -m mrr": "Qrels and runs should be different files",
     "compare --qrels qrels run ./qrels -m mrr": "should be different files",
-    "evaluate qrels run -m mrr --fail-above mrr=1": "where lower is better, []",
     "evaluate --by market": "There should be files to read",
-    "evaluate qrels run -m mrr --fail-below map=1": "should name one of the metrics",
+    "evaluate qrels run -m mrr --fail-below map=1": "better, one of ['mrr']. Received",
+    "evaluate qrels run -m mrr --fail-above mrr=1": "better, and there is none",
     "evaluate qrels run run": "Each file should be given once. Received twice: run",
     "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",
     "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
     "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
-    "evaluate qrels run -m arp --fail-below arp=2": "where higher is better, []",
+    "evaluate qrels run -m arp --fail-below arp=2": "better, and there is none",
     "evaluate -m mrr none.parquet": "should be files that exist",
     "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "--by should name columns with one value",

@@ -678,7 +678,7 @@ def test_what_only_one_side_has_is_named():
     (note,) = comparison.notes
     assert "queries that only the new one has are left out (3): 57, 58, 59." in note
     (note,) = base.compare(new).notes
-    assert "only the baseline has them: 57, 58, 59." in note
+    assert "only the baseline has are left out (3): 57, 58, 59." in note
 
 
 def test_other_labels_of_the_same_queries_are_named():
@@ -708,6 +708,9 @@ def test_worst_queries():
     assert lost["difference"] == sorted(column(new, "map") - column(base, "map"))[:2]
     arp = evaluate(rows_of(), ["arp"]).worst("arp", 1)
     assert arp["arp"] == [np.nanmax(column(evaluate(rows_of(), ["arp"]), "arp"))]
+    for n in (0, 1.5):
+        with pytest.raises(ValueError, match=f"`n` should be .* Received: n={n}"):
+            new.worst("ndcg@5", n)
 
 
 def checks(evaluation):

@@ -111,3 +111,8 @@ def test_differences_are_drawn(pyplot):
     names = [text.get_text() for text in several.get_legend().get_texts()]
     assert names == ["base", "new"]
     assert several.lines[1].get_ydata() == pytest.approx(expected)
+
+
+def test_columns_are_of_one_length():
+    with pytest.raises(ValueError, match=r"Received: \{'a': 2, 'b': 1\}"):
+        Table({"a": [1, None], "b": [1]})

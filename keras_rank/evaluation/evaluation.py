@@ -246,7 +246,7 @@ class Evaluation:
 
         Args:
             metric: str. The name of a metric.
-            n: int. The number of queries. Defaults to 10.
+            n: positive int. The number of queries. Defaults to 10.
             baseline: `Evaluation`. If given, the queries with the largest losses
                 compared with it are returned. Defaults to `None`: those with the worst
                 values.
@@ -256,7 +256,7 @@ class Evaluation:
             metric. With a baseline, also its value and the difference.
 
         Raises:
-            ValueError: if there is no such metric.
+            ValueError: if there is no such metric, or `n` is not a positive int.
         """
         of_baseline = None if baseline is None else _of_baseline(baseline)
         return worst_of(self._values, metric, n, of_baseline)

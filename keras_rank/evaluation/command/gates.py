@@ -33,12 +33,13 @@ class Gate(NamedTuple):
     def among(self, metrics: Sequence[Measured], rules: str | None) -> "Gate":
         """The gate with the name of its metric. Raises if its direction is wrong."""
         direction, better = SIDES[self.side]
-        of_side = [metric for metric in metrics if metric.direction == direction]
-        metric = find(self.metric, of_side, rules)
-        if metric is None:
+        metric = find(self.metric, metrics, rules)
+        if metric is None or metric.direction != direction:
+            of_side = [each.name for each in metrics if each.direction == direction]
             raise ValueError(
-                f"--fail-{self.side} should name one of the metrics where {better} is "
-                f"better, {[each.name for each in of_side]}. Received: {self.metric!r}"
+                f"--fail-{self.side} should name a metric where {better} is better"
+                f"{f', one of {of_side}' if of_side else ', and there is none'}. "
+                f"Received: {self.metric!r}"
             )
         return self._replace(metric=metric.name)
 

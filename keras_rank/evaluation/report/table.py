@@ -17,6 +17,9 @@ class Table:
         columns: dict from names to lists of values, all of the same length.
         notes: list of sentences that are shown below the table.
 
+    Raises:
+        ValueError: if columns differ in length, or a name is none of a column.
+
     Example:
 
     >>> from keras_rank.evaluation import Table
@@ -34,6 +37,11 @@ class Table:
     ) -> None:
         self.columns = {name: list(values) for name, values in columns.items()}
         self.notes = list(notes)
+        sizes = {name: len(values) for name, values in self.columns.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(
+                f"`columns` should have equally many values. Received: {sizes}"
+            )
 
     def __getitem__(self, name: str) -> list[Any]:
         if name not in self.columns:

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
+from keras_rank.arguments import check_positive
 from keras_rank.evaluation.lists.values import ListValues
 from keras_rank.evaluation.report.comparison import beside, places_of
 from keras_rank.evaluation.report.table import Table
@@ -12,7 +13,7 @@ def worst_of(
     lists: ListValues, name: str, n: int, baseline: ListValues | None
 ) -> Table:
     """Returns the queries, as `Evaluation.worst` does."""
-    metric = lists.measured(name)
+    metric, n = lists.measured(name), check_positive("n", n)
     found = {metric.name: lists.array(metric.name)}
     keys = found[metric.name]
     if baseline is not None:
@@ -27,7 +28,7 @@ def worst_of(
         found["baseline"] = of_baseline.values
         keys = found["difference"] = keys - found["baseline"]
     order = np.argsort(keys if metric.direction == "up" else -keys, kind="stable")
-    first = order[: max(0, int(n))]
+    first = order[:n]
     first = first[~np.isnan(keys[first])]
     columns = lists.table.select([lists.query, *lists.kept]).take(pa.array(first))
     of_metric = {name: values[first].tolist() for name, values in found.items()}
