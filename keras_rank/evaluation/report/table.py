@@ -18,7 +18,7 @@ class Table:
         notes: list of sentences that are shown below the table.
 
     Raises:
-        ValueError: if columns differ in length, or a name is none of a column.
+        ValueError: if columns differ in length, or there is no column of a name.
 
     Example:
 
