@@ -107,6 +107,7 @@ def update_errors():
             value = np.ones(shape)
             message = "`sample_weight` should be a number, have one weight per list, "
             yield f"weights of shape {shape}", dense, {"weights": value}, message
+            message = "`sample_weight` should be a number or have one weight per list, "
             if shape != (2, 4):
                 yield f"weights of shape {shape}", sparse, {"weights": value}, message
     for shape in [(), (1, 1, 2, 4)]:
