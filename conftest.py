@@ -1,5 +1,6 @@
 """One backend per process, named by `KERAS_BACKEND`, NumPy by default."""
 
+import functools
 import gc
 import os
 
@@ -83,6 +84,30 @@ def pytest_collection_finish():
     """What was imported is never freed: to look at it again takes up to a tenth."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
+
+
+def pytest_runtest_teardown():
+    """MLIR looks through all modules that are alive whenever it makes another.
+
+    JAX keeps 2,048 of them, in case that it compiles one again: operation by operation,
+    it would then take twice as long to compile.
+    """
+    if BACKEND == "jax":
+        for cache in _caches_of_modules():
+            cache.cache_clear()
+
+
+@functools.cache
+def _caches_of_modules():
+    """Caches that JAX has no public name for. Where they are gone, it takes longer."""
+    from jax._src import pjit
+    from jax._src.interpreters import pxla
+
+    found = (
+        getattr(pjit, "_pjit_lower", None),
+        getattr(pxla, "_cached_lowering_to_hlo", None),
+    )
+    return [cache for cache in found if hasattr(cache, "cache_clear")]
 
 
 def pytest_unconfigure():
