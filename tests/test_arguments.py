@@ -545,23 +545,24 @@ def test_a_formula_should_return_one_value_per_list(shape):
     assert str(error.value) == (
         "`Wrong.compute` should return one value per list, of shape (batch,), for "
         "lists of shape (2, 2). Received: "
-        f"{'None' if shape is None else f'values of shape {shape}'}"
+        f"{'None' if shape is None else f'shape {shape}'}"
     )
 
 
 @pytest.mark.parametrize(
     ("gain_fn", "received"),
     [
-        (ops.sum, "()"),
-        (lambda y: ops.sum(y, axis=1, keepdims=True), "(2, 1)"),
-        (lambda y: ops.sum(y, axis=1), "(2,)"),
-        (lambda y: 1.0, "()"),
+        (ops.sum, "shape ()"),
+        (lambda y: ops.sum(y, axis=1, keepdims=True), "shape (2, 1)"),
+        (lambda y: ops.sum(y, axis=1), "shape (2,)"),
+        (lambda y: 1.0, "shape ()"),
+        (lambda y: None, "None"),
     ],
 )
 def test_gains_are_those_of_labels(gain_fn, received):
     message = (
         "`gain_fn` should return a gain for each label, of the shape of the labels, "
-        f"(2, 4). Received: shape {received}"
+        f"(2, 4). Received: {received}"
     )
     batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
     with pytest.raises(ValueError, match=re.escape(message)):

@@ -14,7 +14,7 @@ from keras_rank.arrays.shared import Shared, kept, key_of
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import Lists, without_denormal
 from keras_rank.lists.sparse import TargetLists
-from keras_rank.lists.tensors import shape_of, sizes_agree
+from keras_rank.lists.tensors import of_shape, shape_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -229,14 +229,14 @@ def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
         if isinstance(lists, TargetLists):
             _require_worthless_others(judgement, lists.dtype)
         return JudgedLists(lists, Gains(lists, judgement))
-    if judgement is None or not sizes_agree(judgement.shape, lists.labels.shape):
-        received = judgement if judgement is None else f"shape {shape_of(judgement)}"
-        raise ValueError(
-            "`relevance` should return a number for each item, of shape "
-            f"{shape_of(lists.labels)}. Received: {received}"
-        )
-    relevance = where(lists.mask, ops.cast(judgement, lists.dtype), 0.0)
-    return JudgedLists(lists, Values(relevance))
+    relevance = of_shape(
+        judgement,
+        lists.labels,
+        lists.dtype,
+        "`relevance` should return a number for each item, of shape "
+        f"{shape_of(lists.labels)}",
+    )
+    return JudgedLists(lists, Values(where(lists.mask, relevance, 0.0)))
 
 
 def _require_worthless_others(judgement: Judgement, dtype: str) -> None:

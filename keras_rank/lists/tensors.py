@@ -163,6 +163,22 @@ def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bo
     )
 
 
+def of_shape(found: Any, like: Tensor, dtype: str, expected: str) -> Tensor:
+    """Casts what a user's function returned, if it has the shape of a tensor.
+
+    Args:
+        found: what the function returned.
+        like: the tensor.
+        dtype: the dtype to cast to.
+        expected: the start of the error otherwise, a sentence without its end.
+    """
+    found = None if found is None else ops.cast(found, dtype)
+    if found is None or not sizes_agree(shape_of(found), shape_of(like)):
+        received = None if found is None else f"shape {shape_of(found)}"
+        raise ValueError(f"{expected}. Received: {received}")
+    return found
+
+
 def ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)

@@ -35,7 +35,7 @@ from keras_rank.lists.inputs import (
 )
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
 from keras_rank.lists.sparse import TargetLists
-from keras_rank.lists.tensors import shape_of, sizes_agree
+from keras_rank.lists.tensors import of_shape, shape_of
 from keras_rank.metrics.ordered import (
     SHUFFLE_TIES,
     OrderedMetric,
@@ -591,17 +591,13 @@ def values_together(
         weights = judged.once(list_weights)
         if metric._weighs_empty_lists:
             weights = where(judged.has_relevant, weights, judged.mean_weights)
-        values = metric.compute(judged, ranking)
-        values = None if values is None else ops.cast(values, lists.dtype)
-        if values is None or not sizes_agree(values.shape, weights.shape):
-            received = (
-                values if values is None else f"values of shape {shape_of(values)}"
-            )
-            raise ValueError(
-                f"`{type(metric).__name__}.compute` should return one value per list, "
-                f"of shape (batch,), for lists of shape {shape_of(lists.labels)}. "
-                f"Received: {received}"
-            )
+        values = of_shape(
+            metric.compute(judged, ranking),
+            weights,
+            lists.dtype,
+            f"`{type(metric).__name__}.compute` should return one value per list, of "
+            f"shape (batch,), for lists of shape {shape_of(lists.labels)}",
+        )
         of_metrics.append((judged, values, weights))
     return of_metrics
 
