@@ -88,8 +88,10 @@ def absolute_gains(
         gain_fn(labels),
         labels,
         labels.dtype,
-        "`gain_fn` should return a gain for each label, of the shape of the labels, "
-        f"{shape_of(labels)}",
+        lambda: (
+            "`gain_fn` should return a gain for each label, of the shape of the "
+            f"labels, {shape_of(labels)}"
+        ),
     )
     return _from(threshold, labels, found)
 

@@ -233,8 +233,10 @@ def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
         judgement,
         lists.labels,
         lists.dtype,
-        "`relevance` should return a number for each item, of shape "
-        f"{shape_of(lists.labels)}",
+        lambda: (
+            "`relevance` should return a number for each item, of shape "
+            f"{shape_of(lists.labels)}"
+        ),
     )
     return JudgedLists(lists, Values(where(lists.mask, relevance, 0.0)))
 

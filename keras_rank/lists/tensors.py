@@ -1,7 +1,7 @@
 """Converts numbers of any form to tensors that keep their values."""
 
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -163,19 +163,22 @@ def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bo
     )
 
 
-def of_shape(found: Any, like: Tensor, dtype: str, expected: str) -> Tensor:
+def of_shape(
+    found: Any, like: Tensor, dtype: str, expected: Callable[[], str]
+) -> Tensor:
     """Casts what a user's function returned, if it has the shape of a tensor.
 
     Args:
         found: what the function returned.
         like: the tensor.
         dtype: the dtype to cast to.
-        expected: the start of the error otherwise, a sentence without its end.
+        expected: function without arguments that returns the start of the error, a
+            sentence without its end. What it tells may have to be computed.
     """
     found = None if found is None else ops.cast(found, dtype)
     if found is None or not sizes_agree(shape_of(found), shape_of(like)):
         received = None if found is None else f"shape {shape_of(found)}"
-        raise ValueError(f"{expected}. Received: {received}")
+        raise ValueError(f"{expected()}. Received: {received}")
     return found
 
 

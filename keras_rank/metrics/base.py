@@ -591,15 +591,24 @@ def values_together(
         weights = judged.once(list_weights)
         if metric._weighs_empty_lists:
             weights = where(judged.has_relevant, weights, judged.mean_weights)
-        values = of_shape(
-            metric.compute(judged, ranking),
-            weights,
-            lists.dtype,
-            f"`{type(metric).__name__}.compute` should return one value per list, of "
-            f"shape (batch,), for lists of shape {shape_of(lists.labels)}",
-        )
+        values = _computed(metric, judged, ranking, weights)
         of_metrics.append((judged, values, weights))
     return of_metrics
+
+
+def _computed(
+    metric: RankingMetric, judged: JudgedLists, ranking: Ranking, weights: Tensor
+) -> Tensor:
+    """The value of each list: as many as there are weights."""
+    return of_shape(
+        metric.compute(judged, ranking),
+        weights,
+        judged.dtype,
+        lambda: (
+            f"`{type(metric).__name__}.compute` should return one value per list, of "
+            f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
+        ),
+    )
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
