@@ -556,6 +556,8 @@ def test_a_formula_should_return_one_value_per_list(shape):
         (lambda y: ops.sum(y, axis=1, keepdims=True), "shape (2, 1)"),
         (lambda y: ops.sum(y, axis=1), "shape (2,)"),
         (lambda y: 1.0, "shape ()"),
+        (lambda y: [[1.0] * 4] * 2, "shape ()"),
+        (lambda y: "gains", "shape ()"),
         (lambda y: None, "None"),
     ],
 )

@@ -10,7 +10,7 @@ from keras_rank.arrays.arithmetic import at_most, where, within
 from keras_rank.arrays.backends import Tensor, constant
 from keras_rank.lists.base import LARGEST_GAIN
 from keras_rank.lists.judged import Judgement
-from keras_rank.lists.tensors import of_shape, shape_of
+from keras_rank.lists.tensors import check_returned, shape_of
 
 # The smallest label above 0, as some backends treat denormal numbers as 0.
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
@@ -84,16 +84,16 @@ def absolute_gains(
     labels: Tensor, scale: None, gain_fn: gains.GainFn, threshold: float | None
 ) -> Tensor:
     """The gains of labels, from 0 to `LARGEST_GAIN`."""
-    found = of_shape(
-        gain_fn(labels),
+    found = gain_fn(labels)
+    check_returned(
+        found,
         labels,
-        labels.dtype,
         lambda: (
             "`gain_fn` should return a gain for each label, of the shape of the "
             f"labels, {shape_of(labels)}"
         ),
     )
-    return _from(threshold, labels, found)
+    return _from(threshold, labels, ops.cast(found, labels.dtype))
 
 
 def relative_gains(

@@ -14,7 +14,7 @@ from keras_rank.arrays.shared import Shared, kept, key_of
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import Lists, without_denormal
 from keras_rank.lists.sparse import TargetLists
-from keras_rank.lists.tensors import of_shape, shape_of
+from keras_rank.lists.tensors import check_returned, shape_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -229,16 +229,16 @@ def judge(lists: Lists, judgement: Judgement | Tensor) -> JudgedLists:
         if isinstance(lists, TargetLists):
             _require_worthless_others(judgement, lists.dtype)
         return JudgedLists(lists, Gains(lists, judgement))
-    relevance = of_shape(
+    check_returned(
         judgement,
         lists.labels,
-        lists.dtype,
         lambda: (
             "`relevance` should return a number for each item, of shape "
             f"{shape_of(lists.labels)}"
         ),
     )
-    return JudgedLists(lists, Values(where(lists.mask, relevance, 0.0)))
+    relevance = where(lists.mask, ops.cast(judgement, lists.dtype), 0.0)
+    return JudgedLists(lists, Values(relevance))
 
 
 def _require_worthless_others(judgement: Judgement, dtype: str) -> None:

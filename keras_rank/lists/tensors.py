@@ -163,23 +163,19 @@ def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bo
     )
 
 
-def of_shape(
-    found: Any, like: Tensor, dtype: str, expected: Callable[[], str]
-) -> Tensor:
-    """Casts what a user's function returned, if it has the shape of a tensor.
+def check_returned(found: Any, like: Tensor, expected: Callable[[], str]) -> None:
+    """Checks that a user's function returned something of the shape of a tensor.
 
     Args:
         found: what the function returned.
         like: the tensor.
-        dtype: the dtype to cast to.
         expected: function without arguments that returns the start of the error, a
             sentence without its end. What it tells may have to be computed.
     """
-    found = None if found is None else ops.cast(found, dtype)
-    if found is None or not sizes_agree(shape_of(found), shape_of(like)):
-        received = None if found is None else f"shape {shape_of(found)}"
+    shape = getattr(found, "shape", ())
+    if found is None or not sizes_agree(shape, shape_of(like)):
+        received = None if found is None else f"shape {tuple(shape)}"
         raise ValueError(f"{expected()}. Received: {received}")
-    return found
 
 
 def ranked_as(scores: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from keras_rank.lists.inputs import (
 )
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
 from keras_rank.lists.sparse import TargetLists
-from keras_rank.lists.tensors import of_shape, shape_of
+from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.metrics.ordered import (
     SHUFFLE_TIES,
     OrderedMetric,
@@ -600,15 +600,17 @@ def _computed(
     metric: RankingMetric, judged: JudgedLists, ranking: Ranking, weights: Tensor
 ) -> Tensor:
     """The value of each list: as many as there are weights."""
-    return of_shape(
-        metric.compute(judged, ranking),
+    values = metric.compute(judged, ranking)
+    values = None if values is None else ops.cast(values, judged.dtype)
+    check_returned(
+        values,
         weights,
-        judged.dtype,
         lambda: (
             f"`{type(metric).__name__}.compute` should return one value per list, of "
             f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
         ),
     )
+    return values
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
