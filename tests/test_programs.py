@@ -18,7 +18,9 @@ from keras_rank.arrays.programs import is_whole, rounded_up
 from keras_rank.metrics import (
     DCG,
     NDCG,
+    ExpectedReciprocalRank,
     MeanAveragePrecision,
+    PairwiseAccuracy,
     RankingMetric,
     RankingMetrics,
 )
@@ -249,6 +251,29 @@ def test_a_formula_of_a_user_sees_the_sizes_that_were_given():
     metric.reset_state()
     metric.update_state(functional.rank([[1, 0, 0]], [[0.3, 0.2, 0.1]]))
     assert float(metric.result()) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("base", "targets"),
+    [(PairwiseAccuracy, None), (ExpectedReciprocalRank, None), (NDCG, 70)],
+    ids=["inversions", "a loop over items", "bisection"],
+)
+def test_loops_of_a_class_of_a_user_are_compiled_once(base, targets, rng, compilations):
+    """It runs by operations. A loop over a new function would be a new one."""
+
+    class Own(base):
+        pass
+
+    metric = Own(shuffle_ties="average", sparse_labels=targets is not None)
+    scores = rng.integers(0, 6, size=(2, 4, 80)).astype("float32")
+    if targets is None:
+        labels = rng.integers(0, 5, size=scores.shape)
+    else:
+        labels = rng.permuted(np.indices(scores.shape)[2], axis=2)[..., :targets]
+    metric(labels[0], scores[0])
+    before = len(compilations)
+    metric(labels[1], scores[1])
+    assert len(compilations) == before
 
 
 def test_a_gain_of_a_user_may_be_any_function():

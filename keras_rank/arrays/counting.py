@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from keras import ops
 
@@ -132,13 +132,7 @@ def _number_behind(
 
     Rows are sorted by entries and then by keys.
     """
-
-    def is_not_before(places: Tensor) -> Tensor:
-        entry, key = take(in_order, places), take(keys, places)
-        is_tied = ops.logical_and(entry == thresholds, key <= own_keys)
-        return ops.logical_or(entry < thresholds, is_tied)
-
-    return _bisected(in_order, thresholds, is_not_before)
+    return _bisected(_is_not_before, (in_order, thresholds), (keys, own_keys))
 
 
 def are_few(thresholds: Tensor) -> Tensor | bool:
@@ -162,9 +156,7 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
         in_order,
         thresholds,
         "left",
-        lambda: _bisected(
-            in_order, thresholds, lambda places: take(in_order, places) < thresholds
-        ),
+        lambda: _bisected(operator.lt, (in_order, thresholds)),
     )
     return size - number_at_most(in_order, thresholds), size - below
 
@@ -179,24 +171,18 @@ def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
         in_order,
         thresholds,
         "right",
-        lambda: _bisected(
-            in_order, thresholds, lambda places: take(in_order, places) <= thresholds
-        ),
+        lambda: _bisected(operator.le, (in_order, thresholds)),
     )
 
 
-def _bisected(
-    in_order: Tensor, thresholds: Tensor, holds: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """The number of leading entries for which a condition holds.
+def _bisected(holds: Matches, *pairs: Pair) -> Tensor:
+    """The number of leading entries for which a comparison holds.
 
     Args:
-        in_order: tensor of shape `(batch, size)`.
-        thresholds: tensor of shape `(batch, number)`.
-        holds: function from places in the rows, an int32 tensor of this shape, to
-            booleans.
+        holds: function of the entries and thresholds of all pairs, as for `count`.
+        *pairs: entries in the order that the comparison follows, and their thresholds.
     """
-    size = ops.shape(in_order)[1]
+    in_order, thresholds = pairs[0]
     known = in_order.shape[1]
     digits = 30 if known is None else known.bit_length()
     start = ops.cast(ops.zeros_like(thresholds), "int32")
@@ -204,15 +190,31 @@ def _bisected(
     if known == 0:
         return start
     steps = ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
-
-    def with_next_digit(i: Tensor, number: Tensor) -> Tensor:
-        # Beyond the end, the last entry is tested, and not counted.
-        further = number + steps[i]
-        goes_on = ops.logical_and(further <= size, holds(at_most(further, size) - 1))
-        return ops.where(goes_on, further, number)
-
     # Unrolled, it would be compiled for each digit.
-    return ops.fori_loop(0, digits, with_next_digit, start)
+    return ops.fori_loop(0, digits, _next_digit(holds), (start, steps, pairs))[0]
+
+
+# One function for each comparison, as eager JAX compiles a new one again at each call.
+@functools.cache
+def _next_digit(holds: Matches) -> Callable[[Tensor, Any], Any]:
+    def with_next_digit(i: Tensor, state: Any) -> Any:
+        number, steps, pairs = state
+        size = ops.shape(pairs[0][0])[1]
+        further = number + steps[i]
+        # Beyond the end, the last entry is tested, and not counted.
+        places = at_most(further, size) - 1
+        parts = (x for entries, of in pairs for x in (take(entries, places), of))
+        goes_on = ops.logical_and(further <= size, holds(*parts))
+        return ops.where(goes_on, further, number), steps, pairs
+
+    return with_next_digit
+
+
+def _is_not_before(
+    entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
+) -> Tensor:
+    is_tied = ops.logical_and(entry == threshold, key <= own_key)
+    return ops.logical_or(entry < threshold, is_tied)
 
 
 def _is_before(

@@ -78,21 +78,23 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
     """
     sequence = stable_argsort(values)
     weighted = [] if weights is None else [take(weights, sequence)]
-    size = ops.shape(values)[1]
-    here, digits = ops.arange(size, dtype="int32"), _number_of_digits(size)
-
-    def with_next_digit(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        count, sequence, *weighted = state
-        order = stable_argsort(ops.right_shift(sequence, digits - 1 - i))
-        moved_ahead = ops.cast(at_least(order - here, 0), dtype)
-        sequence, *weighted = (take(x, order) for x in (sequence, *weighted))
-        for weights in weighted:
-            moved_ahead = moved_ahead * weights
-        return count + total(moved_ahead), sequence, *weighted
-
-    start = (0.0 * ops.cast(sequence[:, 0], dtype), sequence, *weighted)
+    state = (0.0 * ops.cast(sequence[:, 0], dtype), sequence, *weighted)
+    digits = _number_of_digits(ops.shape(values)[1])
     # Unrolled, a sort would be compiled for each digit.
-    return ops.fori_loop(0, digits, with_next_digit, start)[0]
+    return ops.fori_loop(-digits, 0, _with_next_digit, state)[0]
+
+
+# No closure, which eager JAX would compile again at each call.
+def _with_next_digit(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Moves zeros of a digit ahead, where -1 is the last digit."""
+    count, sequence, *weighted = state
+    order = stable_argsort(ops.right_shift(sequence, -1 - i))
+    here = ops.arange(ops.shape(order)[1], dtype="int32")
+    moved_ahead = ops.cast(at_least(order - here, 0), count.dtype)
+    sequence, *weighted = (take(x, order) for x in (sequence, *weighted))
+    for weights in weighted:
+        moved_ahead = moved_ahead * weights
+    return count + total(moved_ahead), sequence, *weighted
 
 
 def _number_of_digits(size: Tensor | int) -> Tensor | int:

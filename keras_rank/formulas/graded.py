@@ -1,7 +1,7 @@
 """Formulas of graded relevance, discounted by rank."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -189,12 +189,6 @@ def _over_items(
 ) -> Tensor:
     """Sums P(stop first at r) / r, group by group.
 
-    A user who reaches a group of m tied items passes its first j with probability
-    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
-    the probability to stop at place j is `passed[j - 1] - passed[j]`. If the n-th item
-    is added, a subset of size j contains it with probability j / n:
-    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
-
     Args:
         items: all items.
         ranking: the ranking, up to its cutoff.
@@ -205,31 +199,40 @@ def _over_items(
     subset_size = _subset_sizes(ranking, items.stops)
     last_rank = ops.cast(ranking.cutoff, items.stops.dtype)
     passed_at_first = passed_at_first + 0.0 * items.stops[:, :1]
-
-    def with_next_item(
-        i: Tensor, state: tuple[Tensor, Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        value, reached, reached_next, passed = state
-        item = _TiedItems(*(ops.take(x, i, axis=1)[:, None] for x in items))
-        passed = where(item.is_first, passed_at_first, passed)
-        with_item = at_most(subset_size / item.so_far, 1.0)
-        without = rounded(passed * (1.0 - with_item))
-        one_less = shifted(passed, 1, 0.0)
-        passed = without + rounded(one_less * (1.0 - item.stops) * with_item)
-        reached_next = reached_next * (1.0 - item.stops)
-
-        ranks = item.above + subset_size
-        counts = ops.logical_and(subset_size >= 1.0, subset_size <= item.group_size)
-        counts = ops.logical_and(counts, ranks <= last_rank)
-        stop_first = shifted(passed, 1, 0.0) - passed
-        stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
-        at_end = item.so_far == item.group_size
-        value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
-        return value, where(at_end, reached_next, reached), reached_next, passed
-
+    fixed = items, subset_size, last_rank, passed_at_first
     ones = ops.ones_like(items.stops[:, :1])
-    start = (0.0 * items.stops[:, 0], ones, ones, passed_at_first)
-    return ops.fori_loop(0, last, with_next_item, start)[0]
+    start = (0.0 * items.stops[:, 0], ones, ones, passed_at_first, fixed)
+    return ops.fori_loop(0, last, _with_next_item, start)[0]
+
+
+# No closure, which eager JAX would compile again at each call.
+def _with_next_item(i: Tensor, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Adds an item to its group, and the group to the value if it is the last.
+
+    A user who reaches a group of m tied items passes its first j with probability
+    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
+    the probability to stop at place j is `passed[j - 1] - passed[j]`. If the n-th item
+    is added, a subset of size j contains it with probability j / n:
+    `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
+    """
+    value, reached, reached_next, passed, fixed = state
+    items, subset_size, last_rank, passed_at_first = fixed
+    item = _TiedItems(*(ops.take(x, i, axis=1)[:, None] for x in items))
+    passed = where(item.is_first, passed_at_first, passed)
+    with_item = at_most(subset_size / item.so_far, 1.0)
+    without = rounded(passed * (1.0 - with_item))
+    one_less = shifted(passed, 1, 0.0)
+    passed = without + rounded(one_less * (1.0 - item.stops) * with_item)
+    reached_next = reached_next * (1.0 - item.stops)
+
+    ranks = item.above + subset_size
+    counts = ops.logical_and(subset_size >= 1.0, subset_size <= item.group_size)
+    counts = ops.logical_and(counts, ranks <= last_rank)
+    stop_first = shifted(passed, 1, 0.0) - passed
+    stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
+    at_end = item.so_far == item.group_size
+    value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
+    return value, where(at_end, reached_next, reached), reached_next, passed, fixed
 
 
 def _subset_sizes(ranking: Ranking, stops: Tensor) -> Tensor:
