@@ -2,7 +2,7 @@
 # the four backends, and `make check` runs the quick tests. Each creates its environment.
 
 PYTHON ?= python3
-BACKEND ?= tensorflow numpy torch jax
+BACKEND ?= jax tensorflow numpy torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest
@@ -16,22 +16,18 @@ FOR_GPU = .venv/for-gpu
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
-# Without its optimizer, XLA compiles in half the time, with the same numbers.
-UNOPTIMIZED = --xla_backend_optimization_level=0 \
-	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false
-# On one thread, as two processes run at a time: XLA's other threads would take their time
-# from each other.
-TEST_UNOPTIMIZED = KERAS_BACKEND=jax NPROC=1 XLA_FLAGS="$(UNOPTIMIZED)" \
-	$(DEVELOPMENT)/bin/pytest -m "not optimized"
-# By the first letters of files: the last of all tests, so that both processes end at
-# nearly the same time.
-JAX_PARTS = $(addprefix test-jax-,a-d e-l m-z)
+# The backends that XLA compiles for.
+COMPILED = jax tensorflow
+# Without its optimizer, XLA compiles in half the time, with the same numbers. On one thread,
+# as two processes run at a time: its other threads would take their time from each other.
+UNOPTIMIZED = NPROC=1 XLA_FLAGS="--xla_backend_optimization_level=0 \
+	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 
 .PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
 .PHONY: docs package
 .PHONY: bench bench-compiled clean
-.PHONY: $(addprefix test-,numpy jax jax-optimized tensorflow torch)
-.PHONY: $(JAX_PARTS)
+.PHONY: $(addprefix test-,jax tensorflow numpy torch)
+.PHONY: $(COMPILED:%=test-%-optimized) $(COMPILED:%=test-%-unoptimized)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -41,7 +37,7 @@ check: lint
 	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow" \
 		--hypothesis-profile=quick
 
-# Two processes at a time, the slowest first, and what is in parts last.
+# Two processes at a time, the slowest first.
 test: $(DEVELOPMENT)/installed
 	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND)) lint
 
@@ -51,19 +47,17 @@ lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/mypy
 
 # One process for each backend: Keras reads it once, when it is imported.
-test-numpy test-tensorflow test-torch: test-%: $(DEVELOPMENT)/installed
+test-numpy test-torch: test-%: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
 
 # Some bugs of XLA appear only with its optimizer.
-test-jax: test-jax-optimized $(JAX_PARTS)
+$(COMPILED:%=test-%): test-%: test-%-unoptimized test-%-optimized
 
-$(JAX_PARTS): test-jax-%: $(DEVELOPMENT)/installed
-	$(TEST_UNOPTIMIZED) tests/test_[$*]*.py $(DOCTESTS)
+$(COMPILED:%=test-%-unoptimized): test-%-unoptimized: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=$* $(UNOPTIMIZED) $(DEVELOPMENT)/bin/pytest -m "not optimized"
 
-test-jax-m-z: DOCTESTS = README.md keras_rank
-
-test-jax-optimized: $(DEVELOPMENT)/installed
-	KERAS_BACKEND=jax $(DEVELOPMENT)/bin/pytest -m optimized
+$(COMPILED:%=test-%-optimized): test-%-optimized: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest -m optimized
 
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)

@@ -72,7 +72,7 @@ MARKERS = {
     "trains": "needs `fit`, which Keras does not have on NumPy",
     "slow": "starts programs, uses other libraries or searches for long",
     "programs": "compiles whole programs on JAX",
-    "optimized": "`make test-jax` leaves XLA's optimizer on for these alone",
+    "optimized": "`make test` leaves XLA's optimizer on for these alone",
 }
 
 

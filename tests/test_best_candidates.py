@@ -52,6 +52,7 @@ def expected_best(queries, candidates, excluded, k):
     )
 
 
+@pytest.mark.optimized
 @given(
     task=tasks(),
     k=st.sampled_from([1, 10, 50]),

@@ -73,6 +73,7 @@ def full_matrix(targets, queries, candidates, excluded):
     return keras_rank.utils.exclude_items(scores, excluded, keep=targets)
 
 
+@pytest.mark.optimized
 @given(
     task=tasks(),
     shuffle_ties=ties,
