@@ -1,7 +1,7 @@
 """Formulas of graded relevance, discounted by rank."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -199,14 +199,14 @@ def _over_items(
     subset_size = _subset_sizes(ranking, items.stops)
     last_rank = ops.cast(ranking.cutoff, items.stops.dtype)
     passed_at_first = passed_at_first + 0.0 * items.stops[:, :1]
-    fixed = items, subset_size, last_rank, passed_at_first
     ones = ops.ones_like(items.stops[:, :1])
-    start = (0.0 * items.stops[:, 0], ones, ones, passed_at_first, fixed)
-    return ops.fori_loop(0, last, _with_next_item, start)[0]
+    start = (0.0 * items.stops[:, 0], ones, ones, passed_at_first)
+    fixed = (subset_size, last_rank, passed_at_first, *items)
+    return ops.fori_loop(0, last, _with_next_item, (*start, *fixed))[0]
 
 
 # No closure, which eager JAX would compile again at each call.
-def _with_next_item(i: Tensor, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Adds an item to its group, and the group to the value if it is the last.
 
     A user who reaches a group of m tied items passes its first j with probability
@@ -215,8 +215,8 @@ def _with_next_item(i: Tensor, state: tuple[Any, ...]) -> tuple[Any, ...]:
     is added, a subset of size j contains it with probability j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
     """
-    value, reached, reached_next, passed, fixed = state
-    items, subset_size, last_rank, passed_at_first = fixed
+    value, reached, reached_next, passed, *fixed = state
+    subset_size, last_rank, passed_at_first, *items = fixed
     item = _TiedItems(*(ops.take(x, i, axis=1)[:, None] for x in items))
     passed = where(item.is_first, passed_at_first, passed)
     with_item = at_most(subset_size / item.so_far, 1.0)
@@ -232,7 +232,7 @@ def _with_next_item(i: Tensor, state: tuple[Any, ...]) -> tuple[Any, ...]:
     stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
     at_end = item.so_far == item.group_size
     value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
-    return value, where(at_end, reached_next, reached), reached_next, passed, fixed
+    return value, where(at_end, reached_next, reached), reached_next, passed, *fixed
 
 
 def _subset_sizes(ranking: Ranking, stops: Tensor) -> Tensor:
