@@ -6,7 +6,9 @@ import os
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Tensors are small here: with more threads, torch and TensorFlow only wait.
+# Tensors are small here: with more threads, torch and TensorFlow only wait, and XLA,
+# which reads `NPROC`, takes its time from the other process of `make test`.
+os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
