@@ -78,8 +78,9 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
     """
     sequence = stable_argsort(values)
     weighted = [] if weights is None else [take(weights, sequence)]
-    state = (0.0 * ops.cast(sequence[:, 0], dtype), sequence, *weighted)
-    digits = _number_of_digits(ops.shape(values)[1])
+    size = ops.shape(values)[1]
+    here, digits = ops.arange(size, dtype="int32"), _number_of_digits(size)
+    state = (0.0 * ops.cast(sequence[:, 0], dtype), here, sequence, *weighted)
     # Unrolled, a sort would be compiled for each digit.
     return ops.fori_loop(-digits, 0, _with_next_digit, state)[0]
 
@@ -87,14 +88,13 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
 # No closure, which eager JAX would compile again at each call.
 def _with_next_digit(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Moves zeros of a digit ahead, where -1 is the last digit."""
-    count, sequence, *weighted = state
+    count, here, sequence, *weighted = state
     order = stable_argsort(ops.right_shift(sequence, -1 - i))
-    here = ops.arange(ops.shape(order)[1], dtype="int32")
     moved_ahead = ops.cast(at_least(order - here, 0), count.dtype)
     sequence, *weighted = (take(x, order) for x in (sequence, *weighted))
     for weights in weighted:
         moved_ahead = moved_ahead * weights
-    return count + total(moved_ahead), sequence, *weighted
+    return count + total(moved_ahead), here, sequence, *weighted
 
 
 def _number_of_digits(size: Tensor | int) -> Tensor | int:
