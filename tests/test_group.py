@@ -113,7 +113,7 @@ def test_lists_are_read_and_ordered_once_for_members_alike(monkeypatch):
 
     def counted(function):
         def call(*args):
-            calls.append((function.__name__, args[1] if len(args) > 4 else None))
+            calls.append((function.__name__, args[0]))
             return function(*args)
 
         return call
@@ -125,7 +125,7 @@ def test_lists_are_read_and_ordered_once_for_members_alike(monkeypatch):
     )
     group.update_state([[1, 0, 2]], [[0.1, 0.2, 0.3]])
     assert [name for name, _ in calls] == ["read", *["rank_by_scores"] * 2]
-    assert [k for name, k in calls if name == "rank_by_scores"] == [20, 3]
+    assert [kind.k for name, kind in calls if name == "rank_by_scores"] == [20, 3]
 
 
 def test_what_members_share_is_computed_once(monkeypatch):

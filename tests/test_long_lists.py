@@ -11,7 +11,7 @@ from keras_rank import functional
 from keras_rank.arrays import selection
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.ordering.preference import list_keys, shuffle_keys
-from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.ranks import RankingKind, rank_by_scores
 
 LISTS, ITEMS = 3, 1500
 
@@ -144,7 +144,8 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
 
 def has_order_by_score_then_by_hash(scores):
     lists = lists_of(np.ones_like(scores), scores)
-    ranking = rank_by_scores(lists, None, "shuffle", key_of_seed(7), 5)
+    kind = RankingKind(False, "shuffle", None)
+    ranking = rank_by_scores(kind, lists, key_of_seed(7), 5)
     numbers = np.arange(1, scores.shape[1] + 1, dtype="int32")[None]
     keys = shuffle_keys(
         list_keys(key_of_seed(7), lists.has_items, 5), ops.convert_to_tensor(numbers)
@@ -181,7 +182,8 @@ def test_many_entries_are_sorted_in_the_same_order(k, batch, rng):
         rng.random(scores.shape) < 0.9, rng.normal(size=scores.shape), scores
     )
     scores = scores.astype("float32")
-    ranking = rank_by_scores(lists_of(np.ones_like(scores), scores), k, "stable")
+    lists = lists_of(np.ones_like(scores), scores)
+    ranking = rank_by_scores(RankingKind(False, "stable", k), lists)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(
         ops.convert_to_numpy(ranking.order.positions), expected

@@ -13,7 +13,7 @@ from keras_rank.arrays import selection
 from keras_rank.arrays.backends import take
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.ordering import preference
-from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.ranks import RankingKind, rank_by_scores
 
 pytestmark = pytest.mark.programs
 
@@ -27,7 +27,7 @@ if keras.backend.backend() == "jax":
 def ranked(scores, k, ties, seed=3, labels=None):
     labels = np.zeros_like(scores) if labels is None else labels
     lists = lists_of(labels, scores)
-    return rank_by_scores(lists, k, ties, key_of_seed(seed))
+    return rank_by_scores(RankingKind(False, ties, k), lists, key_of_seed(seed))
 
 
 def expected_order(row, k, preference):

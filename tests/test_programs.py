@@ -12,7 +12,7 @@ from registry import CASES, CASES_HERE
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
-from keras_rank import functional
+from keras_rank import catalogue, functional
 from keras_rank.arrays.backends import _float64_on_jax
 from keras_rank.arrays.programs import is_whole, rounded_up
 from keras_rank.metrics import (
@@ -25,6 +25,9 @@ from keras_rank.metrics import (
     RankingMetrics,
 )
 from keras_rank.metrics.base import Plan
+from keras_rank.utils import exclude_items
+
+ITEMS = np.random.default_rng(0).integers(-2, 3, size=(50, 4)).astype("float32")
 
 pytestmark = [
     pytest.mark.optimized,
@@ -251,6 +254,74 @@ def test_a_formula_of_a_user_sees_the_sizes_that_were_given():
     metric.reset_state()
     metric.update_state(functional.rank([[1, 0, 0]], [[0.3, 0.2, 0.1]]))
     assert float(metric.result()) == pytest.approx(1 / 3)
+
+
+def _targets(lists):
+    return np.arange(2 * lists).reshape(lists, 2)
+
+
+def _scores(lists):
+    return np.random.default_rng(lists).integers(0, 9, (lists, 50)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("call", "most"),
+    [
+        (lambda x: catalogue.rank(_targets(len(x)), x, ITEMS, seed=1), 6),
+        (
+            lambda x: catalogue.rank(
+                {"ids": _targets(len(x)), "labels": np.ones((len(x), 2))},
+                x,
+                ITEMS,
+                exclude=_targets(len(x)) + 2,
+                shuffle_ties="average",
+            ),
+            10,
+        ),
+        (lambda x: catalogue.top_k(x, ITEMS, k=3, shuffle_ties=True, seed=1), 4),
+        (lambda x: catalogue.top_k(x, ITEMS, k=3, block_size=16), 5),
+        (
+            lambda x: exclude_items(
+                _scores(len(x)), _targets(len(x)), keep=_targets(len(x))[:, :1]
+            ),
+            1,
+        ),
+        # How many ranks are listed depends on the values of the lists.
+        (
+            lambda x: NDCG(shuffle_ties="average", sparse_labels=True)(
+                _targets(len(x)), _scores(len(x))
+            ),
+            6,
+        ),
+        (
+            lambda x: functional.ndcg(
+                _targets(len(x)),
+                _scores(len(x)),
+                shuffle_ties="average",
+                sparse_labels=True,
+            ),
+            5,
+        ),
+    ],
+    ids=[
+        "rank",
+        "rank with averaged ties",
+        "top_k",
+        "top_k of blocks",
+        "exclude_items",
+        "a metric without a cutoff",
+        "a function without a cutoff",
+    ],
+)
+def test_a_catalogue_compiles_few_programs(call, most, rng, compilations):
+    queries = rng.integers(-2, 3, size=(13, 4)).astype("float32")
+    call(queries[:9])
+    before = len(compilations)
+    call(queries)
+    assert len(compilations) - before <= most
+    before = len(compilations)
+    call(-queries)
+    assert len(compilations) == before
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
     """
     if not _is_seen(x):
         return bound
-    largest = ops.amax(x) if 0 not in tuple(x.shape) else 0
+    largest = np.max(ops.convert_to_numpy(x), initial=0)
     return min(2 ** max(int(largest) - 1, 0).bit_length(), int(bound))
 
 

@@ -24,6 +24,7 @@ from keras_rank.arrays.backends import (
     Array,
     Tensor,
     compiled,
+    from_host,
     full_precision,
     is_traced,
     none_of,
@@ -34,6 +35,7 @@ from keras_rank.arrays.backends import (
 )
 from keras_rank.arrays.backends import top_k as best_entries
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.catalogue.candidates import Candidates
 from keras_rank.catalogue.counting import (
@@ -41,12 +43,12 @@ from keras_rank.catalogue.counting import (
     chunks_of,
     of_whole_and_part,
 )
-from keras_rank.catalogue.ranks import excluded_ids, open_scored
+from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_scored
 from keras_rank.catalogue.scoring import Score, check_score, checked
 from keras_rank.catalogue.shards import OpenShards, Part, map_parts
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.tensors import to_tensor
-from keras_rank.ordering.preference import item_keys, list_keys
+from keras_rank.ordering.preference import item_keys
 
 
 @names_arguments
@@ -113,10 +115,8 @@ def top_k(
     if exclude is not None:
         nothing = np.full((number, 1), -1, "int32")
         excluded = excluded_ids(exclude, nothing, found.items)
-    keys = None
-    if ties == "shuffle":
-        everyone = ops.ones((number,), "bool")
-        keys = list_keys(key_of_seed(check_seed(seed)), everyone, 0)
+    key = key_of_seed(check_seed(seed))
+    keys = keys_of_queries(ties, key, from_host(np.ones(number, "bool")))
     best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
     return ops.cast(best.scores, dtype), best.ids
 
@@ -178,12 +178,15 @@ def best_of(
     """Returns the best of all candidates, or of consecutive ones."""
     # A user's function may change with its weights, which compiling would freeze.
     steps = _steps_kept if isinstance(score, str) else _steps_of
-    search, join = steps(score, min(k, candidates.block_size), k)
+    search, join = steps(score, min(k, candidates.block_size)), _joining(k)
     number = int(seekers.embeddings.shape[0])
     rows = list(chunks_of(number, candidates.block_size))
-    chunks = [
-        seekers.each(functools.partial(ops.take, indices=each, axis=0)) for each in rows
-    ]
+    chunks = [seekers]
+    if len(rows) > 1:
+        chunks = [
+            seekers.each(functools.partial(ops.take, indices=each, axis=0))
+            for each in rows
+        ]
     best = dict[int, Best]()
     is_ours = isinstance(score, str)
     unknown = None if is_ours else compiled(check_score(score), is_ours=False)
@@ -192,18 +195,10 @@ def best_of(
         with full_precision(), without_warnings():
             for i, chunk in enumerate(chunks):
                 found = search(block.is_whole, chunk, block.embeddings, columns)
-                so_far = best.get(i, Best(*(x[:, :0] for x in found)))
-                best[i] = join(chunk.keys, so_far, found)
-    joined = zip(*best.values(), strict=True)
-    scores, ids = _in_order(
-        seekers.keys, Best(*(ops.concatenate(x, axis=0)[:number] for x in joined))
-    )
-    ids = where(scores > -math.inf, ids, -1)
-    missing = [(0, 0), (0, k - scores.shape[1])]
-    return Best(
-        ops.pad(scores, missing, constant_values=-math.inf),
-        ops.pad(ids, missing, constant_values=-1),
-    )
+                so_far = best.get(i)
+                is_first = so_far is None
+                best[i] = found if is_first else join(chunk.keys, so_far, found)
+    return _in_order((number, k), seekers.keys, list(best.values()))
 
 
 def best_in_shards(
@@ -228,8 +223,9 @@ def best_in_shards(
         )
         for scores, ids in found
     ]
-    joined = functools.partial(_joined, seekers.keys, k=k)
-    return _in_order(seekers.keys, functools.reduce(joined, parts))
+    joined = functools.partial(_joining(k), seekers.keys)
+    best = functools.reduce(joined, parts)
+    return _in_order((len(best.ids), k), seekers.keys, [best])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,10 +246,8 @@ class Search:
         return scores, ids
 
 
-def _steps_of(
-    score: str | Score, of_block: int, k: int
-) -> tuple[Callable[..., Best], Callable[..., Best]]:
-    """Compiles the steps that find the best of a block, and join them to others."""
+def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
+    """Compiles the steps that find the best of a block."""
     is_ours, scores_of = isinstance(score, str), check_score(score)
 
     def scored(
@@ -308,10 +302,16 @@ def _steps_of(
                 return best
         return cast(Best, found_in_full[is_whole](*block))
 
-    return search, compiled(functools.partial(_joined, k=k), is_ours=True)
+    return search
 
 
 _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
+
+
+@functools.lru_cache(maxsize=8)
+def _joining(k: int) -> Callable[..., Best]:
+    """Compiles the step that joins the best of two blocks."""
+    return compiled(functools.partial(_joined, k=k), is_ours=True)
 
 
 def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
@@ -390,7 +390,27 @@ def _with_number(scores: Tensor) -> Tensor:
     return where(scores > -math.inf, scores, -math.inf)
 
 
-def _in_order(keys: Tensor | None, best: Best) -> Best:
-    """The same, of equal scores those with larger keys first."""
-    order = sort_by(-best.scores, -item_keys(keys, best.ids + 1))
-    return Best(take(best.scores, order), take(best.ids, order))
+@program
+def _in_order(
+    number_and_k: tuple[int, int], keys: Tensor | None, chunks: list[Best]
+) -> Best:
+    """The best of all queries, of equal scores those with larger keys first.
+
+    Args:
+        number_and_k: the number of queries, after which others are repeated, and of
+            candidates, to which fewer are padded.
+        keys: the keys of the queries, `None` if the earlier candidate goes first.
+        chunks: the best of some queries after the other.
+    """
+    number, k = number_and_k
+    scores, ids = (
+        ops.concatenate(x, axis=0)[:number] for x in zip(*chunks, strict=True)
+    )
+    order = sort_by(-scores, -item_keys(keys, ids + 1))
+    scores, ids = take(scores, order), take(ids, order)
+    ids = where(scores > -math.inf, ids, -1)
+    missing = [(0, 0), (0, k - scores.shape[1])]
+    return Best(
+        ops.pad(scores, missing, constant_values=-math.inf),
+        ops.pad(ids, missing, constant_values=-1),
+    )

@@ -17,6 +17,7 @@ from keras_rank.arrays.backends import (
     compiled,
     from_host,
     full_precision,
+    is_of_few_shapes,
     none_of,
     shortcut,
     sorted_rows,
@@ -30,6 +31,7 @@ from keras_rank.arrays.counting import (
     count_before,
     counts_in_order,
 )
+from keras_rank.arrays.programs import program, rounded_up
 from keras_rank.arrays.searching import search, search_before
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score, check_score, checked
@@ -63,7 +65,12 @@ class Queries(NamedTuple):
 
     def at(self, rows: Tensor) -> "Queries":
         """Some of the queries."""
-        return self.each(lambda x: ops.take(x, rows, axis=0))
+        return _rows_of(None, self, rows)
+
+
+@program
+def _rows_of(_: None, queries: Queries, rows: Tensor) -> Queries:
+    return queries.each(lambda x: ops.take(x, rows, axis=0))
 
 
 class Counts(NamedTuple):
@@ -344,7 +351,9 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     numbers = [x.clip(0, candidates.items - 1) for x in given]
     places = [_places(x, candidates.items) for x in numbers]
     known = np.unique(np.concatenate([unique for unique, _ in places]))
-    embeddings, scored = candidates.rows(first + known), list[Array]()
+    number_read = rounded_up(len(known), 1) if is_of_few_shapes(known) else len(known)
+    embeddings = candidates.rows(first + np.resize(known, number_read))
+    scored = list[Array]()
     are_held = map(np.equal, numbers, given)
     for (_, chunk), (unique, place), is_held in zip(
         chunks, places, are_held, strict=True

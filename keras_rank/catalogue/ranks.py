@@ -18,8 +18,7 @@ from keras_rank.arguments import (
     check_ties,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Array, Tensor, is_traced
+from keras_rank.arrays.backends import Array, Tensor, from_host, is_traced
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
@@ -36,14 +35,14 @@ from keras_rank.catalogue.shards import (
     open_shards,
 )
 from keras_rank.lists.inputs import (
-    check_items,
+    checked_ids,
     read_targets,
     standardize_targets,
     to_ids,
 )
 from keras_rank.lists.ragged import rectangular
 from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
-from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
+from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
 from keras_rank.ordering.ranking import Ranking
 from keras_rank.ordering.ranks import RankedLists, RankingKind
@@ -141,6 +140,8 @@ class Retrieval:
 
     Attributes:
         lists: the targets.
+        ids: int32 tensor of shape `(queries, targets)`. The targets that can be found,
+            -1 elsewhere.
         embeddings: tensor of shape `(queries, features)`.
         excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
             that take no rank.
@@ -149,6 +150,7 @@ class Retrieval:
     """
 
     lists: TargetLists
+    ids: Tensor
     embeddings: Tensor
     excluded: Tensor | None
     candidates: Candidates | OpenShards
@@ -162,12 +164,11 @@ class Retrieval:
         if ops.shape(lists.ids)[0] == 0:
             nothing = ops.zeros_like(lists.ids)
             return Counts(nothing, nothing, nothing, ops.zeros_like(lists.targets))
-        keys = list_keys(key, lists.has_items, 0) if ties == "shuffle" else None
         queries = Queries(
             embeddings=self.embeddings,
-            ids=where(lists.can_be_found, lists.ids, -1),
+            ids=self.ids,
             excluded=self.excluded,
-            keys=keys,
+            keys=keys_of_queries(ties, key, lists.has_items),
         )
         averages = ties == "average"
         if isinstance(self.candidates, OpenShards):
@@ -201,6 +202,24 @@ def _ranked(
     return CountedLists(**lists.fields(), counted=placed), ranking
 
 
+def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
+    """Random keys of the queries, `None` if ties are not shuffled.
+
+    Args:
+        ties: how tied items are ordered.
+        key: the key of the seed.
+        has_items: boolean tensor of shape `(queries,)`. The queries that count.
+    """
+    if ties != "shuffle":
+        return None
+    return _keys(None, from_host(np.asarray(key, "int32")), has_items)
+
+
+@program
+def _keys(_: None, key: Tensor, has_items: Tensor) -> Tensor:
+    return list_keys(key, as_tensor(has_items), 0)
+
+
 def retrieval(
     targets: Any,
     queries: Any,
@@ -223,11 +242,12 @@ def retrieval(
             "`targets` should have a row for each query. Received: "
             f"{lists.ids.shape[0]} rows of targets for {number[0]} queries"
         )
+    can_be_found, ids = map(ops.convert_to_numpy, (lists.can_be_found, lists.ids))
+    ids = np.where(can_be_found, ids, np.int32(-1))
     excluded = None
     if exclude is not None:
-        kept = ops.convert_to_numpy(where(lists.can_be_found, lists.ids, -1))
-        excluded = excluded_ids(exclude, kept, found.items)
-    return Retrieval(lists, embeddings, excluded, found, score)
+        excluded = excluded_ids(exclude, ids, found.items)
+    return Retrieval(lists, from_host(ids), embeddings, excluded, found, score)
 
 
 def open_scored(
@@ -303,13 +323,11 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
             "`exclude` should have the shape (batch, n), padded with -1. "
             f"Received: exclude.shape={shape_of(ids)}"
         )
-    # A large negative id would become that of an item in int32.
-    ids = where(ids >= 0, ids, -1)
-    check_items("exclude", ids, items)
+    ids = checked_ids(("exclude", items), ids)
     # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
     # Lists are kept apart.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
     excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
-    return ops.convert_to_tensor(excluded)
+    return from_host(excluded)

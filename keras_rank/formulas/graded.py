@@ -33,7 +33,7 @@ from keras_rank.arrays.sorting import Order
 from keras_rank.lists.judged import JudgedLists, Values
 from keras_rank.lists.sparse import Placed, TargetLists
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import rank_by_scores
+from keras_rank.ordering.ranks import RankingKind, rank_by_scores
 from keras_rank.weighting import list_weights
 
 
@@ -116,7 +116,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, values: Values) -> Te
 
     It loops to the end of the group at the cutoff, which may be that of the list.
     """
-    whole = rank_by_scores(lists.lists, None, "average")
+    whole = rank_by_scores(RankingKind(False, "average", None), lists.lists)
     stops = where(whole.occupied, values.by(whole.order), 0.0)
     above = whole.ranks - whole.places
     ends = where(

@@ -190,7 +190,7 @@ def _ranked(
 ) -> tuple[Lists, Ranking]:
     dtype, kind = order
     lists = lists_of((kind.of_targets, dtype), given)
-    return lists, rank_by_scores(lists, kind.k, kind.ties, key)
+    return lists, rank_by_scores(kind, lists, key)
 
 
 @program

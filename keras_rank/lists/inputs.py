@@ -18,7 +18,7 @@ from keras_rank.arrays.backends import (
     take,
     without_gradient,
 )
-from keras_rank.arrays.programs import enlarged, require, rounded_up
+from keras_rank.arrays.programs import enlarged, program, require, rounded_up
 from keras_rank.lists import ragged
 from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal, within_limits
 from keras_rank.lists.dense import DenseLists
@@ -162,6 +162,7 @@ def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
     return Given(padded(labels, -1), *others)
 
 
+@program
 def lists_of(kind: tuple[bool, str], given: Given) -> DenseLists | SparseLists:
     """Returns lists, given whether their labels are sparse, and their dtype."""
     sparse_labels, dtype = kind
@@ -241,19 +242,31 @@ def standardize_targets(
     Returns:
         `TargetLists`. An id that is given twice in a list counts once.
     """
-    ids, labels = read_targets("targets", targets)
+    ids, labels, mask = _read_ids("targets", targets)
     if len(ids.shape) not in (1, 2):
         raise ValueError(
             "`targets` should have the shape (batch,) or (batch, targets). Received: "
             f"targets.shape={shape_of(ids)}"
         )
-    ids, labels = _of_lists(ids, labels)
+    weights = _weights_of_lists(sample_weight, ids)
+    return _targets_of((items, dtype), ids, labels, mask, weights)
+
+
+@program
+def _targets_of(
+    catalogue: tuple[int, str],
+    ids: Tensor,
+    labels: Tensor | None,
+    mask: Tensor | None,
+    weights: Tensor | None,
+) -> TargetLists:
+    items, dtype = catalogue
+    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
+    ids, labels = _of_lists(*_targets(ids, labels, mask))
     if labels is None:
         _require_no_labels("targets", ids, items)
     check_items("targets", ids, items)
-    are_in_catalogue = are_items(ids, items)
-    weights = _weights_of_lists(sample_weight, ids)
-    return _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
+    return _target_lists(ids, labels, are_items(ids, items), items, weights, dtype)
 
 
 def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
@@ -497,6 +510,17 @@ def _as(number: Tensor | int, ids: Tensor) -> Tensor:
     return constant(number, ids) if is_known else ops.cast(number, ids.dtype)
 
 
+@program
+def checked_ids(argument_and_items: tuple[str, int], ids: Tensor) -> Tensor:
+    """Returns ids below the number of items, with -1 for all that are below 0."""
+    argument, items = argument_and_items
+    ids = as_tensor(ids)
+    # A large negative id would become that of an item in int32.
+    ids = where(ids >= 0, ids, -1)
+    check_items(argument, ids, items)
+    return ids
+
+
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for invalid ids, if values can be seen."""
     if is_known_false(ops.any(ops.logical_not(are_items(ids, items)))):
@@ -554,7 +578,7 @@ def _weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
     """Converts weights of lists, of shape `()` or `(batch, 1)`."""
     if sample_weight is None:
         return None
-    lists, _ = shape_of(ids)
+    lists = shape_of(ids)[0]
     return _of_shape(
         _lists("sample_weight", sample_weight),
         [(), (lists, 1)],

@@ -311,7 +311,10 @@ def updates_of(
         for metric in metrics:
             _check_takes(metric, y_true)
         new_states = _states_with_ranked(
-            Plan.of(metrics), y_true.lists, y_true.ranking, _states_of(metrics)
+            Plan.of(metrics).once_ranked(),
+            y_true.lists,
+            y_true.ranking,
+            _states_of(metrics),
         )
         states += zip(metrics, new_states, strict=True)
     else:
@@ -394,6 +397,10 @@ class Plan:
             tuple(key for _, key in orders),
         )
 
+    def once_ranked(self) -> "Plan":
+        """What is left of the plan when lists are ranked: one program."""
+        return dataclasses.replace(self, kinds=())
+
     def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
         """Returns the ranking of each metric, given those of all orders."""
         # In two steps, so that the ideal order of the top k is that of the largest k.
@@ -456,7 +463,7 @@ def _states_with(
     orders = range(len(plan.kinds))
     firsts = [lists_seen[plan.order_of.index(place)] for place in orders]
     lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, firsts)
-    columns = _columns_of(plan, lists, plan.rankings(rankings))
+    columns = _columns_of(plan.once_ranked(), lists, rankings)
     return _added(None, columns, states)
 
 
@@ -465,7 +472,7 @@ def _states_with_ranked(
     plan: Plan, lists: Lists, ranking: Ranking, states: Sequence[State]
 ) -> list[State]:
     """The states of metrics with ranked lists added."""
-    columns = _columns_of(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
+    columns = _columns(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
     return _added(None, columns, states)
 
 
@@ -483,12 +490,18 @@ def values_with(
             shuffle.
     """
     lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, numbers)
+    return _values_of(plan.once_ranked(), lists, rankings)
+
+
+@program
+def _values_of(
+    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    computed = values_together(plan.metrics, lists, plan.rankings(rankings))
     return [
         (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
         for metric, (judged, values, weights) in zip(
-            plan.metrics,
-            values_together(plan.metrics, lists, plan.rankings(rankings)),
-            strict=True,
+            plan.metrics, computed, strict=True
         )
     ]
 
@@ -516,7 +529,7 @@ def _in_orders(
         places = ops.cumsum(ops.cast(lists.has_items, "int32")) - 1
         firsts = [firsts - places] * len(kinds)
     return lists, [
-        rank_by_scores(lists, kind.k, kind.ties, key, first)
+        rank_by_scores(kind, lists, key, first)
         for kind, key, first in zip(kinds, keys, firsts, strict=True)
     ]
 
@@ -551,18 +564,25 @@ def _added(
     )
 
 
+@program
 def _columns_of(
+    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
+) -> list[list[Tensor]]:
+    return _columns(plan, lists, plan.rankings(rankings))
+
+
+def _columns(
     plan: Plan, lists: Lists, rankings: Sequence[Ranking]
 ) -> list[list[Tensor]]:
     """What the lists add to the totals of each metric."""
     computed = values_together(plan.metrics, lists, rankings)
     return [
-        _columns(metric, *its)
+        _columns_with(metric, *its)
         for metric, its in zip(plan.metrics, computed, strict=True)
     ]
 
 
-def _columns(
+def _columns_with(
     metric: RankingMetric, judged: JudgedLists, values: Tensor, weights: Tensor
 ) -> list[Tensor]:
     """What the lists add to the totals: their columns (see `totals`)."""

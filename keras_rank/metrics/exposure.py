@@ -24,7 +24,7 @@ from keras_rank.formulas.exposure import concentration, mean_over_shown, share_s
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.inputs import (
     Given,
-    check_items,
+    checked_ids,
     lists_of,
     of_few_shapes,
     read,
@@ -461,8 +461,7 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "
             f"each list, padded with -1. Received: y_true.shape={shape_of(ids)}"
         )
-    check_items("y_true", ids, items)
-    return ops.cast(where(ids >= 0, ids, -1), "int32")
+    return ops.cast(checked_ids(("y_true", items), ids), "int32")
 
 
 def _known_items(metric: ExposureMetric) -> int:

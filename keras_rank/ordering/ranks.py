@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple, cast
 
 from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.programs import program
 from keras_rank.arrays.shared import Shared
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
@@ -38,25 +39,24 @@ class RankingKind(NamedTuple):
         return self.of_targets and self.ties == "average" and self.k is None
 
 
+@program
 def rank_by_scores(
+    kind: RankingKind,
     lists: Lists,
-    k: int | None,
-    ties: Ties,
     key: Tensor | int = 0,
     first_list: Tensor | int = 0,
 ) -> Ranking:
     """Orders the items of each list by their scores, the highest first.
 
     Args:
+        kind: how ties are ordered, and the number of ranks.
         lists: the lists.
-        k: the number of ranks, or `None` for all.
-        ties: how tied items are ordered, as in `RankingKind`.
         key: the key of the seed of the shuffle, from `key_of_seed`.
         first_list: the number of lists seen before, which also keys the shuffle.
     """
     if isinstance(lists, SparseLists):
-        return rank_targets(lists, k, ties, key, first_list)
-    return rank_lists(cast(DenseLists, lists), k, ties, key, first_list)
+        return rank_targets(lists, kind.k, kind.ties, key, first_list)
+    return rank_lists(cast(DenseLists, lists), kind.k, kind.ties, key, first_list)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

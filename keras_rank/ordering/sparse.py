@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take
 from keras_rank.arrays.counting import count_above_and_tied, count_before
+from keras_rank.arrays.programs import program
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
 from keras_rank.lists.inputs import check_items
 from keras_rank.lists.sparse import SparseLists
@@ -20,6 +21,19 @@ def rank_targets(
     first_list: Tensor | int,
 ) -> Ranking:
     """Ranks the targets of each list among all items, by counting those above."""
+    counts = _counts((k, ties), lists, key, first_list)
+    return rank_counted(lists, k, ties, *counts)
+
+
+@program
+def _counts(
+    k_and_ties: tuple[int | None, Ties],
+    lists: SparseLists,
+    key: Tensor | int,
+    first_list: Tensor | int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Which targets are retrieved, what is above each, and what is tied with it."""
+    k, ties = k_and_ties
     raw, dtype = lists.all_scores, lists.dtype
     target_scores, retrieved = lists.target_scores, lists.are_retrieved
     items = ops.shape(raw)[1]
@@ -71,4 +85,4 @@ def rank_targets(
             lists.are_ids, ops.logical_not(ops.logical_or(ties_matter, has_nan))
         )
         above, tied = shortcut(is_plain, lambda: (above_top, equal), among_all)
-    return rank_counted(lists, k, ties, retrieved, above, tied)
+    return retrieved, above, tied

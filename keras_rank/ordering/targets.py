@@ -1,7 +1,7 @@
 """The ranks of targets, from the numbers of items above and tied with each."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -22,6 +22,7 @@ from keras_rank.arrays.backends import (
     total_by_group,
 )
 from keras_rank.arrays.counting import number_at_most
+from keras_rank.arrays.programs import program
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.judged import Values
@@ -109,10 +110,10 @@ def rank_counted(
         tied: tensor of the same shape. The place of the target among the items with
             the same score; the number of these if ties are averaged.
     """
-    cutoff = _cutoff(lists, k)
-    limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, lists.dtype)
     if ties == "average":
-        return _rank_spans(lists, cutoff, limit, retrieved, above, tied)
+        return _rank_spans(lists, k, retrieved, above, tied)
+    cutoff = _cutoff(lists, k)
+    limit = _limit(lists, cutoff)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = where(found, ranks, limit + 1.0)
@@ -130,14 +131,40 @@ def rank_counted(
 
 
 def _rank_spans(
-    lists: TargetLists,
-    cutoff: Tensor | int,
-    limit: Tensor | float,
-    retrieved: Tensor,
-    above: Tensor,
-    tied: Tensor,
+    lists: TargetLists, k: int | None, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> SpanRanking:
     """Lists the ranks of the targets' groups, one group after the other."""
+    spans = _spans(k, lists, retrieved, above, tied)
+    depth = seen_maximum(spans.ends, _cutoff(lists, k))
+    return _listed((k, depth), lists, spans)
+
+
+class _Spans(NamedTuple):
+    """The ranks of groups of tied targets.
+
+    Attributes:
+        targets, group: those of `SpanRanking`.
+        above: tensor of shape `(batch, targets)`. The number of items above each of
+            the targets in this order.
+        sizes: tensor of the same shape. The number of items of its group.
+        ranks: tensor of the same shape. The number of ranks that count of the groups,
+            each at its first target.
+        ends: tensor of the same shape. Their running sum.
+    """
+
+    targets: Tensor | None
+    group: Tensor | None
+    above: Tensor
+    sizes: Tensor
+    ranks: Tensor
+    ends: Tensor
+
+
+@program
+def _spans(
+    k: int | None, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
+) -> _Spans:
+    limit = _limit(lists, _cutoff(lists, k))
     found = ops.logical_and(retrieved, above < limit)
     above, sizes = where(found, above, limit), where(found, tied, 1.0)
     targets = group = None
@@ -150,25 +177,33 @@ def _rank_spans(
         number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
         group = ops.reshape(through_batch(number, ops.shape(above)[1]), (-1,))
     ranks_in_group = where(is_first, at_most(sizes, limit - above), 0.0)
-    # The number of ranks up to the end of a group.
     ends = running_total(ranks_in_group)
-    depth = seen_maximum(ends[:, -1], cutoff)
-    index = counted(0, depth - 1, lists.dtype, like=above)[None, :]
+    return _Spans(targets, group, above, sizes, ranks_in_group, ends)
+
+
+@program
+def _listed(
+    k_and_depth: tuple[int | None, Tensor | int], lists: TargetLists, spans: _Spans
+) -> SpanRanking:
+    k, depth = k_and_depth
+    cutoff = _cutoff(lists, k)
+    ends = spans.ends
+    index = counted(0, depth - 1, lists.dtype, like=ends)[None, :]
     index = ops.broadcast_to(index, (ops.shape(ends)[0], ops.shape(index)[1]))
     target_at = at_most(number_at_most(ends, index), ops.shape(ends)[1] - 1)
     occupied = index < ends[:, -1:]
     end, length, start, size = (
-        take(x, target_at) for x in (ends, ranks_in_group, above, sizes)
+        take(x, target_at) for x in (ends, spans.ranks, spans.above, spans.sizes)
     )
     places = where(occupied, index - (end - length) + 1.0, 1.0)
     return SpanRanking(
         order=None,
         occupied=occupied,
-        ranks=where(occupied, start + places, limit + 1.0),
+        ranks=where(occupied, start + places, _limit(lists, cutoff) + 1.0),
         cutoff=cutoff,
         first_ranks=_first_ranks(lists, cutoff),
-        targets=targets,
-        group=group,
+        targets=spans.targets,
+        group=spans.group,
         target_at=target_at,
         sizes=where(occupied, size, 1.0),
         places_in_group=places,
@@ -189,6 +224,11 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     else:
         most = ops.maximum(items, ops.shape(lists.labels)[1])
     return most if k is None else at_most_size(k, most)
+
+
+def _limit(lists: TargetLists, cutoff: Tensor | int) -> Tensor | float:
+    """The cutoff as a number of the dtype of the ranks."""
+    return float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, lists.dtype)
 
 
 def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:

@@ -11,8 +11,15 @@ from keras import ops
 from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.programs import program
 from keras_rank.lists.inputs import are_items, check_items, to_ids
-from keras_rank.lists.tensors import in_native_order, ranked_as, sizes_agree, to_tensor
+from keras_rank.lists.tensors import (
+    as_tensor,
+    in_native_order,
+    ranked_as,
+    sizes_agree,
+    to_tensor,
+)
 
 
 def pad_lists(
@@ -253,10 +260,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
             f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
             f"item_ids.shape={tuple(ids.shape)}"
         )
-    ids = where(ids >= 0, ids, -1)
-    items = ops.shape(scores)[1]
-    check_items("item_ids", ids, items)
-    excluded = ops.logical_and(are_items(ids, items), ids >= 0)
+    kept = None
     if keep is not None:
         kept = to_ids("keep", keep)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
@@ -265,6 +269,17 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
                 "`keep` should have the shape (batch,) or (batch, m). Received: "
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
             )
+    return _excluded(None, scores, ids, kept)
+
+
+@program
+def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:
+    ids, kept = as_tensor(ids), as_tensor(kept)
+    ids = where(ids >= 0, ids, -1)
+    items = ops.shape(scores)[1]
+    check_items("item_ids", ids, items)
+    excluded = ops.logical_and(are_items(ids, items), ids >= 0)
+    if kept is not None:
         is_kept = ops.any(ids[:, :, None] == kept[:, None, :], axis=2)
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
     # Padding is written to an extra column, which is cut off.
