@@ -24,7 +24,6 @@ from keras_rank.arrays.backends import (
     Array,
     Tensor,
     compiled,
-    from_host,
     full_precision,
     is_traced,
     none_of,
@@ -115,8 +114,10 @@ def top_k(
     if exclude is not None:
         nothing = np.full((number, 1), -1, "int32")
         excluded = excluded_ids(exclude, nothing, found.items)
-    key = key_of_seed(check_seed(seed))
-    keys = keys_of_queries(ties, key, from_host(np.ones(number, "bool")))
+    keys = None
+    if ties == "shuffle":
+        everyone = np.ones(number, "bool")
+        keys = keys_of_queries(None, key_of_seed(check_seed(seed)), everyone)
     best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
     return ops.cast(best.scores, dtype), best.ids
 
@@ -195,9 +196,7 @@ def best_of(
         with full_precision(), without_warnings():
             for i, chunk in enumerate(chunks):
                 found = search(block.is_whole, chunk, block.embeddings, columns)
-                so_far = best.get(i)
-                is_first = so_far is None
-                best[i] = found if is_first else join(chunk.keys, so_far, found)
+                best[i] = join(chunk.keys, best[i], found) if i in best else found
     return _in_order((number, k), seekers.keys, list(best.values()))
 
 
@@ -223,8 +222,7 @@ def best_in_shards(
         )
         for scores, ids in found
     ]
-    joined = functools.partial(_joining(k), seekers.keys)
-    best = functools.reduce(joined, parts)
+    best = functools.reduce(functools.partial(_joining(k), seekers.keys), parts)
     return _in_order((len(best.ids), k), seekers.keys, [best])
 
 

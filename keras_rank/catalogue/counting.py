@@ -351,6 +351,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     numbers = [x.clip(0, candidates.items - 1) for x in given]
     places = [_places(x, candidates.items) for x in numbers]
     known = np.unique(np.concatenate([unique for unique, _ in places]))
+    # Each number of them would be compiled.
     number_read = rounded_up(len(known), 1) if is_of_few_shapes(known) else len(known)
     embeddings = candidates.rows(first + np.resize(known, number_read))
     scored = list[Array]()

@@ -164,11 +164,14 @@ class Retrieval:
         if ops.shape(lists.ids)[0] == 0:
             nothing = ops.zeros_like(lists.ids)
             return Counts(nothing, nothing, nothing, ops.zeros_like(lists.targets))
+        keys = None
+        if ties == "shuffle":
+            keys = keys_of_queries(None, key, lists.has_items)
         queries = Queries(
             embeddings=self.embeddings,
             ids=self.ids,
             excluded=self.excluded,
-            keys=keys_of_queries(ties, key, lists.has_items),
+            keys=keys,
         )
         averages = ties == "average"
         if isinstance(self.candidates, OpenShards):
@@ -202,21 +205,9 @@ def _ranked(
     return CountedLists(**lists.fields(), counted=placed), ranking
 
 
-def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
-    """Random keys of the queries, `None` if ties are not shuffled.
-
-    Args:
-        ties: how tied items are ordered.
-        key: the key of the seed.
-        has_items: boolean tensor of shape `(queries,)`. The queries that count.
-    """
-    if ties != "shuffle":
-        return None
-    return _keys(None, from_host(np.asarray(key, "int32")), has_items)
-
-
 @program
-def _keys(_: None, key: Tensor, has_items: Tensor) -> Tensor:
+def keys_of_queries(_: None, key: int, has_items: Tensor) -> Tensor:
+    """Random keys of the queries: see `list_keys`."""
     return list_keys(key, as_tensor(has_items), 0)
 
 
