@@ -2,7 +2,7 @@
 # the four backends, and `make check` runs the quick tests. Each creates its environment.
 
 PYTHON ?= python3
-BACKEND ?= jax tensorflow numpy torch
+BACKEND ?= jax numpy tensorflow torch
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest
@@ -36,7 +36,7 @@ check: lint
 	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow" \
 		--hypothesis-profile=quick
 
-# Two processes at a time, the slowest first.
+# Two processes at a time, in an order in which both end together.
 test: $(DEVELOPMENT)/installed
 	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND)) lint
 
