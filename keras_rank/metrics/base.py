@@ -463,7 +463,7 @@ def _states_with(
     orders = range(len(plan.kinds))
     firsts = [lists_seen[plan.order_of.index(place)] for place in orders]
     lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, firsts)
-    columns = _columns_of(plan.once_ranked(), lists, rankings)
+    columns = _columns_of(plan.once_ranked(), lists, plan.rankings(rankings))
     return _added(None, columns, states)
 
 
@@ -472,7 +472,7 @@ def _states_with_ranked(
     plan: Plan, lists: Lists, ranking: Ranking, states: Sequence[State]
 ) -> list[State]:
     """The states of metrics with ranked lists added."""
-    columns = _columns(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
+    columns = _columns_of(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
     return _added(None, columns, states)
 
 
@@ -490,14 +490,14 @@ def values_with(
             shuffle.
     """
     lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, numbers)
-    return _values_of(plan.once_ranked(), lists, rankings)
+    return _values_of(plan.once_ranked(), lists, plan.rankings(rankings))
 
 
 @program
 def _values_of(
     plan: Plan, lists: Lists, rankings: Sequence[Ranking]
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    computed = values_together(plan.metrics, lists, plan.rankings(rankings))
+    computed = values_together(plan.metrics, lists, rankings)
     return [
         (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
         for metric, (judged, values, weights) in zip(
@@ -568,21 +568,15 @@ def _added(
 def _columns_of(
     plan: Plan, lists: Lists, rankings: Sequence[Ranking]
 ) -> list[list[Tensor]]:
-    return _columns(plan, lists, plan.rankings(rankings))
-
-
-def _columns(
-    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
-) -> list[list[Tensor]]:
     """What the lists add to the totals of each metric."""
     computed = values_together(plan.metrics, lists, rankings)
     return [
-        _columns_with(metric, *its)
+        _columns(metric, *its)
         for metric, its in zip(plan.metrics, computed, strict=True)
     ]
 
 
-def _columns_with(
+def _columns(
     metric: RankingMetric, judged: JudgedLists, values: Tensor, weights: Tensor
 ) -> list[Tensor]:
     """What the lists add to the totals: their columns (see `totals`)."""
