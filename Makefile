@@ -58,8 +58,10 @@ $(COMPILED:%=test-%-unoptimized): test-%-unoptimized: $(DEVELOPMENT)/installed
 $(COMPILED:%=test-%-optimized): test-%-optimized: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest -m optimized
 
+# A current pip takes two thirds of the time of that of an older Python.
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEVELOPMENT)
+	$(DEVELOPMENT)/bin/$(INSTALL) --upgrade pip
 	$(DEVELOPMENT)/bin/$(INSTALL) --constraint constraints.txt \
 		--editable ".[dev,docs]"
 	touch $@

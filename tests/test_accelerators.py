@@ -28,7 +28,8 @@ SPARSE = [case for case in CASES_HERE if case.metric.takes_sparse_labels]
 SPARSE_CUT = [case for case in SPARSE if case.metric is not PairwiseAccuracy]
 
 pytestmark = [
-    pytest.mark.optimized,
+    # What XLA's optimizer for a CPU does says nothing of accelerators.
+    pytest.mark.programs,
     pytest.mark.skipif(not WAYS, reason="nothing is compiled on NumPy"),
 ]
 

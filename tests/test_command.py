@@ -497,12 +497,11 @@ finally:
     print(keras.backend.backend())
 """
     )
-    printed = printed_by(tmp_path / "keras-rank", "--version")
-    assert printed == f"{keras_rank.__version__}\nnumpy\n"
     printed = printed_by(
         tmp_path / "keras-rank", "evaluate", "qrels", "run", "-m", "mrr"
     )
     assert "mrr     0.7500" in printed
+    assert printed.endswith("\nnumpy\n")
 
 
 @pytest.mark.skipif(not TREC.exists(), reason="the data is not here")

@@ -30,7 +30,7 @@ from keras_rank.utils import exclude_items
 ITEMS = np.random.default_rng(0).integers(-2, 3, size=(50, 4)).astype("float32")
 
 pytestmark = [
-    pytest.mark.optimized,
+    pytest.mark.programs,
     pytest.mark.skipif(
         keras.backend.backend() != "jax", reason="the backend whose eager code compiles"
     ),
@@ -103,6 +103,7 @@ def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compil
     assert len(compilations) == before + 2
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("case", CASES_HERE, ids=str)
 def test_a_program_gives_what_its_operations_give(case, rng):
     labels, scores = batch_of(rng, BATCH, LIST_SIZE)
@@ -117,6 +118,7 @@ def test_a_program_gives_what_its_operations_give(case, rng):
     )
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
     """Of other sizes, rounded to others, and beyond those that are rounded."""
@@ -391,6 +393,7 @@ def test_errors_come_before_any_state_changes():
     assert float(sparse.result()) == 0.0
 
 
+@pytest.mark.optimized
 def test_inside_a_program_of_the_users():
     """Traced inputs are part of it, and what is known already is computed at once."""
     labels, scores = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
