@@ -18,7 +18,7 @@ jax_only = pytest.mark.skipif(
 )
 SHAPES = [(4, 6), (2, 6), (4, 5)]
 
-pytestmark = pytest.mark.optimized
+pytestmark = pytest.mark.programs
 
 
 def batch_of(rng, shape):
@@ -139,6 +139,7 @@ def test_fit_traces_once_per_shape(rng, backend):
     assert after_one <= 3
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("way", compiled.WAYS)
 def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
@@ -172,6 +173,7 @@ def test_functions_compile(way, rng):
     np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.optimized
 @jax_only
 @pytest.mark.parametrize(
     ("k", "shuffle_ties", "sparse_labels"),
@@ -200,6 +202,7 @@ def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
     np.testing.assert_allclose(found, np.stack(expected), rtol=2e-6)
 
 
+@pytest.mark.optimized
 @jax_only
 def test_vmap_over_single_lists_and_over_models(rng):
     import jax
@@ -217,6 +220,7 @@ def test_vmap_over_single_lists_and_over_models(rng):
     np.testing.assert_allclose(by_model, expected, rtol=2e-6)
 
 
+@pytest.mark.optimized
 @jax_only
 def test_scan_over_batches(rng):
     """An evaluation as one compiled loop."""
@@ -241,6 +245,7 @@ def test_scan_over_batches(rng):
         assert float(found[name]) == pytest.approx(float(expected), abs=2e-6)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("shuffle_ties", [True, "average"], ids=str)
 @pytest.mark.parametrize("sparse_labels", [False, True])
 def test_an_order_lasts_longer_than_what_uses_it_first(
