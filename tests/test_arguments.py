@@ -265,6 +265,7 @@ def test_discounts_of_the_first_ranks():
         np.testing.assert_allclose(found, values, rtol=1e-6)
 
 
+@pytest.mark.programs
 def test_strings_name_the_functions():
     inputs = [[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]]
     for name, function in (
@@ -337,6 +338,7 @@ def test_seeds():
     assert float(metrics.NDCG(seed=-(10**30))([[1, 0]], [[1, 1]])) > 0
 
 
+@pytest.mark.programs
 def test_lists_of_later_batches_are_shuffled_in_other_ways():
     metric = metrics.NDCG(seed=1)
     first = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))

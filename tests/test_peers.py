@@ -25,6 +25,7 @@ def lists(rng):
     return labels, rng.permuted(np.tile(np.arange(12.0), (30, 1)), axis=1)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("k", [*CUTOFFS, None])
 def test_sklearn(lists, k, rng):
     """Linear gains; ties averaged."""
