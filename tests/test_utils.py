@@ -141,6 +141,15 @@ def test_nothing_to_pad():
             "keep.shape=(2, 1), item_ids.shape=(1, 1)",
         ),
         (
+            lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[2]),
+            "`keep` should hold ids below the number of items, 2. "
+            "Received: a larger id",
+        ),
+        (
+            lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[0.5]),
+            "`keep` should hold whole numbers as ids. Received: a fraction",
+        ),
+        (
             lambda: utils.merge_state(NDCG(), NDCG()),
             "`others` should be a list of metrics or states. Received: a single NDCG",
         ),
@@ -163,6 +172,9 @@ def test_exclude_items(rng):
     expected = scores.copy()
     expected[0, 0] = expected[2, [2, 3, 4]] = -np.inf
     found = utils.exclude_items(scores, seen, keep=keep)
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+    floats = ops.convert_to_tensor(keep.astype("float32"))
+    found = utils.exclude_items(scores, seen, keep=floats)
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
     expected[0, 5] = expected[2, 1] = -np.inf
     found = utils.exclude_items(ops.convert_to_tensor(scores), seen)

@@ -241,7 +241,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
     Raises:
         ValueError: if shapes don't match, or an id is not below the number of items. In
-            compiled code, such an id excludes nothing.
+            compiled code, such an id is ignored.
 
     Example:
 
@@ -274,16 +274,14 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
 @program
 def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:
-    ids, kept = as_tensor(ids), as_tensor(kept)
-    ids = where(ids >= 0, ids, -1)
     items = ops.shape(scores)[1]
-    check_items("item_ids", ids, items)
-    excluded = ops.logical_and(are_items(ids, items), ids >= 0)
+    columns = _columns_of("item_ids", ids, items)
+    excluded = columns >= 0
     if kept is not None:
-        is_kept = ops.any(ids[:, :, None] == kept[:, None, :], axis=2)
+        kept = _columns_of("keep", kept, items)
+        is_kept = ops.any(columns[:, :, None] == kept[:, None, :], axis=2)
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
     # Padding is written to an extra column, which is cut off.
-    columns = ops.cast(where(excluded, ids, 0), "int32")
     columns = where(excluded, columns, items)
     # Not `ops.arange`, as the size of the batch may not be known.
     rows = ops.cumsum(ops.ones_like(columns), axis=0) - 1
@@ -291,6 +289,15 @@ def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tens
     nothing = ops.cast(ops.zeros_like(places[:, 0]), scores.dtype) + float("-inf")
     widened = ops.pad(scores, [(0, 0), (0, 1)])
     return ops.scatter_update(widened, places, nothing)[:, :-1]
+
+
+def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
+    """Ids of items as int32, with -1 for all that are none."""
+    ids = as_tensor(ids)
+    ids = where(ids >= 0, ids, -1)
+    check_items(argument, ids, items)
+    is_item = ops.logical_and(are_items(ids, items), ids >= 0)
+    return ops.cast(where(is_item, ids, -1), "int32")
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
