@@ -109,7 +109,8 @@ def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
     """
     if not _is_seen(x):
         return bound
-    largest = np.max(ops.convert_to_numpy(x), initial=0)
+    x = on_host(x)
+    largest = library_of(x).amax(x) if 0 not in tuple(x.shape) else 0
     return min(2 ** max(int(largest) - 1, 0).bit_length(), int(bound))
 
 

@@ -511,7 +511,7 @@ def _as(number: Tensor | int, ids: Tensor) -> Tensor:
 
 
 @program
-def checked_ids(argument_and_items: tuple[str, int], ids: Tensor) -> Tensor:
+def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Tensor:
     """Returns ids below the number of items, with -1 for all that are below 0."""
     argument, items = argument_and_items
     ids = as_tensor(ids)

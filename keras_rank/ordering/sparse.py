@@ -10,7 +10,7 @@ from keras_rank.lists.inputs import check_items
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.preference import Ties, preference_of
 from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.targets import rank_counted
+from keras_rank.ordering.targets import limit_of, rank_counted
 
 
 def rank_targets(
@@ -38,7 +38,7 @@ def _counts(
     target_scores, retrieved = lists.target_scores, lists.are_retrieved
     items = ops.shape(raw)[1]
     cutoff = items if k is None else at_most_size(k, items)
-    limit = float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
+    limit = limit_of(cutoff, dtype)
 
     def in_reach(above: Tensor) -> Tensor:
         return ops.logical_and(retrieved, above < limit)

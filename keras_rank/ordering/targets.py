@@ -113,7 +113,7 @@ def rank_counted(
     if ties == "average":
         return _rank_spans(lists, k, retrieved, above, tied)
     cutoff = _cutoff(lists, k)
-    limit = _limit(lists, cutoff)
+    limit = limit_of(cutoff, lists.dtype)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = where(found, ranks, limit + 1.0)
@@ -164,7 +164,7 @@ class _Spans(NamedTuple):
 def _spans(
     k: int | None, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> _Spans:
-    limit = _limit(lists, _cutoff(lists, k))
+    limit = limit_of(_cutoff(lists, k), lists.dtype)
     found = ops.logical_and(retrieved, above < limit)
     above, sizes = where(found, above, limit), where(found, tied, 1.0)
     targets = group = None
@@ -199,7 +199,7 @@ def _listed(
     return SpanRanking(
         order=None,
         occupied=occupied,
-        ranks=where(occupied, start + places, _limit(lists, cutoff) + 1.0),
+        ranks=where(occupied, start + places, limit_of(cutoff, lists.dtype) + 1.0),
         cutoff=cutoff,
         first_ranks=_first_ranks(lists, cutoff),
         targets=spans.targets,
@@ -226,9 +226,9 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     return most if k is None else at_most_size(k, most)
 
 
-def _limit(lists: TargetLists, cutoff: Tensor | int) -> Tensor | float:
+def limit_of(cutoff: Tensor | int, dtype: str) -> Tensor | float:
     """The cutoff as a number of the dtype of the ranks."""
-    return float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, lists.dtype)
+    return float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
 
 def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:

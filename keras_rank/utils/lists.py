@@ -12,9 +12,8 @@ from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor
 from keras_rank.arrays.programs import program
-from keras_rank.lists.inputs import are_items, check_items, to_ids
+from keras_rank.lists.inputs import are_items, checked_ids, to_ids
 from keras_rank.lists.tensors import (
-    as_tensor,
     in_native_order,
     ranked_as,
     sizes_agree,
@@ -293,9 +292,7 @@ def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tens
 
 def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
     """Ids of items as int32, with -1 for all that are none."""
-    ids = as_tensor(ids)
-    ids = where(ids >= 0, ids, -1)
-    check_items(argument, ids, items)
+    ids = checked_ids((argument, items), ids)
     is_item = ops.logical_and(are_items(ids, items), ids >= 0)
     return ops.cast(where(is_item, ids, -1), "int32")
 
