@@ -137,7 +137,7 @@ def _numbers(row: Tensor) -> list[Tensor]:
     On torch, a scalar tensor with a Python number takes Keras's default precision,
     which may be wider.
     """
-    return [row[i : i + 1] for i in range(4)]
+    return list(ops.split(row, 4))
 
 
 @program

@@ -14,7 +14,9 @@ from keras_rank.arrays.backends import (
     constant,
     library_of,
     made_once,
+    pads_in_one_step,
     rounded,
+    size_of,
 )
 
 # Up to this size, padding rows takes fewer operations than folding them.
@@ -78,7 +80,7 @@ def running_count(mask: Tensor) -> Tensor:
     if not adds_up_anew() or size is None:
         return ops.cumsum(ones, axis=1) * ones
     number = -(-size // 32)
-    ones = ops.concatenate([ones, columns(0, number * 32 - size, ones)], axis=1)
+    ones = with_columns(ones, 0, after=number * 32 - size)
     bit = ops.arange(32, dtype="int32")
     words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
     words = ops.sum(words, axis=2)
@@ -167,8 +169,7 @@ def total(values: Tensor) -> Tensor:
         size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
-        filling = columns(0.0, 2**levels - size, values)
-        values = library_of(values).concatenate([values, filling], axis=-1)
+        values = with_columns(values, 0.0, after=2**levels - size)
     return added_in_halves(values, levels)
 
 
@@ -193,18 +194,18 @@ def totals(*rows: Tensor) -> list[Tensor]:
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
-    """Moves each row to the right.
-
-    `ops.pad` would take ten times as long on torch.
-    """
-    filling = columns(fill, places, values)
-    return ops.concatenate([filling, values[:, :-places]], axis=1)
+    """Moves each row to the right."""
+    return with_columns(values[:, :-places], fill, before=places)
 
 
-def columns(value: float, number: int, like: Tensor) -> Tensor:
-    """Columns of one value, with the number of rows of a tensor."""
-    shape = (*ops.shape(like)[:-1], number)
-    return library_of(like).broadcast_to(constant(value, like), shape)
+def with_columns(x: Tensor, value: float, *, before: int = 0, after: int = 0) -> Tensor:
+    """Adds columns of one value, at the start or at the end of each row."""
+    if pads_in_one_step():
+        places = [(0, 0)] * (len(x.shape) - 1) + [(before, after)]
+        return ops.pad(x, places, constant_values=value)
+    library, shape = library_of(x), (*x.shape[:-1], before + after)
+    filling = library.broadcast_to(constant(value, x), shape)
+    return library.concatenate([filling, x] if before else [x, filling], axis=-1)
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
@@ -214,5 +215,5 @@ def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:
         positions: int tensor of shape `(batch, some)`.
         row_size: the number of positions in a row.
     """
-    rows = ops.arange(ops.shape(positions)[0], dtype="int32")[:, None]
+    rows = ops.arange(size_of(positions, 0), dtype="int32")[:, None]
     return positions + rows * row_size

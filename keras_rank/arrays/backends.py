@@ -204,6 +204,13 @@ def constant(value: float, like: Tensor) -> Tensor:
     return ops.convert_to_tensor(value, like.dtype)
 
 
+def repeated(numbers: Sequence[int], like: Tensor) -> Sequence[Tensor]:
+    """Numbers that several operations use: TensorFlow makes a node for each use."""
+    if keras.backend.backend() != "tensorflow":
+        return numbers
+    return [constant(number, like) for number in numbers]
+
+
 @functools.lru_cache(maxsize=1024)
 def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
     import torch
@@ -215,12 +222,15 @@ def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
     """Returns `function(*numbers)`, computed once per device on torch.
 
-    On an accelerator of JAX, it is computed when a program is traced.
+    On TensorFlow, and on an accelerator of JAX, it is computed before a program runs,
+    and is one constant of it.
     """
     if _is_eager_on_torch():
         return _made_once_on_torch(function, *numbers, device=like.device)
     if _is_jax_on_accelerator():
         return ops.convert_to_tensor(_made_once_on_jax(function, *numbers))
+    if keras.backend.backend() == "tensorflow":
+        return ops.convert_to_tensor(_made_once_on_tensorflow(function, *numbers))
     return function(*numbers)
 
 
@@ -238,6 +248,14 @@ def _made_once_on_jax(function: Callable[..., Tensor], *numbers: Any) -> Array:
 
     with jax.ensure_compile_time_eval():
         return np.asarray(jax.jit(lambda: function(*numbers))())
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_once_on_tensorflow(function: Callable[..., Tensor], *numbers: Any) -> Array:
+    import tensorflow as tf
+
+    with tf.init_scope():
+        return ops.convert_to_numpy(function(*numbers))
 
 
 def for_any_use() -> contextlib.AbstractContextManager[Any]:
@@ -487,7 +505,12 @@ def added_in_halves(values: Tensor, levels: int) -> Tensor:
     XLA would merge sums along successive axes into one sum in another order.
     """
     if keras.backend.backend() != "jax":
-        *rows, _ = ops.shape(values)
+        rows = tuple(values.shape[:-1])
+        if rows.count(None) == 1:
+            # In a graph, one operation where to read the size takes seven.
+            rows = tuple(-1 if size is None else size for size in rows)
+        else:
+            rows = ops.shape(values)[:-1]
         values = ops.reshape(values, (*rows, *[2] * levels))
         for _ in range(levels):
             values = library_of(values).sum(values, axis=len(rows))
@@ -571,6 +594,11 @@ def bits_set(words: Tensor) -> Tensor:
     return ops.cast(tf.raw_ops.PopulationCount(x=words), "int32")
 
 
+def pads_in_one_step() -> bool:
+    """Whether Keras's `pad` is one operation. It takes ten times as long on torch."""
+    return bool(keras.backend.backend() == "tensorflow")
+
+
 def rounds_by_column() -> bool:
     """Whether the last bit of an entry of a product depends on its column.
 
@@ -582,6 +610,12 @@ def rounds_by_column() -> bool:
 def neighbors_are_slow() -> bool:
     """Whether a maximum over a few adjacent entries takes ten times as long."""
     return bool(keras.backend.backend() == "numpy")
+
+
+def size_of(x: Tensor, axis: int) -> Tensor | int:
+    """The size of an axis. In a graph, Keras's `shape` would also read the others."""
+    known: int | None = x.shape[axis]
+    return ops.shape(x)[axis] if known is None else known
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
@@ -674,6 +708,10 @@ def stable_argsort(x: Tensor) -> Tensor:
         return _argsort_by_keys(x) if is_short else np.argsort(x, 1, kind="stable")
     if is_short and _is_jax_on_cpu():
         return _argsort_by_pairs(x)
+    if keras.backend.backend() == "tensorflow":
+        # As TensorFlow does, where the first of equal entries comes first.
+        is_float = keras.backend.is_float_dtype(x.dtype)
+        return ops.top_k(-x if is_float else ~x, size_of(x, 1))[1]
     return ops.argsort(x, axis=1)
 
 
@@ -727,7 +765,7 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     if keras.backend.backend() in ("tensorflow", "torch"):
         # These sort entries with positions. `ops.argsort` would drop the entries.
-        values, positions = ops.top_k(x, ops.shape(x)[1])
+        values, positions = ops.top_k(x, size_of(x, 1))
         return values, positions
     order = stable_argsort(-x)
     return take(x, order), order

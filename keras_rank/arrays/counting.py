@@ -13,6 +13,7 @@ from keras_rank.arrays.backends import (
     count_true,
     search_rows,
     shortcut,
+    size_of,
     sorted_pairs,
     sorted_rows,
     sorts_sooner_than,
@@ -118,7 +119,7 @@ def count_before(
     def by_sorting() -> Tensor:
         in_order, keys_in_order = sorted_pairs(entries, keys)
         behind = _number_behind(in_order, keys_in_order, thresholds, own_keys)
-        size = ops.shape(in_order)[1]
+        size = size_of(in_order, 1)
         end = size if with_above else number_at_most(in_order, thresholds)
         return ops.cast(end - behind, dtype)
 
@@ -141,7 +142,7 @@ def are_few(thresholds: Tensor) -> Tensor | bool:
     if number is not None:
         return not sorts_sooner_than(number)
     # Unknown in a graph.
-    return ops.logical_not(sorts_sooner_than(ops.shape(thresholds)[1]))
+    return ops.logical_not(sorts_sooner_than(size_of(thresholds, 1)))
 
 
 def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,7 +152,7 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
         in_order: tensor of shape `(batch, size)`, the smallest entries first.
         thresholds: tensor of shape `(batch, number)`.
     """
-    size = ops.shape(in_order)[1]
+    size = size_of(in_order, 1)
     below = search_rows(
         in_order,
         thresholds,
@@ -199,7 +200,7 @@ def _bisected(holds: Matches, *pairs: Pair) -> Tensor:
 def _next_digit(holds: Matches) -> Callable[[Tensor, Any], Any]:
     def with_next_digit(i: Tensor, state: Any) -> Any:
         number, steps, pairs = state
-        size = ops.shape(pairs[0][0])[1]
+        size = size_of(pairs[0][0], 1)
         further = number + steps[i]
         # Beyond the end, the last entry is tested, and not counted.
         places = at_most(further, size) - 1

@@ -5,7 +5,9 @@ import hashlib
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, repeated
+
+_CONSTANTS = (16, 15, 0xFFFF, 0x1FFFF, 0x7FEB352D, 0x846CA68B - 2**32)
 
 
 def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
@@ -18,20 +20,21 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
         numbers: int32 tensor.
         keys: int32 tensor of a shape that broadcasts with it.
     """
-    return _mix(_mix(numbers) ^ keys)
+    n16, n15, low16, low17, first, second = repeated(_CONSTANTS, numbers)
 
+    def mixed(x: Tensor) -> Tensor:
+        """Scrambles numbers, one to one (Wellons' "lowbias32").
 
-def _mix(x: Tensor) -> Tensor:
-    """Scrambles int32 numbers, one to one (Wellons' "lowbias32").
+        On int32, as unsigned numbers become int64 on torch. By operators where all
+        backends have them, as Keras copies its inputs on NumPy.
+        """
+        shift = (np if isinstance(x, np.ndarray) else ops).right_shift
+        # Masked, as shifting a signed number copies its sign.
+        x = (x ^ (shift(x, n16) & low16)) * first
+        x = (x ^ (shift(x, n15) & low17)) * second
+        return x ^ (shift(x, n16) & low16)
 
-    On int32, as unsigned numbers become int64 on torch. By operators where all backends
-    have them, as Keras copies its inputs on NumPy.
-    """
-    shift = (np if isinstance(x, np.ndarray) else ops).right_shift
-    # Masked, as shifting a signed number copies its sign.
-    x = (x ^ (shift(x, 16) & 0xFFFF)) * 0x7FEB352D
-    x = (x ^ (shift(x, 15) & 0x1FFFF)) * (0x846CA68B - 2**32)
-    return x ^ (shift(x, 16) & 0xFFFF)
+    return mixed(mixed(numbers) ^ keys)
 
 
 def key_of_seed(seed: int) -> int:

@@ -14,6 +14,7 @@ from keras_rank.arrays.backends import (
     constant,
     falling,
     neighbors_are_slow,
+    size_of,
     take,
     take_rows,
     top_k,
@@ -78,7 +79,7 @@ def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
     """Returns the `count` largest entries of each row, or all of them, in order."""
-    size = ops.shape(x)[1]
+    size = size_of(x, 1)
     count = at_most_size(count, size)
     if (isinstance(count, int) and count == size) or is_best_sorted(x):
         return falling(x)[:, :count]
@@ -205,7 +206,7 @@ class Blocks:
     def _shaped(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Whole blocks, as a tensor of another shape."""
         if self._padding:
-            rows = ops.shape(x)[0]
+            rows = size_of(x, 0)
             filling = constant(-math.inf, x)
             filling = ops.broadcast_to(filling, (rows, self._padding))
             x = ops.concatenate([x, filling], axis=1)

@@ -8,6 +8,7 @@ from keras_rank.arrays.arithmetic import at_least, through_batch, total
 from keras_rank.arrays.backends import (
     Tensor,
     as_tree,
+    size_of,
     sort_by,
     sorted_along,
     sorts_along,
@@ -44,7 +45,7 @@ class Order:
         if not self.keys:
             return take(values, self.positions)
         in_order = sorted_along(values, *self.keys)
-        return in_order[:, : ops.shape(self.positions)[1]]
+        return in_order[:, : size_of(self.positions, 1)]
 
 
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
     """
     sequence = stable_argsort(values)
     weighted = [] if weights is None else [take(weights, sequence)]
-    size = ops.shape(values)[1]
+    size = size_of(values, 1)
     here, digits = ops.arange(size, dtype="int32"), _number_of_digits(size)
     state = (0.0 * ops.cast(sequence[:, 0], dtype), here, sequence, *weighted)
     # Unrolled, a sort would be compiled for each digit.

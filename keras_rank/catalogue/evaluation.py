@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_rank.arguments import names_arguments
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, size_of
 from keras_rank.catalogue.best import Seekers, best_among
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
@@ -138,7 +138,7 @@ def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetric
 def _shown(task: Retrieval, order: InOneOrder[ExposureMetric]) -> Tensor:
     """The ids of the best candidates of each list that counts, -1 for the others."""
     counts, k = task.lists.has_items, max(member.k for member in order.members)
-    if ops.shape(counts)[0] == 0:
+    if size_of(counts, 0) == 0:
         return ops.zeros((0, k), "int32")
     keys = list_keys(order.key, counts, 0) if order.ties == "shuffle" else None
     seekers = Seekers(task.embeddings, task.excluded, keys)
@@ -150,7 +150,7 @@ def _parts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None
 ) -> Iterator[tuple[TargetLists, Counts]]:
     """The lists and their counts, as many at a time as memory allows."""
-    number = int(ops.shape(lists.ids)[0])
+    number = int(size_of(lists.ids, 0))
     size = max(number, 1)
     if ties == "average":
         ranks = ops.convert_to_numpy(counts.tied).astype("int64").sum(axis=1)

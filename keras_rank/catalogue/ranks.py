@@ -18,7 +18,7 @@ from keras_rank.arguments import (
     check_ties,
     names_arguments,
 )
-from keras_rank.arrays.backends import Array, Tensor, from_host, is_traced
+from keras_rank.arrays.backends import Array, Tensor, from_host, is_traced, size_of
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
@@ -161,7 +161,7 @@ class Retrieval:
     ) -> Counts:
         """Counts the candidates above each target, in one pass."""
         lists = self.lists
-        if ops.shape(lists.ids)[0] == 0:
+        if size_of(lists.ids, 0) == 0:
             nothing = ops.zeros_like(lists.ids)
             return Counts(nothing, nothing, nothing, ops.zeros_like(lists.targets))
         keys = None

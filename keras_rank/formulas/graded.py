@@ -22,6 +22,7 @@ from keras_rank.arrays.backends import (
     rounded,
     seen_maximum,
     shortcut,
+    size_of,
     stable_argsort,
     take,
 )
@@ -131,7 +132,7 @@ def _over_tie_groups(lists: JudgedLists, ranking: Ranking, values: Values) -> Te
     )
     # Without items there are no other subsets.
     passed = ops.cast(_subset_sizes(ranking, stops) == 0.0, stops.dtype)
-    last = seen_maximum(ends, ops.shape(stops)[1])
+    last = seen_maximum(ends, size_of(stops, 1))
     return _over_items(items, ranking, passed, last)
 
 
@@ -151,7 +152,7 @@ def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tenso
     targets_after, targets_from = (
         ops.cast(x, stops.dtype) for x in counts_in_order(above, above)
     )
-    targets = ops.shape(stops)[1]
+    targets = size_of(stops, 1)
     number = counted(1, targets, keras.backend.standardize_dtype(stops.dtype), stops)
     # The place of each target among the targets of its group.
     place, in_group = number - (targets - targets_from), targets_from - targets_after

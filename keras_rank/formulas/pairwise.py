@@ -5,7 +5,7 @@ import math
 from keras import ops
 
 from keras_rank.arrays.arithmetic import at_least, at_most, highest, ratio, total, where
-from keras_rank.arrays.backends import Tensor, sorted_along, sorted_rows
+from keras_rank.arrays.backends import Tensor, size_of, sorted_along, sorted_rows
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.sorting import in_order_of, inversions
 from keras_rank.lists.base import LARGEST_GAIN, Lists
@@ -112,7 +112,7 @@ def _pairs_of_targets(
     targets_above, targets_from = (
         ops.cast(x, lists.dtype) for x in counts_in_order(sorted_rows(known), scores)
     )
-    targets_below = ops.shape(labels)[1] - targets_from
+    targets_below = size_of(labels, 1) - targets_from
     below = lists.sizes[:, None] - placed.above - placed.tied - targets_below
     tied = placed.tied - (targets_from - targets_above)
     others = number_of_others + 0.0 * below

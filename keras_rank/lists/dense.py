@@ -19,6 +19,7 @@ from keras_rank.arrays.backends import (
     as_tree,
     may_have_nan,
     shortcut,
+    size_of,
     sum_by_row,
     take,
 )
@@ -195,7 +196,7 @@ class DenseLists(Lists):
     @property
     def list_size(self) -> Tensor | int:
         """The size of the lists, an int if it is known."""
-        return ops.shape(self.given_labels)[1]
+        return size_of(self.given_labels, 1)
 
     @kept
     def dtype(self) -> str:

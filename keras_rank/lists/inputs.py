@@ -14,6 +14,7 @@ from keras_rank.arrays.backends import (
     is_of_few_shapes,
     is_traced,
     library_of,
+    size_of,
     stable_argsort,
     take,
     without_gradient,
@@ -209,7 +210,7 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
     ids, labels = _of_lists(*_targets(ids, labels, mask))
     if labels is None:
         _require_no_labels("y_true", ids, scores.shape[1])
-    items = ops.shape(scores)[1]
+    items = size_of(scores, 1)
     if is_traced(ids):
         # The ids can't be seen later.
         check_items("y_true", ids, items)
@@ -346,7 +347,7 @@ def _target_lists(
         is_target = ops.logical_and(is_target, ops.logical_not(are_repeated))
     if weights is not None:
         weights = cast_finite(weights, dtype)
-        weights = ops.broadcast_to(weights, (ops.shape(ids)[0], 1))
+        weights = ops.broadcast_to(weights, (size_of(ids, 0), 1))
         is_weighed = weights >= smallest_normal(weights)
         counts = ops.logical_and(counts, is_weighed[:, 0])
         is_target = ops.logical_and(is_target, is_weighed)

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, where
-from keras_rank.arrays.backends import Tensor, as_tree, take
+from keras_rank.arrays.backends import Tensor, as_tree, size_of, take
 from keras_rank.arrays.counting import count_above_and_tied
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.shared import kept
@@ -52,7 +52,7 @@ class TargetLists(Lists):
         return largest_values(self.targets, count)
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
-        return numbers_in_full(positions, (ops.shape(self.targets)[0], self.items))
+        return numbers_in_full(positions, (size_of(self.targets, 0), self.items))
 
     @property
     def placed(self) -> "Placed":

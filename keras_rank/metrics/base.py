@@ -22,7 +22,12 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last, library_of
+from keras_rank.arrays.backends import (
+    Tensor,
+    computed_once,
+    each_plus_last,
+    library_of,
+)
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -544,7 +549,7 @@ def _added(
     stacked = library_of(all_columns[0]).stack(all_columns)
     if number > 1:
         kinds = len(of_metrics[0])
-        stacked = ops.reshape(stacked, (kinds, number, ops.shape(stacked)[1]))
+        stacked = ops.reshape(stacked, (kinds, number, -1))
         # Otherwise the formulas of all metrics would be computed for each product.
         stacked = computed_once(stacked)
     high, low = totals.products(stacked)
@@ -633,7 +638,7 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _parted(tensor: Tensor, number: int) -> list[Tensor]:
-    return [tensor] if number == 1 else [tensor[..., i] for i in range(number)]
+    return [tensor] if number == 1 else ops.unstack(tensor, number, axis=-1)
 
 
 def _cutoffs_of(metrics: Sequence[OrderedMetric]) -> tuple[int | None, int | None]:

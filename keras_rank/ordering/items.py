@@ -8,17 +8,18 @@ from keras import ops
 from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import (
     at_most,
-    columns,
     counted,
     shifted,
     through_batch,
     where,
+    with_columns,
 )
 from keras_rank.arrays.backends import (
     Tensor,
     descending,
     none_of,
     shortcut,
+    size_of,
     stable_argsort,
     take,
     total_by_group,
@@ -110,7 +111,7 @@ def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Ten
         depth: the number of ranks.
     """
     if scores.shape[1] is None or scores.shape[1] == depth:
-        scores = ops.concatenate([scores, columns(-math.inf, 1, scores)], axis=1)
+        scores = with_columns(scores, -math.inf, after=1)
     by_rank, following = scores[:, :depth], scores[:, 1 : depth + 1]
     occupied = by_rank > -math.inf
     return by_rank, occupied, ops.logical_and(occupied, by_rank == following)
@@ -139,7 +140,7 @@ def _repaired(
     Items above the last score of the top are in. Those with that score compete for the
     remaining ranks.
     """
-    last, depth = by_rank[:, -1:], ops.shape(order)[1]
+    last, depth = by_rank[:, -1:], size_of(order, 1)
 
     def preferred(scores: Tensor, among: Order | None) -> tuple[Tensor, Tensor]:
         positions = None if among is None else among.positions
@@ -151,7 +152,7 @@ def _repaired(
         # int32. A few to spare, as the last ones may be equal only in that precision.
         keys = ops.cast(preference(numbers), "float32")
         keys = where(scores == last, keys, -math.inf)
-        size = ops.shape(keys)[1]
+        size = size_of(keys, 1)
         keys, found = largest(keys, at_most_size(depth + _SPARE, size))
         if positions is not None:
             found = take(positions, found)
@@ -186,7 +187,7 @@ def _shuffled(
         return in_order_of(order, -keys(order), by_rank)
 
     list_size = order.shape[1]
-    *_, tied = _looked_at(by_rank, ops.shape(by_rank)[1])
+    *_, tied = _looked_at(by_rank, size_of(by_rank, 1))
     if list_size is None or list_size < 4 * _FEW_TIED:
         return shortcut(none_of(tied), lambda: order, all_sorted)
     # The last rank has no next one, and comes first here.
@@ -209,7 +210,7 @@ def _shuffled(
 
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
-    dtype, depth = lists.dtype, ops.shape(by_rank)[1]
+    dtype, depth = lists.dtype, size_of(by_rank, 1)
     none = none_of(tied)
     starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1

@@ -7,7 +7,13 @@ from typing import Any
 from keras import ops
 
 from keras_rank.arrays.arithmetic import total, where
-from keras_rank.arrays.backends import Tensor, as_tree, shortcut, total_by_group
+from keras_rank.arrays.backends import (
+    Tensor,
+    as_tree,
+    shortcut,
+    size_of,
+    total_by_group,
+)
 from keras_rank.arrays.shared import Shared
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.dense import DenseLists
@@ -168,7 +174,7 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = total_by_group(taken, self.group)
-            count = ops.shape(self.at_cut)[1] + 1
+            count = size_of(self.at_cut, 1) + 1
             cut_totals = of_high_scores(self.lists, self.lowest, count, cut_total)
             return where(self.at_cut, cut_totals, totals) / self.sizes
 

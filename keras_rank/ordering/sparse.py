@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take
+from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, size_of, take
 from keras_rank.arrays.counting import count_above_and_tied, count_before
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
@@ -36,7 +36,7 @@ def _counts(
     k, ties = k_and_ties
     raw, dtype = lists.all_scores, lists.dtype
     target_scores, retrieved = lists.target_scores, lists.are_retrieved
-    items = ops.shape(raw)[1]
+    items = size_of(raw, 1)
     cutoff = items if k is None else at_most_size(k, items)
     limit = limit_of(cutoff, dtype)
 

@@ -17,6 +17,7 @@ from keras_rank.arrays.backends import (
     Tensor,
     as_tree,
     seen_maximum,
+    size_of,
     stable_argsort,
     take,
     total_by_group,
@@ -175,7 +176,7 @@ def _spans(
         starts = above != shifted(above, 1, -1.0)
         is_first = ops.logical_and(found, starts)
         number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
-        group = ops.reshape(through_batch(number, ops.shape(above)[1]), (-1,))
+        group = ops.reshape(through_batch(number, size_of(above, 1)), (-1,))
     ranks_in_group = where(is_first, at_most(sizes, limit - above), 0.0)
     ends = running_total(ranks_in_group)
     return _Spans(targets, group, above, sizes, ranks_in_group, ends)
@@ -189,8 +190,8 @@ def _listed(
     cutoff = _cutoff(lists, k)
     ends = spans.ends
     index = counted(0, depth - 1, lists.dtype, like=ends)[None, :]
-    index = ops.broadcast_to(index, (ops.shape(ends)[0], ops.shape(index)[1]))
-    target_at = at_most(number_at_most(ends, index), ops.shape(ends)[1] - 1)
+    index = ops.broadcast_to(index, (size_of(ends, 0), size_of(index, 1)))
+    target_at = at_most(number_at_most(ends, index), size_of(ends, 1) - 1)
     occupied = index < ends[:, -1:]
     end, length, start, size = (
         take(x, target_at) for x in (ends, spans.ranks, spans.above, spans.sizes)
@@ -222,7 +223,7 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     if isinstance(items, int) and targets is not None:
         most = max(items, targets)
     else:
-        most = ops.maximum(items, ops.shape(lists.labels)[1])
+        most = ops.maximum(items, size_of(lists.labels, 1))
     return most if k is None else at_most_size(k, most)
 
 
@@ -237,5 +238,5 @@ def _first_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
     if isinstance(cutoff, int) and targets is not None:
         last = min(cutoff, targets)
     else:
-        last = ops.minimum(cutoff, ops.shape(lists.labels)[1])
+        last = ops.minimum(cutoff, size_of(lists.labels, 1))
     return counted(1, last, lists.dtype, like=lists.labels)

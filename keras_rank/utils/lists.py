@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.backends import Tensor, size_of
 from keras_rank.arrays.programs import program
 from keras_rank.lists.inputs import are_items, checked_ids, to_ids
 from keras_rank.lists.tensors import (
@@ -273,7 +273,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
 @program
 def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:
-    items = ops.shape(scores)[1]
+    items = size_of(scores, 1)
     columns = _columns_of("item_ids", ids, items)
     excluded = columns >= 0
     if kept is not None:
