@@ -12,6 +12,9 @@ os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
+# JAX would hash each program for a cache on disk, and note where operations are from.
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # ranx would compile itself for more than a minute.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 

@@ -255,7 +255,7 @@ def _made_once_on_tensorflow(function: Callable[..., Tensor], *numbers: Any) -> 
     import tensorflow as tf
 
     with tf.init_scope():
-        return ops.convert_to_numpy(function(*numbers))
+        return np.asarray(function(*numbers))
 
 
 def for_any_use() -> contextlib.AbstractContextManager[Any]:
