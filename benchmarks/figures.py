@@ -173,10 +173,10 @@ def caption(found):
 def setting(found):
     versions = [f"Keras {found['jax']['versions']['keras']}"]
     versions += [f"{TITLES[b]} {found[b]['versions'][b]}" for b in TITLES]
-    numpy = found["numpy"]
+    dates = sorted({found[backend]["date"] for backend in TITLES})
     return paragraph(
-        f"""All times were measured on one machine with {numpy["cores"]} cores, on
-        {numpy["date"]}: {", ".join(versions)}."""
+        f"""All times were measured on one machine with {found["numpy"]["cores"]}
+        cores, on {" and ".join(dates)}: {", ".join(versions)}."""
     )
 
 

@@ -557,6 +557,9 @@ def main():
         results[name] = sections[name](*asks.get(name, []))
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        if arguments.output.exists():
+            # With `--only`, the other sections stay as they were measured.
+            results = json.loads(arguments.output.read_text()) | results
         arguments.output.write_text(json.dumps(results, indent=1) + "\n")
 
 

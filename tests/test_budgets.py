@@ -59,7 +59,7 @@ BUDGETS = {
         "NDCG@10 tied, 1024 x 100": (240, 2),
         "NDCG@10 tied, 256 x 1000": (240, 2),
         "ERR@10 of tied means, 256 x 1000": (3500, 5),
-        "nine metrics, 256 x 1000": (350, 1),
+        "nine metrics, 256 x 1000": (290, 1),
         "HitRate@10 sparse, 256 x 100000": (104, 1),
     },
     "jax": {
@@ -68,9 +68,9 @@ BUDGETS = {
         "nine metrics, 256 x 1000": (700, 1),
     },
     "tensorflow": {
-        "NDCG@10, 256 x 1000": (500, 1),
-        "pairs, 256 x 1000": (900, 1),
-        "nine metrics, 256 x 1000": (1200, 1),
+        "NDCG@10, 256 x 1000": (380, 1),
+        "pairs, 256 x 1000": (730, 1),
+        "nine metrics, 256 x 1000": (780, 1),
     },
 }.get(BACKEND, {})
 if BACKEND == "jax":
