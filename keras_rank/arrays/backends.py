@@ -155,6 +155,14 @@ def _is_eager_on_torch() -> bool:
     return keras.backend.backend() == "torch" and not _is_torch_compiling()
 
 
+def _is_eager_on_tensorflow() -> bool:
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return bool(tf.executing_eagerly())
+
+
 def _branch(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
     if keras.backend.backend() == "jax":
         short, whole = _over_shards(holds, short), _over_shards(holds, whole)
@@ -195,12 +203,17 @@ def constant(value: float, like: Tensor) -> Tensor:
     """A number in the dtype of a tensor, and on its device.
 
     Keras gives a bare number the default precision: if that is bfloat16, integers
-    become floats on JAX. On torch, it would copy the number to the device at each use.
+    become floats on JAX. On torch, it would copy the number to the device at each use,
+    and on TensorFlow that takes longer than what it is used for.
     """
     if isinstance(like, np.ndarray):
         return np.asarray(value, like.dtype)
-    if _is_eager_on_torch() and not isinstance(like, keras.KerasTensor):
+    if isinstance(like, keras.KerasTensor):
+        return ops.convert_to_tensor(value, like.dtype)
+    if _is_eager_on_torch():
         return _torch_constant(value, like.dtype, like.device)
+    if _is_eager_on_tensorflow():
+        return _made_once_on_tensorflow(ops.convert_to_tensor, value, like.dtype)
     return ops.convert_to_tensor(value, like.dtype)
 
 
@@ -220,17 +233,19 @@ def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
 
 
 def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
-    """Returns `function(*numbers)`, computed once per device on torch.
+    """Returns `function(*numbers)`, computed once on TensorFlow and torch, per device.
 
-    On TensorFlow, and on an accelerator of JAX, it is computed before a program runs,
-    and is one constant of it.
+    In a graph of TensorFlow, and on an accelerator of JAX, it is one constant.
     """
     if _is_eager_on_torch():
         return _made_once_on_torch(function, *numbers, device=like.device)
     if _is_jax_on_accelerator():
         return ops.convert_to_tensor(_made_once_on_jax(function, *numbers))
     if keras.backend.backend() == "tensorflow":
-        return ops.convert_to_tensor(_made_once_on_tensorflow(function, *numbers))
+        made = _made_once_on_tensorflow(function, *numbers)
+        return (
+            made if _is_eager_on_tensorflow() else ops.convert_to_tensor(made.numpy())
+        )
     return function(*numbers)
 
 
@@ -251,11 +266,11 @@ def _made_once_on_jax(function: Callable[..., Tensor], *numbers: Any) -> Array:
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once_on_tensorflow(function: Callable[..., Tensor], *numbers: Any) -> Array:
+def _made_once_on_tensorflow(function: Callable[..., Tensor], *numbers: Any) -> Tensor:
     import tensorflow as tf
 
     with tf.init_scope():
-        return np.asarray(function(*numbers))
+        return function(*numbers)
 
 
 def for_any_use() -> contextlib.AbstractContextManager[Any]:
