@@ -245,12 +245,13 @@ def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
 
 
 def at_ranks(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
-    """Returns the discounts of ranks. Those of this module are cached for 1 to k."""
+    """Returns the discounts of ranks, those of this module by `made_once`."""
     is_known = getattr(rank_discount_fn, "__module__", None) == __name__
     if not is_known or len(ranks.shape) != 1 or ranks.shape[0] is None:
         return rank_discount_fn(ranks)
     dtype = keras.backend.standardize_dtype(ranks.dtype)
-    return made_once(_up_to, rank_discount_fn, ranks.shape[0], dtype, like=ranks)
+    k = ranks.shape[0]
+    return made_once(_up_to, rank_discount_fn, k, dtype, size=k, like=ranks)
 
 
 def _up_to(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:

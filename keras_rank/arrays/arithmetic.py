@@ -80,7 +80,7 @@ def running_count(mask: Tensor) -> Tensor:
     if not adds_up_anew() or size is None:
         return ops.cumsum(ones, axis=1) * ones
     number = -(-size // 32)
-    ones = with_columns(ones, 0, after=number * 32 - size)
+    ones = with_columns(ones, 0, number * 32 - size)
     bit = ops.arange(32, dtype="int32")
     words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
     words = ops.sum(words, axis=2)
@@ -118,7 +118,9 @@ def _is_bare(x: Tensor | float) -> bool:
 def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
     """The whole numbers from the first to the last, on the device of a tensor."""
     if isinstance(last, int):
-        return made_once(_range, first, last + 1, dtype, like=like)
+        return made_once(
+            _range, first, last + 1, dtype, size=last + 1 - first, like=like
+        )
     return _range(first, last + 1, dtype)
 
 
@@ -169,7 +171,7 @@ def total(values: Tensor) -> Tensor:
         size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
-        values = with_columns(values, 0.0, after=2**levels - size)
+        values = with_columns(values, 0.0, 2**levels - size)
     return added_in_halves(values, levels)
 
 
@@ -195,17 +197,21 @@ def totals(*rows: Tensor) -> list[Tensor]:
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
     """Moves each row to the right."""
-    return with_columns(values[:, :-places], fill, before=places)
+    return with_columns(values[:, :-places], fill, places, first=True)
 
 
-def with_columns(x: Tensor, value: float, *, before: int = 0, after: int = 0) -> Tensor:
-    """Adds columns of one value, at the start or at the end of each row."""
+def with_columns(
+    x: Tensor, value: float, number: int, *, first: bool = False
+) -> Tensor:
+    """Adds columns of one value at the end of each row, or at its start."""
+    filling = constant(value, x)
     if pads_in_one_step():
-        places = [(0, 0)] * (len(x.shape) - 1) + [(before, after)]
-        return ops.pad(x, places, constant_values=value)
-    library, shape = library_of(x), (*x.shape[:-1], before + after)
-    filling = library.broadcast_to(constant(value, x), shape)
-    return library.concatenate([filling, x] if before else [x, filling], axis=-1)
+        ends = (number, 0) if first else (0, number)
+        unpadded = [(0, 0)] * (len(x.shape) - 1)
+        return ops.pad(x, [*unpadded, ends], constant_values=filling)
+    library = library_of(x)
+    filling = library.broadcast_to(filling, (*x.shape[:-1], number))
+    return library.concatenate([filling, x] if first else [x, filling], axis=-1)
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:

@@ -213,12 +213,13 @@ def constant(value: float, like: Tensor) -> Tensor:
     if _is_eager_on_torch():
         return _torch_constant(value, like.dtype, like.device)
     if _is_eager_on_tensorflow():
-        return _made_once_on_tensorflow(ops.convert_to_tensor, value, like.dtype)
+        convert = ops.convert_to_tensor
+        return _made_once_on_tensorflow(convert, value, like.dtype, device=like.device)
     return ops.convert_to_tensor(value, like.dtype)
 
 
-def repeated(numbers: Sequence[int], like: Tensor) -> Sequence[Tensor]:
-    """Numbers that several operations use: TensorFlow makes a node for each use."""
+def shared_constants(numbers: Sequence[int], like: Tensor) -> Sequence[Tensor]:
+    """Numbers as tensors on TensorFlow, which makes a node for each use of a number."""
     if keras.backend.backend() != "tensorflow":
         return numbers
     return [constant(number, like) for number in numbers]
@@ -232,20 +233,28 @@ def _torch_constant(value: float, dtype: Any, device: Any) -> Tensor:
         return torch.tensor(value, dtype=dtype, device=device)
 
 
-def made_once(function: Callable[..., Tensor], *numbers: Any, like: Tensor) -> Tensor:
-    """Returns `function(*numbers)`, computed once on TensorFlow and torch, per device.
+def made_once(
+    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
+) -> Tensor:
+    """Returns `function(*numbers)`, computed once per device in eager code.
 
-    In a graph of TensorFlow, and on an accelerator of JAX, it is one constant.
+    That is so on torch, and for few entries on TensorFlow. In its graphs, and on an
+    accelerator of JAX, the result is a constant.
+
+    Args:
+        function: function of numbers.
+        *numbers: its arguments.
+        size: the number of entries of the result.
+        like: tensor on the device of the result.
     """
     if _is_eager_on_torch():
         return _made_once_on_torch(function, *numbers, device=like.device)
     if _is_jax_on_accelerator():
         return ops.convert_to_tensor(_made_once_on_jax(function, *numbers))
-    if keras.backend.backend() == "tensorflow":
-        made = _made_once_on_tensorflow(function, *numbers)
-        return (
-            made if _is_eager_on_tensorflow() else ops.convert_to_tensor(made.numpy())
-        )
+    if keras.backend.backend() == "tensorflow" and size <= _MANY_ENTRIES:
+        if _is_eager_on_tensorflow():
+            return _made_once_on_tensorflow(function, *numbers, device=like.device)
+        return _constant_of_graph(function, *numbers)
     return function(*numbers)
 
 
@@ -266,11 +275,22 @@ def _made_once_on_jax(function: Callable[..., Tensor], *numbers: Any) -> Array:
 
 
 @functools.lru_cache(maxsize=1024)
-def _made_once_on_tensorflow(function: Callable[..., Tensor], *numbers: Any) -> Tensor:
+def _made_once_on_tensorflow(
+    function: Callable[..., Tensor], *numbers: Any, device: str
+) -> Tensor:
+    import tensorflow as tf
+
+    with tf.device(device):
+        return function(*numbers)
+
+
+def _constant_of_graph(function: Callable[..., Tensor], *numbers: Any) -> Tensor:
     import tensorflow as tf
 
     with tf.init_scope():
-        return function(*numbers)
+        # No function surrounds a graph of TensorFlow 1.
+        made = function(*numbers).numpy() if tf.executing_eagerly() else None
+    return function(*numbers) if made is None else ops.convert_to_tensor(made)
 
 
 def for_any_use() -> contextlib.AbstractContextManager[Any]:

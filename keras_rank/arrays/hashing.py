@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, repeated
+from keras_rank.arrays.backends import Tensor, shared_constants
 
 _CONSTANTS = (16, 15, 0xFFFF, 0x1FFFF, 0x7FEB352D, 0x846CA68B - 2**32)
 
@@ -20,7 +20,8 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
         numbers: int32 tensor.
         keys: int32 tensor of a shape that broadcasts with it.
     """
-    n16, n15, low16, low17, first, second = repeated(_CONSTANTS, numbers)
+    constants = shared_constants(_CONSTANTS, numbers)
+    n16, n15, low16, low17, first, second = constants
 
     def mixed(x: Tensor) -> Tensor:
         """Scrambles numbers, one to one (Wellons' "lowbias32").

@@ -7,11 +7,10 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays import backends
-from keras_rank.arrays.arithmetic import at_most, highest, through_batch
+from keras_rank.arrays.arithmetic import at_most, highest, through_batch, with_columns
 from keras_rank.arrays.backends import (
     Tensor,
     computed_once,
-    constant,
     falling,
     neighbors_are_slow,
     size_of,
@@ -206,10 +205,7 @@ class Blocks:
     def _shaped(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Whole blocks, as a tensor of another shape."""
         if self._padding:
-            rows = size_of(x, 0)
-            filling = constant(-math.inf, x)
-            filling = ops.broadcast_to(filling, (rows, self._padding))
-            x = ops.concatenate([x, filling], axis=1)
+            x = with_columns(x, -math.inf, self._padding)
         return ops.reshape(x, shape)
 
     @property

@@ -341,7 +341,7 @@ def _target_lists(
     # A branch: torch.compile can't make a tensor of a condition on an unknown size.
     if isinstance(items, int) and items == 0:
         has_items = False
-    counts = ops.broadcast_to(constant(has_items, is_target), ops.shape(ids)[:1])
+    counts = ops.broadcast_to(constant(has_items, is_target), (size_of(ids, 0),))
     if ids.shape[1] != 1:
         are_repeated = _are_repeated(ids, labels)
         is_target = ops.logical_and(is_target, ops.logical_not(are_repeated))

@@ -111,7 +111,7 @@ def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Ten
         depth: the number of ranks.
     """
     if scores.shape[1] is None or scores.shape[1] == depth:
-        scores = with_columns(scores, -math.inf, after=1)
+        scores = with_columns(scores, -math.inf, 1)
     by_rank, following = scores[:, :depth], scores[:, 1 : depth + 1]
     occupied = by_rank > -math.inf
     return by_rank, occupied, ops.logical_and(occupied, by_rank == following)
