@@ -63,7 +63,8 @@ def charted(found):
     by_backend = [{**found[name], "title": title} for name, title in TITLES.items()]
     return {
         "docs/speed.png": [
-            {key: each[key] for key in ("title", "cores", "date", "per_list")}
+            {key: each[key] for key in ("title", "cores", "per_list")}
+            | {"date": each["dates"]["per_list"]}
             for each in by_backend
         ],
         "docs/catalogues.png": found["catalogue_sizes"],
@@ -165,15 +166,15 @@ def cost(found):
 def caption(found):
     numpy = found["numpy"]
     return paragraph(
-        f"""NDCG@10 on {numpy["cores"]} CPU cores, {numpy["date"]}. `make bench`
-        repeats it on your machine."""
+        f"""NDCG@10 on {numpy["cores"]} CPU cores, {numpy["dates"]["per_list"]}.
+        `make bench` repeats it on your machine."""
     )
 
 
 def setting(found):
     versions = [f"Keras {found['jax']['versions']['keras']}"]
     versions += [f"{TITLES[b]} {found[b]['versions'][b]}" for b in TITLES]
-    dates = sorted({found[backend]["date"] for backend in TITLES})
+    dates = sorted({date for name in TITLES for date in found[name]["dates"].values()})
     return paragraph(
         f"""All times were measured on one machine with {found["numpy"]["cores"]}
         cores, on {" and ".join(dates)}: {", ".join(versions)}."""

@@ -546,20 +546,20 @@ def main():
     if arguments.device == "gpu":
         on_gpu()
         return
-    results = {
-        "backend": BACKEND,
-        "cores": os.cpu_count(),
-        "date": str(datetime.date.today()),
-        "versions": versions,
-    }
+    setting = {"backend": BACKEND, "cores": os.cpu_count(), "versions": versions}
+    results = {**setting, "dates": {}}
+    if len(arguments.only) < len(sections) and arguments.output:
+        # The others stay as they were measured.
+        with contextlib.suppress(FileNotFoundError):
+            results = json.loads(arguments.output.read_text())
+        if setting != {name: results[name] for name in setting}:
+            parser.error("--only: the other sections were measured in another setting.")
     asks = {"busy": [arguments.busy], "from_file": [arguments.items]}
     for name in arguments.only:
         results[name] = sections[name](*asks.get(name, []))
+        results["dates"][name] = str(datetime.date.today())
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        if arguments.output.exists():
-            # With `--only`, the other sections stay as they were measured.
-            results = json.loads(arguments.output.read_text()) | results
         arguments.output.write_text(json.dumps(results, indent=1) + "\n")
 
 
