@@ -267,6 +267,38 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
             np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=2e-6)
 
 
+@pytest.mark.parametrize("shuffle_ties", [True, "average"])
+def test_graphs_of_long_lists_are_no_larger(shuffle_ties):
+    compiled.skip_unless_here("tf.function")
+    import tensorflow as tf
+
+    sizes = []
+    for items in (10_000, 100_000):
+        metric = NDCG(shuffle_ties=shuffle_ties)
+        update = tf.function(metric.update_state)
+        traced = update.get_concrete_function(*[tf.TensorSpec((None, items))] * 2)
+        sizes.append(traced.graph.as_graph_def().ByteSize())
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_a_graph_that_no_function_surrounds(rng):
+    """Nothing of it is kept for other code, in which it has no value."""
+    compiled.skip_unless_here("tf.function")
+    import tensorflow as tf
+
+    # No other test asks for so many ranks.
+    labels, scores, _ = batch_of(rng, (3, 77))
+    scores += rng.random(scores.shape).astype("float32")
+
+    def ndcg():
+        return functional.ndcg(tf.constant(labels), tf.constant(scores))
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        found = session.run(ndcg())
+    np.testing.assert_allclose(found, ndcg(), rtol=2e-6)
+    np.testing.assert_allclose(found, tf.function(ndcg)(), rtol=2e-6)
+
+
 @compiled.in_one_graph
 @pytest.mark.trains
 # Of the scores, which torch's compiler looks at between two of its graphs.
