@@ -50,7 +50,7 @@ def test_what_is_kept_in_inference_mode_serves_later():
     labels = torch.tensor(LABELS, requires_grad=True)
     for kept in (
         backends.constant(1.0, labels),
-        backends.made_once(torch.ones, 4, like=labels),
+        backends.made_once(torch.ones, 4, size=4, like=labels),
     ):
         (kept * labels).sum().backward()
     assert labels.grad.unique().tolist() == [2.0]
