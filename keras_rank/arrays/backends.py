@@ -28,6 +28,8 @@ _is_in_branch = ContextVar("is_in_branch", default=False)
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
+# Larger constants would make the graphs of TensorFlow as large as its lists.
+_LARGEST_CONSTANT = 4096
 # With more entries, unoptimized code would lose the time that compiling saves.
 _MANY_TO_ROUND = 2**17
 _UNOPTIMIZED = {
@@ -251,7 +253,7 @@ def made_once(
         return _made_once_on_torch(function, *numbers, device=like.device)
     if _is_jax_on_accelerator():
         return ops.convert_to_tensor(_made_once_on_jax(function, *numbers))
-    if keras.backend.backend() == "tensorflow" and size <= _MANY_ENTRIES:
+    if keras.backend.backend() == "tensorflow" and size <= _LARGEST_CONSTANT:
         if _is_eager_on_tensorflow():
             return _made_once_on_tensorflow(function, *numbers, device=like.device)
         return _constant_of_graph(function, *numbers)

@@ -22,12 +22,7 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import (
-    Tensor,
-    computed_once,
-    each_plus_last,
-    library_of,
-)
+from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last, library_of
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
