@@ -8,6 +8,7 @@ The values are computed here, by the named libraries.
 import logging
 import os
 import pathlib
+import random
 import warnings
 
 os.environ["KERAS_BACKEND"] = "torch"  # as ignite needs it
@@ -159,7 +160,9 @@ def discounts() -> plt.Figure:
 
 def uncertainty() -> plt.Figure:
     """NDCG by epoch on 200 lists, of a small model, with intervals."""
-    keras.utils.set_random_seed(0)
+    # What `keras.utils.set_random_seed` does, but for the seconds to import TensorFlow.
+    random.seed(0)
+    torch.manual_seed(0)
     x = np.random.default_rng(0).normal(size=(600, 10, 8)).astype("float32")
     y = np.clip(np.round(x[:, :, 0] + x[:, :, 1] * x[:, :, 2]), 0, 3)
     model = keras.Sequential(

@@ -50,9 +50,11 @@ def squared_error(labels, scores):
 def build(rate, model_class=keras.Model):
     """Returns a model and its metrics."""
     metrics = make_metrics()
-    keras.utils.set_random_seed(1)
+    # `keras.utils.set_random_seed` would import TensorFlow into each process of torch.
+    initializer = keras.initializers.GlorotUniform(seed=1)
+    dense = keras.layers.Dense(1, kernel_initializer=initializer)
     inputs = keras.Input((ITEMS, FEATURES))
-    scores = keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
+    scores = keras.layers.Reshape((ITEMS,))(dense(inputs))
     model = model_class(inputs, scores)
     model.compile(
         keras.optimizers.SGD(rate),

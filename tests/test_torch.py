@@ -11,10 +11,10 @@ from registry import CASES
 from keras_rank import functional, metrics
 from keras_rank.arrays import backends
 
+if os.environ["KERAS_BACKEND"] != "torch":
+    pytest.skip("tests of torch", allow_module_level=True)
+
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(
-    os.environ["KERAS_BACKEND"] != "torch", reason="a test of torch"
-)
 
 LABELS = [[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
 SCORES = [[0.1, 0.4, 0.4, 0.3], [0.5, 0.5, 0.2, 0.1]]
