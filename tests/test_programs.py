@@ -13,6 +13,7 @@ from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import catalogue, functional
+from keras_rank.arrays import backends
 from keras_rank.arrays.backends import _float64_on_jax
 from keras_rank.arrays.programs import is_whole, rounded_up
 from keras_rank.metrics import (
@@ -174,6 +175,32 @@ def test_large_inputs_are_not_padded(monkeypatch, rng):
 
     monkeypatch.setattr(keras_rank.lists.inputs, "enlarged", fail)
     functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
+
+
+@pytest.fixture
+def known_options(monkeypatch):
+    """Returns the options of small programs where `XLA_FLAGS` are as given."""
+
+    def options(flags=""):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        return backends._known_quick_options.__wrapped__()
+
+    return options
+
+
+def test_xla_has_the_options_of_small_programs(known_options):
+    """One that it has no more is to be removed: nothing but time is lost until then."""
+    assert known_options() == backends._QUICK_OPTIONS
+
+
+def test_an_option_that_xla_does_not_have_is_left_out(known_options, monkeypatch):
+    monkeypatch.setitem(backends._QUICK_OPTIONS, "xla_option_of_no_version", 1)
+    assert "xla_option_of_no_version" not in known_options()
+
+
+def test_the_flags_of_a_user_stay(known_options):
+    flags = "--xla_backend_optimization_level=3 --xla_dump_to=/tmp/hlo"
+    assert list(known_options(flags)) == ["xla_cpu_use_fusion_emitters"]
 
 
 def test_functions_of_the_same_arguments_share_a_program():

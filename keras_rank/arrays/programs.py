@@ -92,17 +92,34 @@ def is_whole(depends: Any) -> bool:
     It can't if a part is a user's class or function, or has the attribute `by_steps`:
     then values of one step determine the sizes of the next.
     """
+    try:
+        _check_whole_once(depends)
+    except TypeError:
+        return False
+    return True
+
+
+def _check_whole(depends: Any) -> None:
+    """Raises `TypeError` otherwise, as hashing does, so that no cache keeps it."""
     if depends is None or isinstance(depends, bool | int | float | str):
-        return True
+        return
     if getattr(depends, "by_steps", False):
-        return False
+        raise TypeError
     if isinstance(depends, tuple):
-        return all(map(is_whole, depends))
-    if str(getattr(depends, "__module__", "")).partition(".")[0] != _PACKAGE:
-        return False
-    if isinstance(depends, type) or not dataclasses.is_dataclass(depends):
-        return True
-    return all(is_whole(getattr(depends, x.name)) for x in dataclasses.fields(depends))
+        parts = depends
+    elif str(getattr(depends, "__module__", "")).partition(".")[0] != _PACKAGE:
+        raise TypeError
+    elif isinstance(depends, type) or not dataclasses.is_dataclass(depends):
+        parts = ()
+    else:
+        fields = dataclasses.fields(depends)
+        parts = tuple(getattr(depends, field.name) for field in fields)
+    for part in parts:
+        _check_whole(part)
+
+
+# To look at all parts takes longer than to find them here: 13 us of 200 for an update.
+_check_whole_once = functools.lru_cache(256)(_check_whole)
 
 
 @as_tree
