@@ -36,9 +36,10 @@ check: lint
 	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow" \
 		--hypothesis-profile=quick
 
-# Two processes at a time, in an order in which both end together.
+# Two processes at a time, in an order in which both end together. The linters import
+# nothing while the first tests compile packages, which two would both do.
 test: $(DEVELOPMENT)/installed
-	$(MAKE) --jobs=2 --output-sync=target $(addprefix test-,$(BACKEND)) lint
+	$(MAKE) --jobs=2 --output-sync=target lint $(addprefix test-,$(BACKEND))
 
 lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff check .
