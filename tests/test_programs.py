@@ -13,8 +13,11 @@ from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import catalogue, functional
-from keras_rank.arrays import backends
-from keras_rank.arrays.backends import _float64_on_jax
+from keras_rank.arrays.backends import (
+    _QUICK_OPTIONS,
+    _float64_on_jax,
+    _known_quick_options,
+)
 from keras_rank.arrays.programs import is_whole, rounded_up
 from keras_rank.metrics import (
     DCG,
@@ -183,18 +186,18 @@ def known_options(monkeypatch):
 
     def options(flags=""):
         monkeypatch.setenv("XLA_FLAGS", flags)
-        return backends._known_quick_options.__wrapped__()
+        return _known_quick_options.__wrapped__()
 
     return options
 
 
 def test_xla_has_the_options_of_small_programs(known_options):
     """One that it has no more is to be removed: nothing but time is lost until then."""
-    assert known_options() == backends._QUICK_OPTIONS
+    assert known_options() == _QUICK_OPTIONS
 
 
 def test_an_option_that_xla_does_not_have_is_left_out(known_options, monkeypatch):
-    monkeypatch.setitem(backends._QUICK_OPTIONS, "xla_option_of_no_version", 1)
+    monkeypatch.setitem(_QUICK_OPTIONS, "xla_option_of_no_version", 1)
     assert "xla_option_of_no_version" not in known_options()
 
 
