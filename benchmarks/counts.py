@@ -90,7 +90,8 @@ def _nodes(metric, batch):
     traced = tf.function(lambda *batch: metric.update_state(*batch), autograph=False)
     graph = traced.get_concrete_function(*batch).graph.as_graph_def()
     nodes = [graph.node, *(function.node_def for function in graph.library.function)]
-    return [node.op for some in nodes for node in some]
+    # An identity stands for each result of a function, until TensorFlow removes it.
+    return [node.op for some in nodes for node in some if node.op != "Identity"]
 
 
 def _in_graph(metric, batch):

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import datetime
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -409,8 +410,6 @@ def first_epoch():
         return None
     import keras_rs
 
-    labels, x = batch_of(4 * 256, 100)
-
     def four(library):
         return [
             library.NDCG(k=5, name="ndcg@5"),
@@ -428,16 +427,20 @@ def first_epoch():
         "keras-rs, four": lambda: four(keras_rs.metrics),
     }
 
+    # What is traced or compiled stays so: another model needs another size of lists.
+    sizes = itertools.count(100)
+
     def epoch(make):
-        inputs = keras.Input((100, 1))
-        outputs = keras.layers.Reshape((100,))(keras.layers.Dense(1)(inputs))
+        items = next(sizes)
+        labels, x = batch_of(4 * 256, items)
+        inputs = keras.Input((items, 1))
+        outputs = keras.layers.Reshape((items,))(keras.layers.Dense(1)(inputs))
         model = keras.Model(inputs, outputs)
         model.compile("adam", "mse", metrics=make())
         return seconds_of(
             lambda: model.fit(x[..., None], labels, batch_size=256, verbose=0)
         )
 
-    # In turns, each time with a new model, as a compiled one stays compiled.
     rounds = [{name: epoch(make) for name, make in makers.items()} for _ in range(3)]
     names = list(makers)[1:]
     added = [

@@ -1,6 +1,8 @@
 """Compiled everywhere: the values of eager code, and no more traces than shapes."""
 
 import functools
+import gc
+import weakref
 
 import compiled
 import keras
@@ -85,6 +87,65 @@ def test_one_trace_per_shape(way, make, rng):
     assert traces == [*per_shape, *[per_shape[-1]] * 4]
     if way != "jax.jit":
         assert values_of(metric) == pytest.approx(values_of(eager), rel=2e-6)
+
+
+tensorflow_only = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="how graphs share a trace"
+)
+
+
+def graph_of(metric, shape):
+    """A graph of an update, which is called by its inputs."""
+    import tensorflow as tf
+
+    batch = [tf.TensorSpec(shape, "float32")] * 2
+    return tf.function(metric.update_state).get_concrete_function(*batch)
+
+
+@tensorflow_only
+def test_graphs_share_a_trace(monkeypatch, rng):
+    """Also with other seeds, and those that `fit` and `evaluate` trace."""
+    traces = []
+    compute = NDCG.compute
+
+    def counting(self, *arguments):
+        traces.append(keras.backend.backend())
+        return compute(self, *arguments)
+
+    labels = rng.integers(0, 5, size=(4, 23)).astype("float32")
+    scores = np.zeros_like(labels)
+    expected = []
+    for seed in (1, 2, 3):
+        eager = NDCG(k=3, seed=seed)
+        eager.update_state(labels, scores)
+        expected += values_of(eager)
+    monkeypatch.setattr(NDCG, "compute", counting)
+    found = []
+    for seed in (1, 2, 3):
+        metric = NDCG(k=3, seed=seed)
+        graph_of(metric, labels.shape)(*map(ops.convert_to_tensor, (labels, scores)))
+        found += values_of(metric)
+    assert len(traces) == 1
+    assert found == pytest.approx(expected, rel=2e-6)
+    assert len(set(found)) == 3
+    graph_of(NDCG(k=3), (4, 24))
+    assert len(traces) == 2
+
+
+@tensorflow_only
+def test_code_of_a_user_is_traced_for_each_graph():
+    """It may have changed."""
+    metric = Counted(k=3)
+    for _ in range(3):
+        graph_of(metric, (4, 23))
+    assert metric.traces == 3
+
+
+@tensorflow_only
+def test_a_shared_trace_keeps_no_graph():
+    graphs = [weakref.ref(graph_of(NDCG(k=3), (4, n)).graph) for n in (30, 30, 31)]
+    gc.collect()
+    assert not any(graph() for graph in graphs)
 
 
 def test_torch_compiles_once_per_shape(rng):

@@ -399,30 +399,43 @@ def without_autograph(function: Function) -> Function:
 
 
 def as_tree(kind: Class) -> Class:
-    """Registers a dataclass of tensors as a tree, for programs on JAX.
+    """Registers a dataclass of tensors as a tree, for programs on JAX and TensorFlow.
 
     A program depends on the values of fields that are not tensors.
     """
-    if keras.backend.backend() != "jax":
-        return kind
-    import jax
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
 
+        leaves_of = jax.tree_util.tree_leaves
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        leaves_of = tf.nest.flatten
+    else:
+        return kind
     names = [field.name for field in dataclasses.fields(cast(Any, kind))]
 
     def is_fixed(value: Any) -> bool:
-        leaves = jax.tree_util.tree_leaves(value)
+        leaves = leaves_of(value)
         return bool(leaves) and all(isinstance(x, (int, str)) for x in leaves)
 
-    def flatten(tree: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    def flatten(tree: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         values = [getattr(tree, name) for name in names]
-        tensors = [None if is_fixed(x) else x for x in values]
+        tensors = tuple(None if is_fixed(x) else x for x in values)
         return tensors, tuple(x if is_fixed(x) else None for x in values)
 
     def unflatten(fixed: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
         parts = zip(names, fixed, tensors, strict=True)
         return kind(**{name: x if y is None else y for name, y, x in parts})
 
-    jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+    if backend == "jax":
+        jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+    else:
+        # The protocol of `tf.nest`, for which nothing is registered.
+        tree = cast(Any, kind)
+        tree.__tf_flatten__ = lambda self: flatten(self)[::-1]
+        tree.__tf_unflatten__ = staticmethod(unflatten)
     return kind
 
 
@@ -454,6 +467,45 @@ def compiled_by_eager_code(
             return compiled(is_small)(key, depends, *tensors)
 
     return call
+
+
+def traced_once(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Traces a function once for all graphs of TensorFlow; `None` elsewhere.
+
+    Its first argument is hashable. Keras traces a step twice before the first batch,
+    and a metric is part of several steps.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    @functools.cache
+    def traced(key: Any, depends: Any) -> Any:
+        def of_tensors(*tensors: Any) -> Any:
+            return function(depends, *tensors)
+
+        return tf.function(of_tensors, autograph=False)
+
+    def as_tensor(x: Any) -> Any:
+        # A number or a variable would be part of the trace. Keras's conversion returns
+        # a variable as it is.
+        return None if x is None else tf.convert_to_tensor(x)
+
+    def call(depends: Any, *tensors: Any) -> Any:
+        # The function may ask for it too.
+        key = on_accelerator(), keras.config.floatx()
+        return traced(key, depends)(*tf.nest.map_structure(as_tensor, tensors))
+
+    return call
+
+
+def is_in_graph(tensors: Any) -> bool:
+    """Whether tensors are part of a graph of TensorFlow, and not symbolic."""
+    import tensorflow as tf
+
+    return not tf.executing_eagerly() and not any(
+        isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(tensors)
+    )
 
 
 @functools.cache

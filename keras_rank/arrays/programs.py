@@ -3,6 +3,9 @@
 JAX compiles each operation of eager code, for each shape. So there a call is one
 function, compiled at its first call and cached by what it depends on. The outcomes of
 its checks come back with its result, and are read once.
+
+TensorFlow traces slowly. So there a call in a graph is one function, traced for the
+first graph and cached in the same way.
 """
 
 import dataclasses
@@ -19,10 +22,12 @@ from keras_rank.arrays.backends import (
     as_tree,
     compiled_by_eager_code,
     is_in_branch,
+    is_in_graph,
     is_known_false,
     is_traced,
     runs_within_another,
     to_device,
+    traced_once,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -35,10 +40,12 @@ _FINE = 256
 _conditions: ContextVar[list[tuple[Tensor, str]] | None] = ContextVar(
     "conditions", default=None
 )
+# Whether a program is being traced, of which inner ones become part.
+_is_traced_once = ContextVar("is_traced_once", default=False)
 
 
 def program(function: Function) -> Function:
-    """Compiles a function as one program for eager code, on JAX.
+    """Makes a function one program: in eager code on JAX, in graphs on TensorFlow.
 
     A user's code may do anything, and change, so functions that depend on it run as
     written, between programs (see `is_whole`).
@@ -59,7 +66,7 @@ def program(function: Function) -> Function:
 
     compiled = compiled_by_eager_code(with_checks)
     if compiled is None:
-        return function
+        return _traced_once(function)
 
     @functools.wraps(function)
     def call(depends: Any, *tensors: Any) -> Any:
@@ -68,6 +75,29 @@ def program(function: Function) -> Function:
         result, checks = compiled(depends, *tensors)
         checks.raise_first()
         return result
+
+    return cast(Function, call)
+
+
+def _traced_once(function: Function) -> Function:
+    """A program for graphs of TensorFlow; programs within it become part of it."""
+
+    def whole(depends: Any, *tensors: Any) -> Any:
+        token = _is_traced_once.set(True)
+        try:
+            return function(depends, *tensors)
+        finally:
+            _is_traced_once.reset(token)
+
+    traced = traced_once(whole)
+    if traced is None:
+        return function
+
+    @functools.wraps(function)
+    def call(depends: Any, *tensors: Any) -> Any:
+        if _is_traced_once.get() or not is_in_graph(tensors) or not is_whole(depends):
+            return function(depends, *tensors)
+        return traced(depends, *tensors)
 
     return cast(Function, call)
 
