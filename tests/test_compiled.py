@@ -133,6 +133,18 @@ def test_graphs_share_a_trace(monkeypatch, rng):
 
 
 @tensorflow_only
+def test_a_trace_knows_no_metric_that_was_changed(rng):
+    """A new shape is traced again, for the metric that asks."""
+    labels, scores, _ = batch_of(rng, (6, 22))
+    first, second, eager = (NDCG(k=3, seed=1) for _ in range(3))
+    graph_of(first, (5, 22))
+    first.k, first.empty_value = 1, 0.5
+    graph_of(second, labels.shape)(*map(ops.convert_to_tensor, (labels, scores)))
+    eager.update_state(labels, scores)
+    assert values_of(second) == pytest.approx(values_of(eager), rel=2e-6)
+
+
+@tensorflow_only
 def test_code_of_a_user_is_traced_for_each_graph():
     """It may have changed."""
     metric = Counted(k=3)

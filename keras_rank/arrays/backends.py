@@ -479,11 +479,14 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any] | None:
         return None
     import tensorflow as tf
 
-    @functools.cache
-    def traced(key: Any, depends: Any) -> Any:
-        def of_tensors(*tensors: Any) -> Any:
-            return function(depends, *tensors)
+    # Of equal ones, that of the call: a metric of the first one may have changed since.
+    of_call: ContextVar[Any] = ContextVar("of_call")
 
+    def of_tensors(*tensors: Any) -> Any:
+        return function(of_call.get(), *tensors)
+
+    @functools.lru_cache(256)
+    def traced(key: Any, depends: Any) -> Any:
         return tf.function(of_tensors, autograph=False)
 
     def as_tensor(x: Any) -> Any:
@@ -494,7 +497,11 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any] | None:
     def call(depends: Any, *tensors: Any) -> Any:
         # The function may ask for it too.
         key = on_accelerator(), keras.config.floatx()
-        return traced(key, depends)(*tf.nest.map_structure(as_tensor, tensors))
+        token = of_call.set(depends)
+        try:
+            return traced(key, depends)(*tf.nest.map_structure(as_tensor, tensors))
+        finally:
+            of_call.reset(token)
 
     return call
 
