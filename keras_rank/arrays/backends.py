@@ -439,6 +439,11 @@ def as_tree(kind: Class) -> Class:
     return kind
 
 
+def _settings() -> tuple[bool, str]:
+    """What a program depends on besides its arguments, as it may ask for it."""
+    return on_accelerator(), keras.config.floatx()
+
+
 def compiled_by_eager_code(
     function: Callable[..., Any],
 ) -> Callable[..., Any] | None:
@@ -459,8 +464,7 @@ def compiled_by_eager_code(
         return jax.jit(keyed, static_argnums=(0, 1), compiler_options=options)
 
     def call(depends: Any, *tensors: Any) -> Any:
-        # The function may ask for it too.
-        key = on_accelerator(), keras.config.floatx()
+        key = _settings()
         is_small = not key[0] and is_of_few_shapes(*jax.tree_util.tree_leaves(tensors))
         # In a function that is being compiled, these inputs are known already.
         with jax.core.eval_context():
@@ -495,11 +499,10 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any] | None:
         return None if x is None else tf.convert_to_tensor(x)
 
     def call(depends: Any, *tensors: Any) -> Any:
-        # The function may ask for it too.
-        key = on_accelerator(), keras.config.floatx()
+        given = tf.nest.map_structure(as_tensor, tensors)
         token = of_call.set(depends)
         try:
-            return traced(key, depends)(*tf.nest.map_structure(as_tensor, tensors))
+            return traced(_settings(), depends)(*given)
         finally:
             of_call.reset(token)
 

@@ -81,15 +81,7 @@ def program(function: Function) -> Function:
 
 def _traced_once(function: Function) -> Function:
     """A program for graphs of TensorFlow; programs within it become part of it."""
-
-    def whole(depends: Any, *tensors: Any) -> Any:
-        token = _is_traced_once.set(True)
-        try:
-            return function(depends, *tensors)
-        finally:
-            _is_traced_once.reset(token)
-
-    traced = traced_once(whole)
+    traced = traced_once(function)
     if traced is None:
         return function
 
@@ -97,7 +89,11 @@ def _traced_once(function: Function) -> Function:
     def call(depends: Any, *tensors: Any) -> Any:
         if _is_traced_once.get() or not is_in_graph(tensors) or not is_whole(depends):
             return function(depends, *tensors)
-        return traced(depends, *tensors)
+        token = _is_traced_once.set(True)
+        try:
+            return traced(depends, *tensors)
+        finally:
+            _is_traced_once.reset(token)
 
     return cast(Function, call)
 
