@@ -9,8 +9,9 @@ from registry import IS_SLOW
 from strategies import lists_of
 
 from keras_rank import functional
-from keras_rank.arrays import selection
+from keras_rank.arrays import backends, selection
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.metrics.ordered import SHUFFLE_TIES
 from keras_rank.ordering.preference import list_keys, shuffle_keys
 from keras_rank.ordering.ranks import RankingKind, rank_by_scores
 
@@ -150,6 +151,39 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
             rtol=3e-6,
             atol=3e-6,
         )
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() not in ("numpy", "torch"),
+    reason="others do not look first",
+)
+@pytest.mark.parametrize("ties", ["average", *TIES])
+@pytest.mark.parametrize("k", [10, None])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_short_lists_that_need_no_mask_have_the_same_values(
+    kind, k, ties, rng, monkeypatch
+):
+    """As if they were copied to be masked, and sorted by their own library."""
+    y_true, scores, weights = kind(*plain(rng), rng)
+    monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
+    monkeypatch.setattr(selection, "_LONG_ROW_OF_ARRAY", 10**9)
+
+    def values(fewest):
+        monkeypatch.setattr(backends, "_MANY_TO_COPY", fewest)
+        monkeypatch.setattr(backends, "_MANY_ENTRIES", fewest)
+        order = functional.rank(
+            y_true,
+            scores,
+            sample_weight=weights,
+            k=k,
+            shuffle_ties=SHUFFLE_TIES[ties],
+            seed=1,
+        )
+        found = [getattr(functional, name)(order, k=k) for name in FORMULAS]
+        return [ops.convert_to_numpy(value) for value in found]
+
+    for found, expected in zip(values(1), values(10**9), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def has_order_by_score_then_by_hash(scores):

@@ -29,6 +29,11 @@ _is_in_branch = ContextVar("is_in_branch", default=False)
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
+# From this many entries on, NumPy and torch read them in less time than it takes to get
+# memory for a copy.
+_MANY_TO_COPY = 2**14
+# NumPy sorts rows of this many entries sooner than it would select from them.
+_SHORT_ROW = 512
 # Larger constants would make the graphs of TensorFlow as large as its lists.
 _LARGEST_CONSTANT = 4096
 # With more entries, what is added to round sizes up would cost more than compiling.
@@ -101,6 +106,17 @@ def may_stall(x: Tensor) -> bool:
     return on_accelerator() and _is_seen(x)
 
 
+def is_on_host(x: Tensor) -> bool:
+    """Whether Python can read values without waiting: it sees them, on a CPU."""
+    return _is_seen(x) and not on_accelerator()
+
+
+def is_read_before_copied(x: Tensor) -> bool:
+    """Whether to see first if entries need to be masked, as they are many."""
+    is_eager = keras.backend.backend() in ("numpy", "torch") and is_on_host(x)
+    return is_eager and math.prod(x.shape) >= _MANY_TO_COPY
+
+
 def is_known_false(condition: Tensor | bool) -> bool:
     """Whether Python can see that a condition is false."""
     return _is_seen(condition) and not bool(condition)
@@ -122,6 +138,11 @@ def none_of(conditions: Tensor) -> Tensor | bool:
     """Whether all are False: a bool if Python can see it, so that it is read once."""
     any_of = ops.any(conditions)
     return not any_of if _is_seen(any_of) else ops.logical_not(any_of)
+
+
+def read_once(condition: Tensor | bool) -> Tensor | bool:
+    """The same condition, as a bool if Python can read it without waiting."""
+    return bool(condition) if is_on_host(condition) else condition
 
 
 def _is_seen(condition: Tensor | bool) -> bool:
@@ -310,6 +331,15 @@ def for_any_use() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def power_of_two(x: Tensor) -> Tensor:
+    """Returns `2**x`. NumPy and torch have a function that takes a tenth of the time.
+
+    It is exact for whole numbers, except for 127 on NumPy.
+    """
+    library = library_of(x)
+    return constant(2.0, x) ** x if library is ops else library.exp2(x)
+
+
 def without_gradient(x: Tensor) -> Tensor:
     """The same tensor, detached from gradients."""
     if _is_eager_on_torch() and not isinstance(x, keras.KerasTensor):
@@ -383,6 +413,14 @@ def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
     if keras.backend.backend() in ("jax", "tensorflow"):
         return ops.isnan(ops.sum(x))
     return ops.any(ops.isnan(extremes))
+
+
+def lowest(x: Tensor) -> Tensor:
+    """The smallest entry of a tensor, or NaN if it may have NaN."""
+    least = ops.amin(x)
+    if keras.backend.backend() in ("jax", "tensorflow"):
+        return ops.where(may_have_nan(x, least), constant(math.nan, least), least)
+    return least
 
 
 def without_autograph(function: Function) -> Function:
@@ -757,7 +795,9 @@ def take(x: Tensor, positions: Tensor) -> Tensor:
         return tf.gather(x, positions, batch_dims=1)
     if backend == "torch":
         return x.gather(1, positions.long())
-    return np.take_along_axis(x, positions, axis=1)
+    # In a third of the time of `np.take_along_axis`.
+    starts = x.shape[1] * np.arange(x.shape[0])[:, None]
+    return np.take(x, positions + starts)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
@@ -785,6 +825,9 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
     Equal entries are in any order, and any of those equal to the last may be included.
     """
+    if _is_best_sorted_whole(x, count):
+        positions = stable_argsort(-x)[:, :count]
+        return take(x, positions), positions
     if keras.backend.backend() == "numpy":
         return _top_k_of_arrays(x, count)
     values, positions = ops.top_k(x, count)
@@ -795,6 +838,8 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:
     """Returns the largest entries of each row in descending order."""
+    if _is_best_sorted_whole(x, count):
+        return falling(x)[:, :count]
     if isinstance(x, np.ndarray):
         # NumPy finds them three times as fast without their positions.
         return falling(np.partition(x, -count, axis=1)[:, -count:])
@@ -825,11 +870,14 @@ def _top_k_of_arrays(x: Array, count: int) -> tuple[Array, Array]:
 
 def stable_argsort(x: Tensor) -> Tensor:
     """Returns the positions that sort each row; equal entries stay in their order."""
-    is_short = x.dtype in ("float32", "int32")
+    if _is_sorted_by_numpy(x):
+        pairs = _pairs_in_order(_as_array(x), np.arange(x.shape[1]))
+        pairs &= 0xFFFFFFFF
+        return _as_tensor(pairs)
     if keras.backend.backend() == "numpy":
         # Keras asks for NumPy's quicksort, which is not stable.
-        return _argsort_by_keys(x) if is_short else np.argsort(x, 1, kind="stable")
-    if is_short and _is_jax_on_cpu():
+        return np.argsort(x, 1, kind="stable")
+    if _is_jax_on_cpu() and x.dtype in ("float32", "int32"):
         return _argsort_by_pairs(x)
     if keras.backend.backend() == "tensorflow":
         # As TensorFlow does, where the first of equal entries comes first.
@@ -888,8 +936,7 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     if keras.backend.backend() in ("tensorflow", "torch"):
         # These sort entries with positions. `ops.argsort` would drop the entries.
-        values, positions = ops.top_k(x, size_of(x, 1))
-        return values, positions
+        return top_k(x, size_of(x, 1))
     order = stable_argsort(-x)
     return take(x, order), order
 
@@ -909,7 +956,7 @@ def sorted_rows(x: Tensor) -> Tensor:
     """
     if isinstance(x, np.ndarray):
         return np.sort(x, axis=1)
-    if _is_seen(x) and not on_accelerator():
+    if is_on_host(x):
         in_order = np.sort(ops.convert_to_numpy(x), axis=1)
         return ops.convert_to_tensor(in_order, x.dtype)
     if keras.backend.backend() != "jax" or x.dtype not in ("float32", "int32"):
@@ -924,19 +971,15 @@ def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     The smallest entries come first, and of equal ones the smallest keys. On a CPU,
     NumPy sorts them, as in `sorted_rows`.
     """
-    is_on_host = _is_seen(x) and not on_accelerator()
-    if is_on_host and ops.convert_to_numpy(x).dtype == "float32":
-        # Turns -0.0 into 0.0, as both are equal.
-        x = ops.convert_to_numpy(x) + np.float32(0.0)
-        pairs = _flipped(x.view("int32")).astype("int64")
-        pairs <<= 32
-        pairs += ops.convert_to_numpy(keys)
-        pairs.sort(axis=1)
-        of_pairs = pairs.astype("int32")
-        pairs -= of_pairs
-        pairs >>= 32
-        in_order = _flipped(pairs.astype("int32")).view("float32")
-        return ops.convert_to_tensor(in_order), ops.convert_to_tensor(of_pairs)
+    if is_on_host(x):
+        entries = ops.convert_to_numpy(x)
+        if entries.dtype == "float32":
+            pairs = _pairs_in_order(entries, ops.convert_to_numpy(keys))
+            of_pairs = pairs.astype("int32")
+            pairs -= of_pairs
+            pairs >>= 32
+            in_order = _flipped(pairs.astype("int32")).view("float32")
+            return ops.convert_to_tensor(in_order), ops.convert_to_tensor(of_pairs)
     if keras.backend.backend() == "jax":
         import jax
 
@@ -946,15 +989,53 @@ def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return take(x, order), take(keys, order)
 
 
-def _argsort_by_keys(x: Tensor) -> Tensor:
-    """Sorts bits with positions below: NumPy's stable argsort takes twice as long."""
+def _is_sorted_by_numpy(x: Tensor) -> bool:
+    """Whether NumPy sorts the rows: torch takes six times as long on a CPU."""
+    backend = keras.backend.backend()
+    if backend not in ("numpy", "torch") or not is_on_host(x):
+        return False
+    is_worth_it = backend == "numpy" or math.prod(x.shape) >= _MANY_ENTRIES
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    return is_worth_it and dtype in ("float32", "int32")
+
+
+def _is_best_sorted_whole(x: Tensor, count: Tensor | int) -> bool:
+    """Whether the largest entries of rows are best found by sorting all, with NumPy."""
+    if not _is_sorted_by_numpy(x):
+        return False
+    if keras.backend.backend() == "numpy":
+        return bool(x.shape[1] <= max(_SHORT_ROW, 8 * count))
+    # Given fewer, torch sorts no more than it was asked for: five times as fast.
+    return bool(x.shape[1] < 64 * count)
+
+
+def _as_array(x: Tensor) -> Array:
+    """The memory of a tensor on a CPU as an array: Keras's conversion would copy it."""
+    array: Array = x if isinstance(x, np.ndarray) else x.detach().numpy()
+    return array
+
+
+def _as_tensor(x: Array) -> Tensor:
+    """The reverse."""
+    if keras.backend.backend() == "numpy":
+        return x
+    import torch
+
+    return torch.from_numpy(x)
+
+
+def _pairs_in_order(x: Array, keys: Array) -> Array:
+    """Sorts bits with int32 keys below, in half the time of NumPy's stable argsort."""
     # In place, as new memory costs as much as the arithmetic.
-    keys = _sortable_bits(x).astype("int64")
-    keys <<= 32
-    keys |= np.arange(x.shape[1])
-    keys.sort(axis=1)
-    keys &= 0xFFFFFFFF
-    return keys
+    if x.dtype == "float32":
+        # Turns -0.0 into 0.0, as both are equal.
+        x = (x + np.float32(0.0)).view("int32")
+        x ^= (x >> 31) & np.int32(0x7FFFFFFF)
+    pairs = x.astype("int64")
+    pairs <<= 32
+    pairs += keys
+    pairs.sort(axis=1)
+    return pairs
 
 
 def _argsort_by_pairs(x: Tensor) -> Tensor:

@@ -58,9 +58,7 @@ def is_best_sorted(x: Tensor) -> bool:
 
 def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
     """Whether to try a few entries first: not if both paths would be compiled."""
-    if backends.is_traced(x) or backends.on_accelerator():
-        return False
-    return bool(x.shape[1] >= 8 * count)
+    return backends.is_on_host(x) and bool(x.shape[1] >= 8 * count)
 
 
 def largest(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import at_most, where, within
-from keras_rank.arrays.backends import Tensor, constant
+from keras_rank.arrays.backends import Tensor, power_of_two
 from keras_rank.lists.base import LARGEST_GAIN
 from keras_rank.lists.judged import Judgement
 from keras_rank.lists.tensors import check_returned, shape_of
@@ -106,14 +106,14 @@ def relative_gains(
     `2**(label + shift) - 2**shift`, with a shift below 0.
     """
     shift, floor = scale
-    gains_of_labels = constant(2.0, labels) ** (labels + shift) - floor
+    gains_of_labels = power_of_two(labels + shift) - floor
     return _from(threshold, labels, gains_of_labels)
 
 
 def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
     """The power of two by which gains are multiplied, and what it makes of 1."""
     shift = at_most(math.log2(LARGEST_GAIN) - highest_labels, 0.0)
-    return shift, constant(2.0, shift) ** shift
+    return shift, power_of_two(shift)
 
 
 def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:

@@ -17,7 +17,9 @@ from keras_rank.arrays.arithmetic import (
 from keras_rank.arrays.backends import (
     Tensor,
     as_tree,
-    may_have_nan,
+    is_read_before_copied,
+    lowest,
+    read_once,
     shortcut,
     size_of,
     sum_by_row,
@@ -41,7 +43,7 @@ from keras_rank.lists.base import (
 class DenseLists(Lists):
     """A batch of lists with a label and a score for every item.
 
-    On a CPU, long lists without padding are not copied to mask them.
+    On a CPU, long or many lists without padding are not copied to mask them.
 
     Attributes:
         given_labels: tensor of shape `(batch, list_size)`.
@@ -72,8 +74,12 @@ class DenseLists(Lists):
 
     @kept
     def scores(self) -> Tensor:
-        retrieved = ops.logical_and(self.mask, self.given_scores > -math.inf)
-        return where(retrieved, self.given_scores, -math.inf)
+        def masked() -> Tensor:
+            return where(self._have_rank, self.given_scores, -math.inf)
+
+        if not self._is_read_first:
+            return masked()
+        return shortcut(self._are_ranked, lambda: self.given_scores, masked)
 
     @kept
     def weights(self) -> Tensor | None:
@@ -86,15 +92,19 @@ class DenseLists(Lists):
         def items() -> Tensor:
             return ops.sum(ops.cast(self.mask, self.dtype), axis=1)
 
-        if not is_long(self.given_labels):
+        if not self._may_stay_as_given:
             return items()
         nothing = ops.zeros_like(self.given_labels[:, 0])
         return shortcut(self.is_full, lambda: nothing + self.list_size, items)
 
     @kept
     def retrieved(self) -> Tensor:
-        have_rank = ops.logical_and(self.mask, self.given_scores > -math.inf)
-        return ops.sum(ops.cast(have_rank, self.dtype), axis=1)
+        def items() -> Tensor:
+            return ops.sum(ops.cast(self._have_rank, self.dtype), axis=1)
+
+        if not self._is_read_first:
+            return items()
+        return shortcut(self._are_ranked, lambda: self.sizes, items)
 
     @kept
     def mean_weights(self) -> Tensor:
@@ -141,11 +151,11 @@ class DenseLists(Lists):
 
     def _read_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Returns a function of the labels, with padding below 0."""
-        if not self.is_by_label or not is_long(self.given_labels):
+        if not self.is_by_label or not self._may_stay_as_given:
             return function(self._labels_or_none)
         of_given = function(self.given_labels)
         return shortcut(
-            ops.logical_not(self._has_nan_labels),
+            self._are_numbers,
             lambda: of_given,
             lambda: function(self._labels_or_none),
         )
@@ -156,6 +166,25 @@ class DenseLists(Lists):
         return where(self.mask, self.given_labels, -math.inf)
 
     @property
+    def _may_stay_as_given(self) -> bool:
+        """Whether lists without padding are not copied, in compiled code too."""
+        return self._is_read_first or is_long(self.given_labels)
+
+    @property
+    def _is_read_first(self) -> bool:
+        return is_read_before_copied(self.given_labels)
+
+    @property
+    def _have_rank(self) -> Tensor:
+        """Where there is an item that was retrieved."""
+        return ops.logical_and(self.mask, self.given_scores > -math.inf)
+
+    @kept
+    def _are_ranked(self) -> Tensor | bool:
+        """Whether there is such an item at every position, as far as can be seen."""
+        return self.is_full and read_once(lowest(self.given_scores) > -math.inf)
+
+    @property
     def is_by_label(self) -> bool:
         """Whether the labels alone determine where there are items."""
         return self.given_mask is None and self.given_weights is None
@@ -163,26 +192,27 @@ class DenseLists(Lists):
     @kept
     def is_full(self) -> Tensor | bool:
         """Whether there is an item at every position, as far as can be seen."""
+        # A comparison with NaN is False.
         if not self.is_by_label:
             return False
-        return ops.logical_and(
-            self._lowest_label >= 0.0, ops.logical_not(self._has_nan_labels)
-        )
+        return read_once(self._lowest_label >= 0.0)
 
     @kept
-    def _has_nan_labels(self) -> Tensor:
-        return may_have_nan(self.given_labels, self._lowest_label)
+    def _are_numbers(self) -> Tensor | bool:
+        """Whether no label is NaN, as far as can be seen."""
+        return read_once(self._lowest_label >= -math.inf)
 
     @kept
     def _lowest_label(self) -> Tensor:
-        return ops.amin(self.given_labels)
+        """The lowest label, NaN if there may be a NaN."""
+        return lowest(self.given_labels)
 
     def item_numbers(self, positions: Tensor | None) -> Tensor:
         def counted_items() -> Tensor:
             numbers = self._numbers
             return numbers if positions is None else take(numbers, positions)
 
-        if not is_long(self.given_labels):
+        if not self._may_stay_as_given:
             return counted_items()
         shape = ops.shape(self.given_labels)
         return shortcut(
