@@ -1005,7 +1005,8 @@ def _is_best_sorted_whole(x: Tensor, count: Tensor | int) -> bool:
         return False
     if keras.backend.backend() == "numpy":
         return bool(x.shape[1] <= max(_SHORT_ROW, 8 * count))
-    # Given fewer, torch sorts no more than it was asked for: five times as fast.
+    # From 64 times as many entries on, torch orders only the largest, in a fifth of the
+    # time of fewer.
     return bool(x.shape[1] < 64 * count)
 
 
@@ -1112,6 +1113,10 @@ def total_by_group(values: Tensor, group: Tensor) -> Tensor:
         totals = values.new_zeros(values.numel())
         totals = totals.index_add(0, group, values.reshape(-1))
         return totals.index_select(0, group).view(values.shape)
+    if isinstance(values, np.ndarray):
+        # Keras would sort the groups first.
+        totals = np.bincount(group, np.ravel(values)).astype(values.dtype)
+        return np.take(totals, np.reshape(group, values.shape))
     if _is_jax_on_tpu():
         return _total_by_steps(values, ops.reshape(group, values.shape))
     batch, depth = ops.shape(values)
