@@ -177,7 +177,7 @@ def setting(found):
     dates = sorted({date for name in TITLES for date in found[name]["dates"].values()})
     return paragraph(
         f"""All times were measured on one machine with {found["numpy"]["cores"]}
-        cores, on {" and ".join(dates)}: {", ".join(versions)}."""
+        cores, from {dates[0]} to {dates[-1]}: {", ".join(versions)}."""
     )
 
 
