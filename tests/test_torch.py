@@ -35,6 +35,30 @@ def test_no_gradient_is_recorded_of_sparse_labels():
     assert not functional.ndcg([2], scores, sparse_labels=True).requires_grad
 
 
+@pytest.mark.parametrize("name", ["ndcg", "average_precision", "reciprocal_rank"])
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize("k", [10, None])
+@pytest.mark.parametrize("shape", [(256, 100), (40, 600)], ids=str)
+def test_many_entries_without_memory_of_their_own(shape, k, shuffle_ties, name, rng):
+    """Which NumPy can't sort: within `torch.func`, or with signs yet to be changed."""
+    labels = torch.tensor(rng.integers(0, 4, shape).astype("float32"))
+    scores = torch.tensor(rng.integers(-50, 50, shape).astype("float32"))
+
+    def values(labels, scores):
+        function = getattr(functional, name)
+        return function(labels, scores, k=k, shuffle_ties=shuffle_ties, seed=1)
+
+    def loss(scores):
+        return scores.sum(), values(labels, scores)
+
+    expected = values(labels, scores)
+    _, found = torch.func.grad(loss, has_aux=True)(scores)
+    assert found.equal(expected)
+    negative = torch.complex(-scores, -labels).conj().imag
+    assert negative.is_neg()
+    assert values(negative, scores).equal(expected)
+
+
 def test_what_is_kept_in_inference_mode_serves_later():
     """Constants that were first asked for there would be no part of any gradient."""
     backends._torch_constant.cache_clear()

@@ -956,8 +956,8 @@ def sorted_rows(x: Tensor) -> Tensor:
     """
     if isinstance(x, np.ndarray):
         return np.sort(x, axis=1)
-    if is_on_host(x):
-        in_order = np.sort(ops.convert_to_numpy(x), axis=1)
+    if _is_open_to_numpy(x):
+        in_order = np.sort(_as_array(x), axis=1)
         return ops.convert_to_tensor(in_order, x.dtype)
     if keras.backend.backend() != "jax" or x.dtype not in ("float32", "int32"):
         return ops.sort(x, axis=1)
@@ -971,10 +971,10 @@ def sorted_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     The smallest entries come first, and of equal ones the smallest keys. On a CPU,
     NumPy sorts them, as in `sorted_rows`.
     """
-    if is_on_host(x):
-        entries = ops.convert_to_numpy(x)
+    if _is_open_to_numpy(x):
+        entries = _as_array(x)
         if entries.dtype == "float32":
-            pairs = _pairs_in_order(entries, ops.convert_to_numpy(keys))
+            pairs = _pairs_in_order(entries, _as_array(keys))
             of_pairs = pairs.astype("int32")
             pairs -= of_pairs
             pairs >>= 32
@@ -994,9 +994,10 @@ def _is_sorted_by_numpy(x: Tensor) -> bool:
     backend = keras.backend.backend()
     if backend not in ("numpy", "torch") or not is_on_host(x):
         return False
-    is_worth_it = backend == "numpy" or math.prod(x.shape) >= _MANY_ENTRIES
+    if backend == "torch" and math.prod(x.shape) < _MANY_ENTRIES:
+        return False
     dtype = keras.backend.standardize_dtype(x.dtype)
-    return is_worth_it and dtype in ("float32", "int32")
+    return dtype in ("float32", "int32") and _is_open_to_numpy(x)
 
 
 def _is_best_sorted_whole(x: Tensor, count: Tensor | int) -> bool:
@@ -1010,9 +1011,27 @@ def _is_best_sorted_whole(x: Tensor, count: Tensor | int) -> bool:
     return bool(x.shape[1] < 64 * count)
 
 
+def _is_open_to_numpy(x: Tensor) -> bool:
+    """Whether NumPy can read a tensor without waiting."""
+    if not is_on_host(x):
+        return False
+    if keras.backend.backend() == "torch":
+        # Within `torch.func`, torch refuses that of any tensor.
+        try:
+            _as_array(x)
+        except (RuntimeError, TypeError):
+            return False
+    return True
+
+
 def _as_array(x: Tensor) -> Array:
     """The memory of a tensor on a CPU as an array: Keras's conversion would copy it."""
-    array: Array = x if isinstance(x, np.ndarray) else x.detach().numpy()
+    if keras.backend.backend() != "torch":
+        array: Array = ops.convert_to_numpy(x)
+        return array
+    # Torch refuses a tensor whose signs it has yet to change.
+    x = without_gradient(x)
+    array = (x.resolve_neg() if x.is_neg() else x).numpy()
     return array
 
 
