@@ -826,7 +826,7 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     Equal entries are in any order, and any of those equal to the last may be included.
     """
     if _is_best_sorted_whole(x, count):
-        positions = stable_argsort(-x)[:, :count]
+        positions = _argsort_by_keys(-x)[:, :count]
         return take(x, positions), positions
     if keras.backend.backend() == "numpy":
         return _top_k_of_arrays(x, count)
@@ -871,9 +871,7 @@ def _top_k_of_arrays(x: Array, count: int) -> tuple[Array, Array]:
 def stable_argsort(x: Tensor) -> Tensor:
     """Returns the positions that sort each row; equal entries stay in their order."""
     if _is_sorted_by_numpy(x):
-        pairs = _pairs_in_order(_as_array(x), np.arange(x.shape[1]))
-        pairs &= 0xFFFFFFFF
-        return _as_tensor(pairs)
+        return _argsort_by_keys(x)
     if keras.backend.backend() == "numpy":
         # Keras asks for NumPy's quicksort, which is not stable.
         return np.argsort(x, 1, kind="stable")
@@ -1026,8 +1024,11 @@ def _is_open_to_numpy(x: Tensor) -> bool:
 
 def _as_array(x: Tensor) -> Array:
     """The memory of a tensor on a CPU as an array: Keras's conversion would copy it."""
+    if isinstance(x, np.ndarray):
+        return x
+    array: Array
     if keras.backend.backend() != "torch":
-        array: Array = ops.convert_to_numpy(x)
+        array = ops.convert_to_numpy(x)
         return array
     # Torch refuses a tensor whose signs it has yet to change.
     x = without_gradient(x)
@@ -1044,13 +1045,19 @@ def _as_tensor(x: Array) -> Tensor:
     return torch.from_numpy(x)
 
 
+def _argsort_by_keys(x: Tensor) -> Tensor:
+    """The positions that sort each row, where `_is_sorted_by_numpy`."""
+    pairs = _pairs_in_order(_as_array(x), np.arange(x.shape[1]))
+    pairs &= 0xFFFFFFFF
+    return _as_tensor(pairs)
+
+
 def _pairs_in_order(x: Array, keys: Array) -> Array:
     """Sorts bits with int32 keys below, in half the time of NumPy's stable argsort."""
     # In place, as new memory costs as much as the arithmetic.
     if x.dtype == "float32":
         # Turns -0.0 into 0.0, as both are equal.
-        x = (x + np.float32(0.0)).view("int32")
-        x ^= (x >> 31) & np.int32(0x7FFFFFFF)
+        x = _flipped((x + np.float32(0.0)).view("int32"))
     pairs = x.astype("int64")
     pairs <<= 32
     pairs += keys

@@ -77,8 +77,6 @@ class DenseLists(Lists):
         def masked() -> Tensor:
             return where(self._have_rank, self.given_scores, -math.inf)
 
-        if not self._is_read_first:
-            return masked()
         return shortcut(self._are_ranked, lambda: self.given_scores, masked)
 
     @kept
@@ -102,8 +100,6 @@ class DenseLists(Lists):
         def items() -> Tensor:
             return ops.sum(ops.cast(self._have_rank, self.dtype), axis=1)
 
-        if not self._is_read_first:
-            return items()
         return shortcut(self._are_ranked, lambda: self.sizes, items)
 
     @kept
@@ -168,11 +164,8 @@ class DenseLists(Lists):
     @property
     def _may_stay_as_given(self) -> bool:
         """Whether lists without padding are not copied, in compiled code too."""
-        return self._is_read_first or is_long(self.given_labels)
-
-    @property
-    def _is_read_first(self) -> bool:
-        return is_read_before_copied(self.given_labels)
+        labels = self.given_labels
+        return is_read_before_copied(labels) or is_long(labels)
 
     @property
     def _have_rank(self) -> Tensor:
@@ -181,7 +174,9 @@ class DenseLists(Lists):
 
     @kept
     def _are_ranked(self) -> Tensor | bool:
-        """Whether there is such an item at every position, as far as can be seen."""
+        """Whether there is such an item everywhere, if scores are read first."""
+        if not is_read_before_copied(self.given_labels):
+            return False
         return self.is_full and read_once(lowest(self.given_scores) > -math.inf)
 
     @property
@@ -192,9 +187,9 @@ class DenseLists(Lists):
     @kept
     def is_full(self) -> Tensor | bool:
         """Whether there is an item at every position, as far as can be seen."""
-        # A comparison with NaN is False.
         if not self.is_by_label:
             return False
+        # A comparison with NaN is False.
         return read_once(self._lowest_label >= 0.0)
 
     @kept
