@@ -155,7 +155,7 @@ def _pairs_in_order(
 
 def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:
     """The labels, 0 below the threshold, and infinite where there is no item."""
-    labels = lists.labels
+    labels = lists.compared_labels
     if threshold is not None:
         labels = where(labels >= threshold, labels, 0.0)
     return where(lists.mask, labels, math.inf)
