@@ -600,6 +600,21 @@ def to_device(array: Array) -> Tensor:
     return jax.device_put(array)
 
 
+def widest(dtype: str) -> str:
+    """The dtype that a 64-bit dtype becomes: JAX has 64 bits only if enabled."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return str(jax.dtypes.canonicalize_dtype(dtype))
+    if keras.backend.backend() == "torch" and dtype == "float64":
+        import torch
+
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None and accelerator.type == "mps":
+            return "float32"
+    return dtype
+
+
 def from_host(array: Array) -> Tensor:
     """An array as a tensor; unchanged on JAX, where programs accept arrays."""
     return array if keras.backend.backend() == "jax" else to_device(array)

@@ -17,6 +17,7 @@ from keras_rank.arrays.backends import (
     size_of,
     stable_argsort,
     take,
+    widest,
     without_gradient,
 )
 from keras_rank.arrays.programs import enlarged, program, require, rounded_up
@@ -33,7 +34,6 @@ from keras_rank.lists.tensors import (
     sizes_agree,
     to_array,
     wide_or_none,
-    widest,
 )
 
 # The smallest sizes that are rounded up to: lists and items.

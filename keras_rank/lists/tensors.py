@@ -14,6 +14,7 @@ from keras_rank.arrays.backends import (
     from_host,
     on_host,
     to_device,
+    widest,
 )
 from keras_rank.lists import ragged
 
@@ -121,14 +122,6 @@ def in_native_order(array: Array) -> Array:
 def _fits(array: Array, dtype: str) -> bool:
     limits = np.iinfo(dtype)
     return bool(np.all((array >= limits.min) & (array <= limits.max)))
-
-
-def widest(dtype: str) -> str:
-    """The dtype that a 64-bit dtype becomes: JAX has 64 bits only if enabled."""
-    # Not by Keras, which converts float64 to float32 on NumPy.
-    tensor = to_device(np.zeros((), dtype))
-    name: str = keras.backend.standardize_dtype(tensor.dtype)
-    return name
 
 
 def cast_finite(x: Tensor, dtype: str) -> Tensor:
