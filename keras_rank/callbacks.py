@@ -33,8 +33,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     callbacks that monitor a result, as Keras infers the direction of compiled metrics
     only.
 
-    The weights are those that compiled metrics see on validation data: the averaged ones
-    if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
+    The weights are those that compiled metrics see on validation data: the averaged
+    ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
 
     Args:
         x: the inputs of the query model, as for `predict`.

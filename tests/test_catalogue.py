@@ -1029,9 +1029,9 @@ def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):
     evaluations = [evaluation("first_"), Caller(evaluation("second_"))]
     found = []
     for validation in ({"validation_data": (users, targets)}, {}):
-        swap = keras.callbacks.SwapEMAWeights(swap_on_epoch)
-        found.append(logs(*evaluations, swap, **validation))
-        found.append(logs(swap, *evaluations, **validation))
+        first, second = (keras.callbacks.SwapEMAWeights(swap_on_epoch) for _ in "12")
+        found.append(logs(*evaluations, first, **validation))
+        found.append(logs(second, *evaluations, **validation))
     averaged = found[0]["val_mrr"]
     assert raw != averaged
     assert [len(each) for each in found] == [3, 3, 2, 2]
