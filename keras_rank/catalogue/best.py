@@ -14,9 +14,9 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_dtype,
     check_positive,
-    check_seed,
     check_ties_broken,
     names_arguments,
+    shuffle_key,
 )
 from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where
@@ -33,7 +33,6 @@ from keras_rank.arrays.backends import (
     without_warnings,
 )
 from keras_rank.arrays.backends import top_k as best_entries
-from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.catalogue.candidates import Candidates
@@ -105,7 +104,7 @@ def top_k(
     [[0, 1], [2, 1]]
     """
     k, ties = check_positive("k", k), check_ties_broken(shuffle_ties)
-    dtype = check_dtype(dtype)
+    key, dtype = shuffle_key(ties, seed), check_dtype(dtype)
     embeddings, found = open_scored(queries, candidates, score, block_size)
     number = int(embeddings.shape[0])
     if number == 0:
@@ -117,7 +116,7 @@ def top_k(
     keys = None
     if ties == "shuffle":
         everyone = np.ones(number, "bool")
-        keys = keys_of_queries(None, key_of_seed(check_seed(seed)), everyone)
+        keys = keys_of_queries(None, key, everyone)
     best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
     return ops.cast(best.scores, dtype), best.ids
 

@@ -14,12 +14,11 @@ from keras_rank.arguments import (
     check_dtype,
     check_k,
     check_positive,
-    check_seed,
     check_ties,
     names_arguments,
+    shuffle_key,
 )
 from keras_rank.arrays.backends import Array, Tensor, from_host, is_traced, size_of
-from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import (
@@ -120,7 +119,8 @@ def rank(
     >>> [float(value) for value in keras_rank.functional.reciprocal_rank(ranked)]
     [1.0, 0.5]
     """
-    k, ties, key = check_k(k), check_ties(shuffle_ties), key_of_seed(check_seed(seed))
+    k, ties = check_k(k), check_ties(shuffle_ties)
+    key = shuffle_key(ties, seed)
     task = retrieval(
         targets,
         queries,

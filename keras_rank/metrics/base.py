@@ -42,8 +42,8 @@ from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
     assign,
+    end_compiling,
     grouped,
-    sum_variable,
 )
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
@@ -186,15 +186,15 @@ class RankingMetric(OrderedMetric):
         )
         check = check_flag if self.takes_sparse_labels else check_not_sparse
         self.sparse_labels = check("sparse_labels", sparse_labels)
-        self.totals = sum_variable(totals.SHAPE, "float32", "totals")
-        self.remainders = sum_variable(totals.SHAPE[1:], "float32", "remainders")
+        self.totals = self._sum_variable(totals.SHAPE, "float32", "totals")
+        self.remainders = self._sum_variable(totals.SHAPE[1:], "float32", "remainders")
         # Here, as torch.compile can't trace `inspect`.
         names = inspect.signature(type(self)).parameters
         self._names_of_arguments = tuple(
             name for name in names if name not in ("seed", "name")
         )
         # Keys the shuffle. It may wrap after 2**31 lists.
-        self.lists_seen = sum_variable((), "int32", "lists_seen")
+        self.lists_seen = self._sum_variable((), "int32", "lists_seen")
 
     def relevance(self, lists: Lists) -> Tensor:
         """Returns what finding an item is worth, 0 if it is irrelevant.
@@ -309,6 +309,7 @@ def updates_of(
     All are computed before any is assigned, so that an error leaves all states
     unchanged. Metrics share common computations.
     """
+    end_compiling()
     states: list[tuple[RankingMetric, State]] = []
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)

@@ -37,8 +37,8 @@ from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
     assign,
+    end_compiling,
     grouped,
-    sum_variable,
 )
 from keras_rank.ordering.items import rank_lists
 from keras_rank.ordering.preference import Ties
@@ -92,8 +92,8 @@ class ExposureMetric(OrderedMetric):
             items = check_positive("items", items, "a positive integer or None")
         self.items = items
         # int32 is exact on every device, up to 2**31 lists.
-        self.counts = sum_variable((items or 0,), "int32", "counts")
-        self.lists_seen = sum_variable((), "int32", "lists_seen")
+        self.counts = self._sum_variable((items or 0,), "int32", "counts")
+        self.lists_seen = self._sum_variable((), "int32", "lists_seen")
 
     @names_arguments
     def update_state(
@@ -382,6 +382,7 @@ def updates_of(
 
     Lists are ordered once for all metrics with the same order.
     """
+    end_compiling()
     alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
     updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():

@@ -24,7 +24,7 @@ from keras_rank.metrics.binary import (
 )
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
-from keras_rank.metrics.ordered import assign
+from keras_rank.metrics.ordered import Place, PlacedMetric, assign, place
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 
 # The metrics that a group can hold.
@@ -61,7 +61,7 @@ _ERROR = "{}_stderr"
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class RankingMetrics(keras.metrics.Metric):
+class RankingMetrics(PlacedMetric):
     """Computes many metrics at little more than the cost of one.
 
     Each batch is checked once, and ordered once for all members with the same tie rule,
@@ -128,6 +128,7 @@ class RankingMetrics(keras.metrics.Metric):
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
+        place(self._places(), set())
         _share_drawn_seed(members)
 
     @property
@@ -182,6 +183,9 @@ class RankingMetrics(keras.metrics.Metric):
             self.prefix + member.name: member.standard_error()
             for member in self.members
         }
+
+    def _places(self) -> list[tuple[Place, str]]:
+        return [(each._place, self.prefix + each.name) for each in self.members]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -292,6 +296,10 @@ def _described(metric: Member) -> str:
 
 def _share_drawn_seed(members: Sequence[Member]) -> None:
     """Gives members without a seed the same shuffle."""
-    drawn = [member for member in members if member._seed_is_drawn]
+    drawn = [
+        member
+        for member in members
+        if member._seed_is_drawn and member.shuffle_ties is True
+    ]
     for member in drawn:
         member.seed = drawn[0].seed
