@@ -183,6 +183,33 @@ def test_the_rules_of_this_package():
     assert evaluate(rows_of(), ["mrr"]).summary().notes == []
 
 
+def test_trec_eval_reads_labels_as_integers():
+    qrels = {"1": {"a": 2.5, "b": 0.5, "c": 1.9}, "2": {"a": -0.5, "b": 1}}
+    run = {"1": {"b": 0.9, "a": 0.8, "c": 0.7}, "2": {"a": 0.9, "b": 0.8}}
+    whole = {"1": {"a": 2, "b": 0, "c": 1}, "2": {"a": 0, "b": 1}}
+    measures = ["ndcg", "map", "bpref", NDCG(name="gains of this package")]
+    for unjudged in ("irrelevant", "drop"):
+        found, same = (
+            evaluate_run(each, run, measures, unjudged=unjudged)
+            for each in (qrels, whole)
+        )
+        assert found.to_dict() == same.to_dict()
+    assert found.summary().notes[1] == (
+        "Labels that are fractions were truncated, as in trec_eval."
+    )
+    (warning,) = found.warnings
+    assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
+    assert same.summary().notes == ["Rules: trec_eval, unjudged=drop"]
+    assert same.warnings == []
+    ours = evaluate_run(qrels, run, [NDCG()], rules="keras")
+    ideal = 2**2.5 - 1, 2**1.9 - 1, 2**0.5 - 1
+    dcg = ideal[2] + ideal[0] / np.log2(3) + ideal[1] / 2
+    best = ideal[0] + ideal[1] / np.log2(3) + ideal[2] / 2
+    assert ours.per_list["ndcg"][0].as_py() == pytest.approx(dcg / best)
+    assert ours.summary().notes == ["Rules: keras"]
+    assert ours.warnings == []
+
+
 def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     for rules in ("trec_eval", "keras"):
         assert metric_of("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.measures import members_of
+from keras_rank.evaluation.lists.measures import members_of, truncates
 from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.reading.ids import with_numbers
@@ -211,7 +211,14 @@ def evaluate_run(
         with_numbers(name, source, columns)
         for name, source in (("qrels", qrels), ("run", run))
     )
-    settings = Settings(members, columns, ties, unjudged, memory_limit=memory_limit)
+    settings = Settings(
+        members,
+        columns,
+        ties,
+        unjudged,
+        memory_limit=memory_limit,
+        truncates=truncates(rules),
+    )
     table, left_out = table_of_run(qrels, run, settings, progress)
     return Evaluation(
         table, metrics=members, query=query, left_out=left_out, rules=followed

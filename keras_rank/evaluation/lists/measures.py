@@ -70,6 +70,11 @@ def metric_of(string: str, rules: str) -> RankingMetric:
     return _named(string, string, rules)
 
 
+def truncates(rules: str | None) -> bool:
+    """Whether labels are read as integers, as trec_eval reads them."""
+    return rules is not None and rules.startswith("trec_eval")
+
+
 def measured_of(metric: RankingMetric) -> Measured:
     """Describes a metric for reports, with its definition."""
     try:
