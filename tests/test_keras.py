@@ -243,6 +243,7 @@ def test_a_model_of_single_items_is_warned_of_once(group, rng):
     with pytest.warns(UserWarning, match=SINGLE) as warned:
         logs = model.fit(x, y, validation_data=(x, y), epochs=2, verbose=0).history
     model.evaluate(x, y, verbose=0)
-    assert len(warned) == 1
+    # On torch, Keras makes warnings of its own.
+    assert sum("One item" in str(each.message) for each in warned) == 1
     # The share of relevant items, whatever the model is.
     assert logs["val_ndcg"] == pytest.approx([y.mean()] * 2)
