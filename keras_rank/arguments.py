@@ -5,7 +5,7 @@ import inspect
 import numbers
 import reprlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import keras
@@ -156,8 +156,15 @@ def check_positive(
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and value > 0:
         return int(value)
+    hint = ""
+    has_size = isinstance(value, Collection) and getattr(value, "shape", None) != ()
+    if argument == "k" and has_size and not isinstance(value, str) and len(value) > 1:
+        hint = (
+            ". Each cutoff is a metric of its own: `keras_rank.metrics.RankingMetrics` "
+            'computes several as one, such as ["ndcg@1", "ndcg@3"]'
+        )
     raise ValueError(
-        f"`{argument}` should be {accepted}. Received: {argument}={value!r}"
+        f"`{argument}` should be {accepted}. Received: {argument}={value!r}{hint}"
     )
 
 

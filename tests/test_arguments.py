@@ -29,6 +29,20 @@ def test_k_should_be_a_positive_integer(k):
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize("k", [[1, 3], (1, 3), {1, 3}, range(1, 4), np.array([1, 3])])
+def test_several_cutoffs_are_several_metrics(k):
+    message = f"`k` should be a positive integer. Received: k={k!r}. Each cutoff is a "
+    for call in (
+        metrics.NDCG,
+        metrics.Coverage,
+        lambda k: functional.ndcg([1], [1], k=k),
+        lambda k: catalogue.rank([0], np.eye(1), np.eye(1), k=k),
+    ):
+        with pytest.raises(ValueError, match="RankingMetrics") as error:
+            call(k)
+        assert str(error.value).startswith(message)
+
+
 @pytest.mark.parametrize("k", [1, np.int32(1), np.int64(1), np.uint8(1)])
 def test_integers_of_numpy_are_integers(k):
     metric = metrics.NDCG(k=k)

@@ -219,7 +219,7 @@ def test_an_update_says_what_is_wrong_and_leaves_the_state(
 
 # Errors of arguments.
 
-NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "", [3], (1, 2), {3}, NAN, INF]
+NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "13", [3], (), {3}, NAN, INF]
 NO_CUTOFFS += [np.int64(0), np.int8(-3), np.float32(2), np.bool_(True), np.array([3])]
 NO_CUTOFFS += [np.array(3), 1j, b"3", object()]
 

@@ -328,3 +328,23 @@ def test_a_model_of_an_older_version_loads_as_it_is(data):
         "ndcg@2",
         *("ndcg@3", "ndcg@3_stderr", "map@3", "map@3_stderr", "mrr", "mrr_stderr"),
     }
+
+
+SINGLE = "One item has no order.* n lists of one item: make lists of single items by"
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("group", [False, True])
+def test_a_model_of_single_items_is_warned_of_once(group, rng):
+    x = rng.normal(size=(LISTS, FEATURES)).astype("float32")
+    y = (x[:, :1] > 0).astype("float32")
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
+    metric = RankingMetrics(["ndcg", "mrr"]) if group else NDCG()
+    model.compile("sgd", "mse", metrics=[metric])
+    with pytest.warns(UserWarning, match=SINGLE) as warned:
+        logs = model.fit(x, y, validation_data=(x, y), epochs=2, verbose=0).history
+    model.evaluate(x, y, verbose=0)
+    # On torch, Keras makes warnings of its own.
+    assert sum("One item" in str(each.message) for each in warned) == 1
+    # The share of relevant items, whatever the model is.
+    assert logs["val_ndcg"] == pytest.approx([y.mean()] * 2)

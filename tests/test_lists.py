@@ -546,3 +546,48 @@ def test_even_lists_under_an_uneven_name():
     """Uneven lists of even length are just a batch."""
     lists = lists_of([[1, 0], [0, 1]], [[0.1, 0.2], [0.3, 0.4]])
     assert tuple(lists.labels.shape) == (2, 2)
+
+
+SINGLE = ([[1.0], [0.0], [1.0]], [[0.1], [0.2], [0.3]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: metrics.NDCG(),
+        lambda: metrics.RankingMetrics(["mrr", "ndcg"]),
+        lambda: functional.ndcg,
+    ],
+)
+@pytest.mark.parametrize("last_axis", [(), (1,)])
+def test_lists_of_one_item_have_no_order(call, last_axis):
+    labels, scores = (np.float32(x) for x in SINGLE)
+    with pytest.warns(UserWarning, match="of one item: make lists of single items by"):
+        call()(labels, scores.reshape(3, 1, *last_axis))
+
+
+def test_a_metric_warns_of_its_first_batch_alone():
+    metric = metrics.NDCG()
+    with pytest.warns(UserWarning, match="One item has no order"):
+        metric.update_state(*SINGLE)
+    metric.update_state(*SINGLE)
+    # A batch of short lists among others, as warnings are errors here.
+    sorted_by_size = metrics.NDCG()
+    sorted_by_size.update_state(LABELS, SCORES)
+    sorted_by_size.update_state(*SINGLE)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "arguments"),
+    [
+        ([[1.0]], [[0.1]], {}),
+        ([1.0, 0.0, 1.0], [0.1, 0.2, 0.3], {}),
+        ([[1.0], [], [0.0]], [[0.1], [], [0.3]], {}),
+        ({"labels": SINGLE[0], "mask": [[True], [True], [False]]}, SINGLE[1], {}),
+        ([0, 0, -1], SINGLE[1], {"sparse_labels": True}),
+        (np.zeros((0, 0)), np.zeros((0, 0)), {}),
+    ],
+)
+def test_what_is_meant_as_lists_is_not_warned_of(labels, scores, arguments):
+    metrics.MeanReciprocalRank(**arguments)(labels, scores)
+    functional.reciprocal_rank(labels, scores, **arguments)

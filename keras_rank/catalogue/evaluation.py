@@ -22,7 +22,8 @@ from keras_rank.metrics.base import (
     orders_of,
 )
 from keras_rank.metrics.exposure import ExposureMetric
-from keras_rank.metrics.group import Member, as_group, by_kind
+from keras_rank.metrics.group import as_group, by_kind
+from keras_rank.metrics.names import Member
 from keras_rank.ordering.preference import Ties, list_keys
 
 # With `verbose="auto"`, progress is shown after this many seconds.

@@ -23,6 +23,7 @@ from keras_rank.lists.inputs import (
     of_few_shapes,
     read,
     read_sparse,
+    warn_of_single_items,
 )
 from keras_rank.lists.judged import Judgement, judge
 from keras_rank.lists.sparse import TargetLists
@@ -83,7 +84,11 @@ class Formula(NamedTuple):
         ties = check_ties(shuffle_ties)
         order = check_dtype(dtype), RankingKind(is_sparse, ties, k)
         given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-        padded = of_few_shapes(given, is_sparse) if is_whole(self) else given
+        padded = given
+        if is_whole(self):
+            padded = of_few_shapes(given, is_sparse)
+            if not is_sparse:
+                warn_of_single_items(given, y_true, y_pred)
         values = _ranked_values((order, self), padded, shuffle_key(ties, seed))
         return first_rows(values, shape_of(given.labels)[0])
 

@@ -1,5 +1,6 @@
 """Checks and casts what users pass, and makes lists of equal size."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import keras
@@ -41,6 +42,12 @@ _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
 # float32 holds all integers up to this one.
 _MOST_FLOATS = 2**24
+
+# What to do where a row is an item, not a list.
+_SINGLE = (
+    "n lists of one item: make lists of single items by "
+    "`keras_rank.utils.pad_lists(scores, group_ids=...)`, outside `fit`"
+)
 
 # The id of a relevant item that is not in the catalogue: it is never found.
 NO_CANDIDATE = -2
@@ -95,6 +102,22 @@ def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
         as_batch = (x if x is None or not x.shape else x[None] for x in given)
         given = Given(*as_batch)
     return given
+
+
+def warn_of_single_items(given: Given, y_true: Any, y_pred: Any) -> None:
+    """Warns of lists of one item, if no mask or ragged type says that they are lists.
+
+    They are what a model returns that scores single items.
+    """
+    lists, items = given.labels.shape
+    is_dense = given.mask is None and not any(map(ragged.is_ragged, (y_true, y_pred)))
+    if items == 1 and lists != 1 and is_dense:
+        warnings.warn(
+            "One item has no order, so that most metrics are the share of relevant "
+            f"items. Labels and scores of shape (n, 1) are {_SINGLE}. See "
+            "docs/rows.md.",
+            stacklevel=2,
+        )
 
 
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
@@ -602,11 +625,7 @@ def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
         # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
-        hint = (
-            "Scores of shape (n, 1) are n lists of one item: make lists of single "
-            "items by `keras_rank.utils.pad_lists(scores, group_ids=...)`, outside "
-            "`fit`. "
-        )
+        hint = f"Scores of shape (n, 1) are {_SINGLE}. "
         raise ValueError(
             f"`{argument}` should have the same shape as `y_true`, a row for each list "
             f"with a number for each item. {hint if are_single else ''}Received: "

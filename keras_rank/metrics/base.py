@@ -33,6 +33,7 @@ from keras_rank.lists.inputs import (
     of_few_shapes,
     read,
     read_sparse,
+    warn_of_single_items,
 )
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
 from keras_rank.lists.sparse import TargetLists
@@ -195,6 +196,8 @@ class RankingMetric(OrderedMetric):
         )
         # Keys the shuffle. It may wrap after 2**31 lists.
         self.lists_seen = self._sum_variable((), "int32", "lists_seen")
+        # Whether no batch was added yet.
+        self._is_new = True
 
     def relevance(self, lists: Lists) -> Tensor:
         """Returns what finding an item is worth, 0 if it is irrelevant.
@@ -332,6 +335,8 @@ def updates_of(
             check_labels_for(members, "y_true", y_true, sparse_labels)
             plan = Plan.of(members)
             if is_whole(plan):
+                if _has_first_batch(members) and not sparse_labels:
+                    warn_of_single_items(given, y_true, y_pred)
                 given = of_few_shapes(given, sparse_labels)
             new_states = _states_with(plan, given, _states_of(members), plan.keys)
             states += zip(members, new_states, strict=True)
@@ -342,6 +347,14 @@ def updates_of(
             (metric.totals, metric.remainders, metric.lists_seen), state, strict=True
         )
     ]
+
+
+def _has_first_batch(metrics: Sequence[RankingMetric]) -> bool:
+    """Whether metrics get their first batch, of which they may warn."""
+    is_first = any(metric._is_new for metric in metrics)
+    for metric in metrics:
+        metric._is_new = False
+    return is_first
 
 
 def _states_of(metrics: Sequence[RankingMetric]) -> list[State]:

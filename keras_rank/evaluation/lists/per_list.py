@@ -107,7 +107,8 @@ class PerList:
         found: dict[str, Any] = {self.columns.query: lists.queries}
         for i, name in enumerate(self.columns.keep):
             found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
-        given, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+        written, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+        given = np.trunc(written) if self.settings.truncates else written
         drops_unjudged = self.settings.unjudged == "drop"
         items = {
             "label": judge(given, lists.starts, drops_unjudged),
@@ -132,7 +133,7 @@ class PerList:
             "items": items["label"] >= 0.0,
             "judged": items["judged"],
             "nan": is_nan,
-            "fractional labels": np.floor(given) < given,
+            "fractional labels": np.floor(written) < written,
             "fractional scores": np.floor(score) < score,
         }.items():
             found[HEALTH + name] = lists.counts(is_counted)

@@ -31,4 +31,6 @@ def summarized(
                 found = found._replace(low=low, high=high)
             rows.append({**found._asdict(), "metric": metric.name, **slice_})
     notes = [] if lists.rules is None else [f"Rules: {lists.rules}"]
+    if np.any(lists.health.get("truncated labels", 0)):
+        notes.append("Labels that are fractions were truncated, as in trec_eval.")
     return table_of(rows, [*by, *_COLUMNS], notes)
