@@ -60,8 +60,9 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
             None,
             "`y_pred` should have one number for each item, in the shape "
             "(batch, list_size) or (batch, list_size, 1). "
-            "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
-            "Received: y_pred.shape=(1, 2, 2)",
+            "Where each position of (batch, time, items) is a list, reshape everything "
+            "to lists: scores and labels to (batch * time, items), ids to "
+            "(batch * time,). Received: y_pred.shape=(1, 2, 2)",
         ),
         (
             {"labels": [[1, 0]], "mask": [[True]]},
@@ -259,7 +260,11 @@ def test_columns_of_tables(module):
 @pytest.mark.parametrize(
     ("labels", "received"),
     [
-        (scipy.sparse.csr_matrix(LABELS), "csr_matrix: pass `y_true.toarray()`"),
+        (
+            scipy.sparse.csr_matrix(LABELS),
+            "csr_matrix, which is sparse: pass `y_true.toarray()`, which has 0 where "
+            "nothing is stored",
+        ),
         (iter(LABELS), "list_iterator: pass `list(y_true)`"),
         ((row for row in LABELS), "generator: pass `list(y_true)`"),
         (None, "NoneType"),

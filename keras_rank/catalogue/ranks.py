@@ -34,13 +34,8 @@ from keras_rank.catalogue.shards import (
     count_in_shards,
     open_shards,
 )
-from keras_rank.lists.inputs import (
-    checked_ids,
-    read_targets,
-    standardize_targets,
-    to_ids,
-)
-from keras_rank.lists.ragged import rectangular
+from keras_rank.lists.ids import checked_ids, to_ids
+from keras_rank.lists.inputs import read_targets, standardize_targets
 from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
 from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
@@ -307,8 +302,7 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
         kept: int array of shape `(batch, targets)`, -1 where there is none.
         items: the number of candidates.
     """
-    (ids,) = rectangular(exclude=exclude)
-    ids = to_ids("exclude", ids)
+    ids = to_ids("exclude", exclude, items)
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):
         raise ValueError(
             "`exclude` should have the shape (batch, n), padded with -1. "

@@ -14,7 +14,6 @@ PADDING = {
     "mask": 0,
     "sample_weight": 0,
     "x": 0,
-    "exclude": -1,
 }
 
 

@@ -22,17 +22,16 @@ from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import Order
 from keras_rank.formulas.exposure import concentration, mean_over_shown, share_shown
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.inputs import (
     Given,
-    checked_ids,
     lists_of,
     of_few_shapes,
     read,
     read_sparse,
-    to_ids,
 )
 from keras_rank.lists.sparse import SparseLists
-from keras_rank.lists.tensors import shape_of, sizes_agree, to_array
+from keras_rank.lists.tensors import is_sparse, shape_of, sizes_agree, to_array
 from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
@@ -455,7 +454,13 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             "of all items in `y_pred`. Received: "
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
-    ids = to_ids("y_true", ids)
+    if is_sparse(ids):
+        raise ValueError(
+            "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
+            "sparse matrix has no order. Received: y_true of type "
+            f"{type(ids).__name__}"
+        )
+    ids = to_ids("y_true", ids, items)
     if len(ids.shape) != 2 or not (ids.shape[1] is None or ids.shape[1] >= k):
         raise ValueError(
             f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "

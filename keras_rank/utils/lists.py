@@ -12,8 +12,9 @@ from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor, size_of
 from keras_rank.arrays.programs import program
-from keras_rank.lists.inputs import are_items, checked_ids, to_ids
+from keras_rank.lists.ids import are_items, checked_ids, to_ids
 from keras_rank.lists.tensors import (
+    check_dense,
     in_native_order,
     ranked_as,
     sizes_agree,
@@ -123,6 +124,7 @@ def unpad_lists(
 
 
 def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
+    check_dense(argument, values)
     if ops.is_tensor(values):
         values = ops.convert_to_numpy(values)
     try:
@@ -249,7 +251,9 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     >>> [float(score) for score in scores[0]]
     [-inf, 2.0, 1.0]
     """
-    scores, ids = to_tensor("y_pred", y_pred), to_ids("item_ids", item_ids)
+    scores = to_tensor("y_pred", y_pred)
+    items = scores.shape[1] if len(scores.shape) == 2 else None
+    ids = to_ids("item_ids", item_ids, items)
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = ranked_as(scores)
     fits = len(scores.shape) == len(ids.shape) == 2
@@ -261,7 +265,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
         )
     kept = None
     if keep is not None:
-        kept = to_ids("keep", keep)
+        kept = to_ids("keep", keep, items)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
         if len(kept.shape) != 2 or not sizes_agree(kept.shape[:1], ids.shape[:1]):
             raise ValueError(
