@@ -206,7 +206,8 @@ def _is_stream(candidates: Any) -> bool:
     if isinstance(candidates, list | tuple):
         first = candidates[0] if candidates else ()
         block = _block_in(first)
-        return np.ndim(block if hasattr(block, "shape") else first) == 2
+        shape = block.shape if hasattr(block, "shape") else np.shape(first)
+        return len(shape) == 2
     return isinstance(candidates, Iterable | keras.utils.PyDataset)
 
 

@@ -390,7 +390,9 @@ def _ids_labels_and_mask(
     if is_matrix(value):
         return *stored_in(argument, value, items), None
     if not isinstance(value, dict):
-        shape = tuple(getattr(value, "shape", ()))
+        # A nested tensor of torch may have no shape.
+        is_ragged = ragged.is_ragged_tensor(value)
+        shape = () if is_ragged else tuple(getattr(value, "shape", ()))
         if len(shape) == 3 and shape[2] == 2:
             return value[:, :, 0], value[:, :, 1], None
         return value, None, None

@@ -155,6 +155,8 @@ def _places(
             f"group_sizes={reprlib.repr(group_sizes)}, "
             f"group_ids={reprlib.repr(group_ids)}"
         )
+    check_dense("group_sizes", group_sizes)
+    check_dense("group_ids", group_ids)
     if group_ids is None:
         return _places_by_size(rows, group_sizes)
     return _places_by_id(rows, group_ids)
