@@ -52,9 +52,9 @@ class RankingModel(keras.Model):
 
     The data may be a `tf.data.Dataset`, a `keras.utils.PyDataset`, a generator or a
     torch `DataLoader` with ragged elements, or ragged tensors instead of arrays.
-    `keras.Model` would pad them with 0, which is the label of an item, or fail. This model pads each batch to its longest list: labels with -1, features and
-    weights with 0. So its inputs must accept any list size:
-    `keras.Input((None, features))`.
+    `keras.Model` would pad them with 0, which is the label of an item, or fail. This
+    model pads each batch to its longest list: labels with -1, features and weights with
+    0. So its inputs must accept any list size: `keras.Input((None, features))`.
 
     Everything else is as in `keras.Model`: create it from inputs and outputs, or
     subclass it, and pass inputs and outputs to `super().__init__` or define `call`. An

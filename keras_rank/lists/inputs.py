@@ -446,8 +446,8 @@ def _lists(argument: str, value: Any) -> Tensor:
     """
     if isinstance(value, keras.KerasTensor):
         raise ValueError(
-            f"`{argument}` should have values. For symbolic tensors, pass the metric to "
-            "`compile`, or override the method `compute_metrics` of the model. "
+            f"`{argument}` should have values. For symbolic tensors, pass the metric "
+            "to `compile`, or override the method `compute_metrics` of the model. "
             f"Received: {argument} of type KerasTensor"
         )
     x = to_array(argument, value)

@@ -493,9 +493,13 @@ def _of_all_items(given: Given, items: int, sparse_labels: bool) -> Given:
     if scores.shape[1] is not None:
         return given
     given = given._replace(scores=_of_width(scores, items))
-    return given if sparse_labels else given._replace(
-        labels=_of_width(given.labels, items),
-        mask=None if given.mask is None else _of_width(given.mask, items),
+    return (
+        given
+        if sparse_labels
+        else given._replace(
+            labels=_of_width(given.labels, items),
+            mask=None if given.mask is None else _of_width(given.mask, items),
+        )
     )
 
 
