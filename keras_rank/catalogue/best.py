@@ -81,7 +81,8 @@ def top_k(
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that are left out,
-            such as seen items.
+            such as seen items. Or a sparse matrix of SciPy of shape `(batch, items)`,
+            whatever values it stores.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `False`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to

@@ -112,7 +112,8 @@ class ExposureMetric(OrderedMetric):
                 left out; all others count the same.
 
         Raises:
-            ValueError: if shapes or dtypes don't match. The state is unchanged then.
+            ValueError: if shapes or dtypes don't match. The state is unchanged then. In
+                a graph that does not know sizes, TensorFlow raises its own error.
         """
         assign(updates_of([self], y_true, y_pred, sample_weight))
 

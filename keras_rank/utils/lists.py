@@ -235,16 +235,19 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
     Args:
         y_pred: scores of shape `(batch, items)`.
-        item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude.
-        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1. Items that keep
-            their scores even if they are in `item_ids`, such as the targets.
+        item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude. Or a
+            sparse matrix of SciPy of shape `(batch, items)`, whatever values it stores.
+        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or such a matrix.
+            Items that keep their scores even if they are in `item_ids`, such as the
+            targets.
 
     Returns:
         A tensor of the shape of `y_pred`.
 
     Raises:
         ValueError: if shapes don't match, or an id is not below the number of items. In
-            compiled code, such an id is ignored.
+            compiled code, such an id is ignored. Or if `item_ids` is a dense matrix with
+            a column for each item, which compiled code reads as ids.
 
     Example:
 
