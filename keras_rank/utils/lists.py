@@ -246,8 +246,8 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
     Raises:
         ValueError: if shapes don't match, or an id is not below the number of items. In
-            compiled code, such an id is ignored. Or if `item_ids` is a dense matrix with
-            a column for each item, which compiled code reads as ids.
+            compiled code, such an id is ignored. Or if `item_ids` is a dense matrix
+            with a column for each item, which compiled code reads as ids.
 
     Example:
 
