@@ -122,6 +122,7 @@ def test_a_callback_takes_sparse_matrices():
 NARROW = scipy.sparse.csr_matrix(HISTORY[:, :3])
 SHORT = scipy.sparse.csr_matrix(HISTORY[:2])
 CSR = scipy.sparse.csr_matrix(GRADES)
+ROWS = [scipy.sparse.csr_array(GRADES[i : i + 1]) for i in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,7 @@ CSR = scipy.sparse.csr_matrix(GRADES)
             lambda: evaluate({"ids": GRADED["ids"], "labels": CSR}),
             "`labels` should hold real numbers.*in the shape of the ids",
         ),
+        (lambda: evaluate([0] * 3, ROWS), "`exclude` should hold real numbers"),
         (
             lambda: metrics.Coverage(k=1, items=4).update_state(CSR),
             "`y_true` should hold ids in order.*csr_matrix",

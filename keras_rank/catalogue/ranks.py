@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -254,8 +255,11 @@ def open_scored(
         block_size: the number of candidates in a block.
         wanted: function that returns the ids of candidates that will be asked for.
     """
-    embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
-    if is_traced(embeddings):
+    is_symbolic = isinstance(queries, keras.KerasTensor)
+    embeddings = queries
+    if not is_symbolic:
+        embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
+    if is_symbolic or is_traced(embeddings):
         raise ValueError(
             "`queries` should be concrete values, as candidates are ranked block by "
             "block, outside compiled functions. Received: a traced tensor"

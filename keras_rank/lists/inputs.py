@@ -33,6 +33,7 @@ from keras_rank.lists.sparse import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,
     cast_finite,
+    check_values,
     is_sparse,
     ranked_as,
     shape_of,
@@ -444,12 +445,7 @@ def _lists(argument: str, value: Any) -> Tensor:
 
     It is also detached from torch's gradients.
     """
-    if isinstance(value, keras.KerasTensor):
-        raise ValueError(
-            f"`{argument}` should have values. For symbolic tensors, pass the metric "
-            "to `compile`, or override the method `compute_metrics` of the model. "
-            f"Received: {argument} of type KerasTensor"
-        )
+    check_values(argument, value)
     x = to_array(argument, value)
     x = without_gradient(x) if ops.is_tensor(x) else x
     try:

@@ -89,6 +89,16 @@ def _remedy(argument: str, value: Any) -> str:
     return f": pass `list({argument})`" if isinstance(value, Iterator) else ""
 
 
+def check_values(argument: str, value: Any) -> None:
+    """Raises for a symbolic tensor."""
+    if isinstance(value, keras.KerasTensor):
+        raise ValueError(
+            f"`{argument}` should have values. For symbolic tensors, pass the metric "
+            "to `compile`, or override the method `compute_metrics` of the model. "
+            f"Received: {argument} of type KerasTensor"
+        )
+
+
 def is_sparse(value: Any) -> bool:
     """Whether it is a sparse matrix or tensor, of any library."""
     return bool(_made_dense("", value))

@@ -31,7 +31,13 @@ from keras_rank.lists.inputs import (
     read_sparse,
 )
 from keras_rank.lists.sparse import SparseLists
-from keras_rank.lists.tensors import is_sparse, shape_of, sizes_agree, to_array
+from keras_rank.lists.tensors import (
+    check_values,
+    is_sparse,
+    shape_of,
+    sizes_agree,
+    to_array,
+)
 from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
@@ -461,6 +467,7 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             "sparse matrix has no order. Received: y_true of type "
             f"{type(ids).__name__}"
         )
+    check_values("y_true", ids)
     ids = to_ids("y_true", ids, items)
     if len(ids.shape) != 2 or not (ids.shape[1] is None or ids.shape[1] >= k):
         raise ValueError(
