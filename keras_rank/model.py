@@ -190,7 +190,9 @@ def _features(x: Any) -> Any:
     return _dense("x", x, ops.convert_to_numpy)
 
 
-def _dense_tuples(batch: Any) -> Any:
+def _dense_tuples(
+    batch: Any, convert: Callable[[Any], Any] = ops.convert_to_numpy
+) -> Any:
     """A batch without ragged tensors, and with tuples for lists.
 
     Keras on TensorFlow accepts no lists in batches, and PyTorch turns tuples into
@@ -198,7 +200,7 @@ def _dense_tuples(batch: Any) -> Any:
     """
     batch = keras.tree.lists_to_tuples(batch)
     batch = batch if isinstance(batch, tuple) else (batch,)
-    return _dense_batch(*batch, convert=ops.convert_to_numpy)
+    return _dense_batch(*batch, convert=convert)
 
 
 class _DenseBatches(keras.utils.PyDataset):
@@ -226,7 +228,8 @@ class _DenseBatches(keras.utils.PyDataset):
 
 
 def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
-    return _dense_tuples(collate(samples))
+    # Keras expects tensors of PyTorch here.
+    return _dense_tuples(collate(samples), _same)
 
 
 def _labels(y: Any) -> Any:

@@ -377,7 +377,7 @@ def test_evaluate_takes_ragged_labels_of_any_dtype(uneven, dtype):
 
 @pytest.mark.trains
 @pytest.mark.parametrize("form", ["ragged", "arrays of lists", "lists"])
-@pytest.mark.parametrize("source", ["PyDataset", "generator", "DataLoader"])
+@pytest.mark.parametrize("source", ["PyDataset", "generator"])
 def test_fit_takes_ragged_batches(uneven, source, form):
     """As tensors, and labels as an array of lists; the parts of a batch in a list."""
     x, y = uneven
@@ -400,11 +400,7 @@ def test_fit_takes_ragged_batches(uneven, source, form):
     def source_of_batches():
         if source == "PyDataset":
             return Batches()
-        if source == "generator":
-            return (batch(i % 2) for i in range(100))
-        from torch.utils.data import DataLoader
-
-        return DataLoader([0, 1], batch_size=1, collate_fn=lambda i: batch(i[0]))
+        return (batch(i % 2) for i in range(100))
 
     model = build_uneven()
     expected = expected_of_uneven(model, x, y)
@@ -413,6 +409,23 @@ def test_fit_takes_ragged_batches(uneven, source, form):
     steps = {"steps": 2} if source == "generator" else {}
     logs = model.evaluate(source_of_batches(), verbose=0, return_dict=True, **steps)
     assert_close(logs, expected)
+
+
+@pytest.mark.trains
+def test_fit_takes_nested_tensors_of_a_loader(uneven):
+    torch = pytest.importorskip("torch")
+
+    def collate(samples):
+        return [
+            torch.nested.nested_tensor(list(map(torch.tensor, x)), layout=torch.jagged)
+            for x in zip(*samples, strict=True)
+        ]
+
+    rows = list(zip(*uneven, strict=True))
+    loader = torch.utils.data.DataLoader(rows, batch_size=3, collate_fn=collate)
+    model = build_uneven()
+    expected = expected_of_uneven(model, *uneven)
+    assert_close(fit(model, {"x": loader}), expected)
 
 
 @pytest.mark.trains
