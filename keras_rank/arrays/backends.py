@@ -824,6 +824,7 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the largest entries of each row in descending order, and their positions.
 
     Equal entries are in any order, and any of those equal to the last may be included.
+    NaN comes first or last, by its sign on some backends.
     """
     if _is_best_sorted_whole(x, count):
         positions = _argsort_by_keys(-x)[:, :count]
@@ -850,10 +851,10 @@ def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """The same values, by an operation that XLA does not recognize as a no-op.
 
     On CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless there
-    is such an operation between the two.
+    is such an operation between the two. NaN stays NaN, so that it can be seen.
     """
     lowest, first = constant(-math.inf, values), constant(0, positions)
-    values = ops.where(values > lowest, values, lowest)
+    values = ops.where(values <= lowest, lowest, values)
     return values, ops.maximum(positions, first)
 
 
@@ -1203,7 +1204,7 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Multiplies float32 matrices in float32, on devices that would round them."""
+    """Multiplies float32 matrices in float32, where they would be rounded."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -1225,11 +1226,23 @@ def full_precision() -> Iterator[None]:
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _without_autocast():
                 yield
         finally:
             torch.set_float32_matmul_precision(precision)
     else:
+        yield
+
+
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Switches off `torch.autocast`, which multiplies in half precision."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator()
+    with contextlib.ExitStack() as stack:
+        for device in {"cpu", accelerator.type if accelerator else "cpu"}:
+            stack.enter_context(torch.autocast(device, enabled=False))
         yield
 
 
@@ -1274,7 +1287,9 @@ def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
     """
     import torch
 
-    as_bytes, size = conditions.view(torch.uint8), conditions.shape[1]
+    # A comparison of a transposed view has its layout.
+    as_bytes = conditions.contiguous().view(torch.uint8)
+    size = conditions.shape[1]
     if size >= _MANY_ENTRIES and size % 4 == 0 and not is_traced(conditions):
         some = math.gcd(size // 4, 128)
         words = as_bytes.view(torch.int32).view(-1, size // 4 // some, some)

@@ -366,7 +366,7 @@ def _found(
         order = sort_by(-values, -keys(places))[:, :number]
         return take(values, order), take(places, order)
 
-    are_odd = ops.concatenate([ops.isnan(values[:, :1]), are_tied[:, 1:]], axis=1)
+    are_odd = ops.concatenate([ops.isnan(values), are_tied[:, 1:]], axis=1)
     values, places = shortcut(
         none_of(are_tied),
         lambda: (values[:, :number], places[:, :number]),

@@ -16,7 +16,11 @@ from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.base import InOneOrder, check_takes_targets, orders_of
+from keras_rank.metrics.base import (
+    InOneOrder,
+    check_takes_targets,
+    orders_of,
+)
 from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.group import Member, as_group, by_kind
 from keras_rank.ordering.preference import Ties, list_keys
@@ -92,6 +96,7 @@ def evaluate(
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
+    of_lists, of_exposure = by_kind(group.members)
     # Copies, as the metrics may be in use elsewhere.
     states = {member.name: member.stateless_reset_state() for member in group.members}
     # Opened once, as to encode or to read the candidates may take long.
@@ -107,13 +112,12 @@ def evaluate(
             dtype=dtype,
         )
     )
-    of_lists, of_exposure = by_kind(group.members)
     for order in orders_of(of_lists):
         task = task_in(order.dtype)
         progress = _progress(verbose, task.candidates.items)
         counts = task.counted(order.ties, order.key, progress)
         for lists, part in _parts(task.lists, counts, order.ties, order.k):
-            ranked = ranked_by_counts(lists, part, order.ties, order.k)
+            ranked = ranked_by_counts(lists, part, order.ties, order.k, targets)
             for member in order.members:
                 states[member.name] = member.stateless_update_state(
                     states[member.name], ranked

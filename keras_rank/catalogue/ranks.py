@@ -129,7 +129,7 @@ def rank(
         block_size=block_size,
         dtype=check_dtype(dtype),
     )
-    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k)
+    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,11 +182,11 @@ class Retrieval:
 
 
 def ranked_by_counts(
-    lists: TargetLists, counts: Counts, ties: Ties, k: int | None
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
     lists, ranking = _ranked(RankingKind(True, ties, k), lists, counts)
-    return RankedLists(lists, ranking, k, ties)
+    return RankedLists(lists, ranking, k, ties, targets)
 
 
 @program

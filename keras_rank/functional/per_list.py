@@ -156,7 +156,7 @@ def rank(
     given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, given, key_of_seed(seed))
-    return RankedLists(lists, ranking, k, ties)
+    return RankedLists(lists, ranking, k, ties, y_true)
 
 
 def _check_agree(

@@ -39,6 +39,8 @@ from keras_rank.lists.tensors import (
     shape_of,
     sizes_agree,
     to_array,
+    wide_or_none,
+    widest,
 )
 
 # The smallest sizes that are rounded up to: lists and items.
@@ -185,6 +187,7 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
     labels, scores, mask, weights, _ = map(as_tensor, given)
+    wide = wide_or_none(labels, dtype)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     if mask is not None:
         mask = ops.cast(mask, "bool")
@@ -193,11 +196,15 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
     if labels.shape[1] in (0, None):
         # A position of padding changes no number, and spares every operation
         # the case of an axis of size 0, as one of unknown size may be.
-        labels, scores, mask, weights = (
+        wide = None if wide is None else ranked_as(wide)
+        labels, scores, mask, weights, wide = (
             None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
-            for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
+            for x, fill in (
+                *((labels, -1), (scores, 0), (mask, 0), (weights, 0)),
+                (wide, -1),
+            )
         )
-    return DenseLists(labels, scores, mask, weights)
+    return DenseLists(labels, scores, mask, weights, wide)
 
 
 def sparse_lists(dtype: str, given: Given) -> SparseLists:
@@ -229,6 +236,39 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
         given_ids=ids,
         are_ids=ops.all(are_in_catalogue),
     )
+
+
+def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
+    """Raises for labels of a list that only float64 tells apart, if there is none.
+
+    Args:
+        argument: the name of the argument.
+        value: labels, as for `read`; or ids and their labels, as for `read_sparse`.
+            Those that are traced can't be seen.
+        sparse_labels: which of both.
+    """
+    if widest("float64") == "float64" or isinstance(value, keras.KerasTensor):
+        return
+    if sparse_labels:
+        _, labels, _ = _ids_labels_and_mask(argument, value, 0)
+    else:
+        labels, _ = _labels_and_mask(value)
+    (labels,) = ragged.rectangular(y_true=labels)
+    if labels is None or is_sparse(labels) or is_traced(labels) or not np.ndim(labels):
+        return
+    in_order = np.sort(np.asarray(labels), axis=-1)
+    in_float32 = in_order.astype("float32")
+    differ, tie = (
+        in_order[..., 1:] != in_order[..., :-1],
+        in_float32[..., 1:] == in_float32[..., :-1],
+    )
+    if np.any(differ & tie & (in_order[..., :-1] >= 0)):
+        raise ValueError(
+            f"`{argument}` should hold labels that float32 tells apart, as JAX has no "
+            'float64 unless asked for: call `jax.config.update("jax_enable_x64", '
+            "True)`, or subtract the same number from all labels of a list. Received: "
+            "different labels in a list that float32 rounds to the same"
+        )
 
 
 def standardize_targets(
@@ -319,7 +359,7 @@ def _targets(
     # A comparison with NaN is False.
     is_target = ids >= 0
     if labels is not None:
-        labels = cast_finite(labels, "float64" if _is_float64(labels) else "float32")
+        labels = ranked_as(labels)
         is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
         is_worth = labels >= smallest_normal(labels)
         is_target = ops.logical_and(is_target, is_worth)
@@ -327,10 +367,6 @@ def _targets(
     if mask is not None:
         is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
     return where(is_target, ids, -1), labels
-
-
-def _is_float64(x: Tensor) -> bool:
-    return bool(keras.backend.standardize_dtype(x.dtype) == "float64")
 
 
 def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -368,12 +404,16 @@ def _target_lists(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = where(is_weighed, at_most(weights, LARGEST_WEIGHT), 0.0)
     can_be_found = ops.logical_and(is_target, are_in_catalogue)
-    targets = ops.cast(is_target, dtype)
+    targets, wide_targets = ops.cast(is_target, dtype), None
     if labels is not None:
         can_be_found = ops.logical_and(can_be_found, ids >= 0)
+        wide_targets = wide_or_none(labels, dtype)
+        if wide_targets is not None:
+            wide_targets = where(is_target, within_limits(wide_targets), 0.0)
         targets = where(is_target, within_limits(cast_finite(labels, dtype)), 0.0)
     return TargetLists(
         targets=targets,
+        wide_targets=wide_targets,
         is_target=is_target,
         list_weights=weights,
         # Only now, as a large id might change.

@@ -17,6 +17,9 @@ from keras_rank.arrays.backends import (
 )
 from keras_rank.lists import ragged
 
+# The integers that float32 does not hold.
+_WIDE_INTEGERS = ("int32", "uint32", "int64", "uint64")
+
 
 def to_tensor(argument: str, value: Any) -> Tensor:
     """Converts to a tensor of numbers. Errors name the argument."""
@@ -167,7 +170,8 @@ def _fits(array: Array, dtype: str) -> bool:
 
 def widest(dtype: str) -> str:
     """The dtype that a 64-bit dtype becomes: JAX has 64 bits only if enabled."""
-    tensor = ops.convert_to_tensor(np.zeros((), dtype))
+    # Not by Keras, which converts float64 to float32 on NumPy.
+    tensor = to_device(np.zeros((), dtype))
     name: str = keras.backend.standardize_dtype(tensor.dtype)
     return name
 
@@ -223,12 +227,19 @@ def check_returned(found: Any, like: Tensor, expected: Callable[[], str]) -> Non
         raise ValueError(f"{expected()}. Received: {received}")
 
 
+def wide_or_none(labels: Tensor, dtype: str) -> Tensor | None:
+    """Labels that a dtype may not tell apart where `ranked_as` does, `None` if none."""
+    given = keras.backend.standardize_dtype(labels.dtype)
+    is_wide = given == "float64" or given in _WIDE_INTEGERS
+    return labels if is_wide and widest("float64") != dtype else None
+
+
 def ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)
     if dtype in ("float32", "float64"):
         return scores
-    if dtype not in ("int32", "uint32", "int64", "uint64"):
+    if dtype not in _WIDE_INTEGERS:
         return ops.cast(scores, "float32")
     if isinstance(scores, np.ndarray):
         return scores.astype("float64")

@@ -28,6 +28,7 @@ from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import (
     Given,
+    check_told_apart,
     lists_of,
     of_few_shapes,
     read,
@@ -146,6 +147,9 @@ class RankingMetric(OrderedMetric):
 
     # Whether the formula supports `sparse_labels`.
     takes_sparse_labels = False
+
+    # Whether labels are compared with each other, each of which matters then.
+    _compares_labels = False
 
     # Whether lists without relevant items are always left out.
     _leaves_out_empty = False
@@ -310,6 +314,8 @@ def updates_of(
         y_true.check_alone(y_pred, sample_weight)
         for metric in metrics:
             _check_takes(metric, y_true)
+        are_targets = isinstance(y_true.lists, TargetLists)
+        check_labels_for(metrics, "y_true", y_true.given, are_targets)
         new_states = _states_with_ranked(
             Plan.of(metrics).once_ranked(),
             y_true.lists,
@@ -322,6 +328,7 @@ def updates_of(
             given = (read_sparse if sparse_labels else read)(
                 y_true, y_pred, sample_weight
             )
+            check_labels_for(members, "y_true", y_true, sparse_labels)
             plan = Plan.of(members)
             if is_whole(plan):
                 given = of_few_shapes(given, sparse_labels)
@@ -439,6 +446,14 @@ def check_takes_targets(metric: RankingMetric) -> None:
             f"`{type(metric).__name__}` should get the labels of all items. Received: "
             "ranked lists that hold only the relevant items"
         )
+
+
+def check_labels_for(
+    metrics: Sequence[RankingMetric], argument: str, value: Any, sparse_labels: bool
+) -> None:
+    """Raises for labels that some of the metrics could not compare."""
+    if any(metric._compares_labels for metric in metrics):
+        check_told_apart(argument, value, sparse_labels)
 
 
 def _check_takes(metric: RankingMetric, ranked: RankedLists) -> None:

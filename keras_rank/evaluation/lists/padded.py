@@ -13,7 +13,13 @@ from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
 from keras_rank.lists.inputs import Given, lists_of, of_few_shapes, read
 from keras_rank.lists.judged import Judgement, judge
-from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
+from keras_rank.metrics.base import (
+    Plan,
+    RankingMetric,
+    alike,
+    check_labels_for,
+    values_with,
+)
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
 from keras_rank.ordering.preference import Ties
@@ -157,6 +163,7 @@ def _computed(
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)
         for members in alike(of_label).values():
+            check_labels_for(members, "label", batch[label], sparse_labels=False)
             plan = Plan.of(members, ties)
             computed = values_with(plan, lists, plan.keys, keys)
             for metric, of_lists in zip(members, computed, strict=True):
