@@ -39,7 +39,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     Args:
         x: the inputs of the query model, as for `predict`.
         targets: ids of the relevant items of each query, of shape `(batch,)` or
-            `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`.
+            `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`, or a
+            sparse matrix of labels, as for `keras_rank.catalogue.evaluate`.
         candidates: embeddings of all items, as for `keras_rank.catalogue.evaluate`. To
             encode them again at each evaluation, pass a function, such as
             `lambda: item_model.predict(items)`. An `Embedding` layer is also read again
@@ -50,7 +51,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             model.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded. Or a sparse
+            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.

@@ -718,6 +718,10 @@ def test_symbolic_tensors_have_no_values():
             metrics.NDCG().update_state(*given)
         with pytest.raises(ValueError, match=message):
             metrics.Coverage(k=1, items=3)(*given)
+    with pytest.raises(ValueError, match="y_true of type KerasTensor"):
+        metrics.Coverage(k=1, items=3)(symbolic)
+    with pytest.raises(ValueError, match="`queries` should be concrete values"):
+        keras_rank.catalogue.top_k(symbolic, np.eye(3), 1)
 
 
 @pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones((2, 9)), np.ones(3)])

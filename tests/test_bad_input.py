@@ -72,6 +72,8 @@ def update_errors():
     for kind in (dense, sparse):
         for part, argument in ARGUMENTS.items():
             for name, value in NO_NUMBERS.items():
+                if (kind, part, name) == (sparse, "labels", "a sparse matrix"):
+                    continue  # The grades of the items.
                 message = f"`{argument}` should hold real numbers. Received: {argument}"
                 yield f"{argument} of {name}", kind, {part: value}, message
             for name, value in UNEVEN.items():
@@ -84,9 +86,10 @@ def update_errors():
                 if (kind, part, shape) == (sparse, "labels", (2, 4, 2)):
                     continue  # Ids and labels side by side.
                 message = f"`{argument}` should have one number for each item, in the "
-                message += "shape (batch, list_size) or (batch, list_size, 1). "
-                message += "`keras.layers.Reshape((-1,))` turns other outputs of a "
-                message += "model into lists. Received: "
+                message += "shape (batch, list_size) or (batch, list_size, 1). Where "
+                message += "each position of (batch, time, items) is a list, reshape "
+                message += "everything to lists: scores and labels to (batch * time, "
+                message += "items), ids to (batch * time,). Received: "
                 message += f"{argument}.shape={shape}"
                 value = np.ones(shape)
                 yield f"{argument} of shape {shape}", kind, {part: value}, message
@@ -162,7 +165,7 @@ def update_errors():
         ("of 2**40", [2**40 + 1, 0], "ids below the number of items, 4. Received: a"),
         ("unsigned", np.array([2**64 - 1, 0], "uint64"), "ids below the number of ite"),
         ("fractions", [[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
-        ("of a one-hot matrix", LABELS > 1, "ids of items. Received: y_true of dtype"),
+        ("of a one-hot matrix", LABELS > 1, "ids of items. For True or False for each"),
     ]:
         yield f"ids {name}", sparse, {"labels": ids}, f"`y_true` should hold {message}"
     for name, ids in {

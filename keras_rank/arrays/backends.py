@@ -1134,7 +1134,8 @@ def number_of_each(ids: Tensor, number: int) -> Tensor:
     """
     if isinstance(ids, np.ndarray):
         return np.bincount(ids[ids < number], minlength=number).astype("int32")
-    ids = ops.reshape(ops.minimum(ids, number), (-1,))
+    # Not `ops.minimum`, that makes a float of the number on JAX in half precision.
+    ids = ops.reshape(library_of(ids).minimum(ids, constant(number, ids)), (-1,))
     ones = ops.ones_like(ids)
     if keras.backend.backend() == "torch":
         # In one operation, which torch.compile can trace.

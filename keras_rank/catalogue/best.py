@@ -30,6 +30,7 @@ from keras_rank.arrays.backends import (
     shortcut,
     sort_by,
     take,
+    to_device,
     without_warnings,
 )
 from keras_rank.arrays.backends import top_k as best_entries
@@ -45,7 +46,7 @@ from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_score
 from keras_rank.catalogue.scoring import Score, check_score, checked
 from keras_rank.catalogue.shards import OpenShards, Part, map_parts
 from keras_rank.lists.base import as_ranked
-from keras_rank.lists.tensors import to_tensor
+from keras_rank.lists.tensors import as_tensor, to_tensor
 from keras_rank.ordering.preference import item_keys
 
 
@@ -79,7 +80,8 @@ def top_k(
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that are left out,
-            such as seen items.
+            such as seen items. Or a sparse matrix of SciPy of shape `(batch, items)`,
+            whatever values it stores.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `False`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
@@ -183,8 +185,9 @@ def best_of(
     rows = list(chunks_of(number, candidates.block_size))
     chunks = [seekers]
     if len(rows) > 1:
+        whole = seekers.each(as_tensor)
         chunks = [
-            seekers.each(functools.partial(ops.take, indices=each, axis=0))
+            whole.each(functools.partial(ops.take, indices=to_device(each), axis=0))
             for each in rows
         ]
     best = dict[int, Best]()

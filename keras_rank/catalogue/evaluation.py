@@ -57,7 +57,8 @@ def evaluate(
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
             with -1. The id of an item is its row among the candidates. Or a dict of
             `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
-            them: all other items have the label 0.
+            them: all other items have the label 0. Or a sparse matrix of SciPy of shape
+            `(batch, items)`, whose stored values are the labels.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
@@ -72,7 +73,8 @@ def evaluate(
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded. Or a sparse
+            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a

@@ -7,7 +7,7 @@ from keras_rank.arrays.counting import count_above_and_tied, count_before
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
 from keras_rank.lists.base import as_ranked
-from keras_rank.lists.inputs import check_items
+from keras_rank.lists.ids import check_items
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.preference import Ties, preference_of
 from keras_rank.ordering.ranking import Ranking
