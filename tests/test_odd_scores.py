@@ -236,9 +236,9 @@ def test_autocast_changes_nothing(dtype, rng):
 
     shape = (20, 100)
     labels = rng.integers(0, 5, shape)
-    scores = torch.from_numpy(rng.normal(size=shape).astype("float32"))
-    queries, candidates = (
-        torch.from_numpy(rng.normal(size=(n, 16)).astype("float32")) for n in (20, 300)
+    scores, queries, candidates = (
+        ops.convert_to_tensor(rng.normal(size=size).astype("float32"))
+        for size in (shape, (20, 16), (300, 16))
     )
     # At rank 5, just above others.
     targets = torch.topk(queries @ candidates.T, 5).indices[:, 4]
