@@ -203,7 +203,7 @@ def evaluate_run(
     if unjudged == "drop":
         followed += ", unjudged=drop"
     if ties is None:
-        ties = "trec_eval" if rules == "trec_eval" else "metric"
+        ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)
     settings = Settings(members, columns, ties, unjudged, memory_limit=memory_limit)
     table, left_out = table_of_run(qrels, run, settings, progress)

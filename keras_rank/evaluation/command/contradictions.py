@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Sequence
 
-from keras_rank.evaluation.reading.files import is_table
+from keras_rank.evaluation.reading.forms import is_table
 
 # Options without an effect on runs, which have no such columns.
 _OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
 from keras_rank.evaluation.lists.padded import PaddedBatches
@@ -108,6 +109,10 @@ class PerList:
         for i, name in enumerate(self.columns.keep):
             found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
         given, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+        if self.settings.ties != "metric":
+            # trec_eval ranks any number. The rows are in its order, so that ties which
+            # are made here, or where a backend has float32 only, stay in it.
+            score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
         drops_unjudged = self.settings.unjudged == "drop"
         items = {
             "label": judge(given, lists.starts, drops_unjudged),

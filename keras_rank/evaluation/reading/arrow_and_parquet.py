@@ -11,7 +11,7 @@ from keras_rank.evaluation.reading.engine import (
     Connection,
     Relation,
     in_sql,
-    read_files,
+    read_parquet,
 )
 from keras_rank.evaluation.reading.files import folders_of, literally
 from keras_rank.evaluation.reading.part import Part, of_places
@@ -35,7 +35,7 @@ class ArrowPart(Part):
         empty = pa.schema([self._schema.field(place)]).empty_table()
         return str(self._connection.from_arrow(empty).types[0])
 
-    def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
+    def read(self, places: Sequence[int]) -> Relation:
         schema = pa.schema([self._schema.field(place) for place in places])
         named = pa.schema(field.with_name(str(i)) for i, field in enumerate(schema))
         if isinstance(self._source, pa.Table):
@@ -72,14 +72,14 @@ class ParquetPart(Part):
             if left == 0:
                 top.append(name)
             left = max(left - 1, 0) + (children or 0)
-        self._table = read_files(connection, "read_parquet", files, top)
+        self._table = read_parquet(connection, files, top)
         # The names of folders such as `market=de` come last.
         super().__init__(files[0], top + self._table.columns[len(top) :])
 
     def type_of(self, place: int) -> str:
         return str(self._table.types[place])
 
-    def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
+    def read(self, places: Sequence[int]) -> Relation:
         return of_places(self._table, places)
 
 
@@ -98,7 +98,7 @@ def alike(
 
     def types(file: str) -> tuple[Any, ...]:
         # The first column is the file itself.
-        return folders_of(file), [each[1:] for each in sorted(columns[file])[1:]]
+        return set(folders_of(file)), [each[1:] for each in sorted(columns[file])[1:]]
 
     for _, same in itertools.groupby(columns, types):
         yield list(same)

@@ -46,38 +46,31 @@ def query(table: Relation, sql: str) -> Relation:
     return cast(Relation, table.query("source", sql))
 
 
-def read_files(
+def read_parquet(
     connection: Connection,
-    function: str,
     files: Sequence[str],
-    columns_inside: Sequence[str] | None,
-    **arguments: Any,
+    columns_inside: Sequence[str],
 ) -> Relation:
-    """Returns the files as read by a function of DuckDB.
+    """Returns the rows of Parquet files.
 
     Args:
         connection: a DuckDB.
-        function: the function.
         files: the files.
         columns_inside: the columns of the files, which those from folder names must not
-            replace. `None`: no columns from folder names.
-        arguments: the other arguments of the function.
+            replace.
     """
-    folders = folders_of(files[0])
-    has_folders = columns_inside is not None and not folders & set(columns_inside)
-    arguments["hive_partitioning"] = bool(folders) and has_folders
-    # Values in folder names are read as written too.
-    arguments["hive_types_autocast"] = False
-    given = "".join(f", {name} := {in_sql(each)}" for name, each in arguments.items())
+    folders = set(folders_of(files[0]))
+    has_folders = bool(folders) and not folders & set(columns_inside)
     paths = in_sql(list(map(literally, files)))
-    return connection.sql(f"SELECT * FROM {function}({paths}{given})")
+    # Values in folder names are read as written too.
+    return connection.sql(
+        f"SELECT * FROM read_parquet({paths}, hive_partitioning := {has_folders}, "
+        "hive_types_autocast := false)"
+    )
 
 
 def in_sql(value: Any) -> str:
     """A value as SQL, as relations with parameters can't be combined."""
-    if isinstance(value, dict):
-        pairs = [f"{in_sql(key)}: {in_sql(each)}" for key, each in value.items()]
-        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(in_sql, value))}]"
     if isinstance(value, str):

@@ -1,63 +1,97 @@
 """Files: the files of a path, their formats, and their names in errors."""
 
+import codecs
 import contextlib
 import glob
 import itertools
 import json
+import lzma
 import os
 import re
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyarrow import fs
 
-# The format of a file, by its extension, which `.gz` or `.zst` may follow.
+# The format of a file, by its extension, which one of a compression may follow.
 FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".csv", ".tsv"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
 }
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # The format by the first bytes of a file, and how many are read.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
-_BEGINNING = 2**16
+_BEGINNING = 2**18
+_ERRORS = (
+    *(duckdb.Error, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError),
+    *(OSError, EOFError, lzma.LZMAError),
+)
 # The starts of lines in DuckDB's errors that advise its own users.
 _ADVICE = ("Possible", "Potential", "If you are trying", "Try ")
 
 
-def is_table(source: Any) -> bool:
-    """Whether a source is a table with named columns, not TREC lines."""
-    return not isinstance(source, str | os.PathLike) or format_of(source) is not None
+def format_of(file: str | bytes) -> str:
+    """The format of a file: `parquet`, `ipc`, or `text`."""
+    if isinstance(file, bytes):
+        return "text"
+    format_ = FORMATS.get(_extension(file))
+    if format_ is None:
+        first = beginning(file)
+        of_magic = (each for magic, each in _MAGIC.items() if first.startswith(magic))
+        format_ = next(of_magic, "text")
+    return format_ if format_ in _MAGIC.values() else "text"
 
 
-def format_of(path: str | os.PathLike[str]) -> str | None:
-    """The format of a file, by its name, or else by its first bytes."""
-    name = os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst")
-    by_name = FORMATS.get(os.path.splitext(name)[1])
-    first = None if by_name else beginning(path)
-    if first is None:
-        return by_name
-    for magic, format_ in _MAGIC.items():
-        if first.startswith(magic):
-            return format_
-    text = first.decode("utf-8-sig", errors="replace").strip()
-    if text.startswith(("{", "[")):
-        return "json"
-    names = re.split("[\t,;]", text.partition("\n")[0])
-    has_header = len(names) > 1 and all(map(str.strip, names))
-    return "csv" if has_header and not any(map(is_number, names)) else None
+def is_named_table(file: str) -> bool:
+    """Whether the name of a file ends in an extension of tables."""
+    return _extension(file) in FORMATS
 
 
-def beginning(source: str | os.PathLike[str]) -> bytes | None:
-    """The first bytes of a file, or of the first one of a pattern, if rereadable."""
-    path = os.fspath(source)
-    if "://" not in path and not os.path.exists(path):
-        path = min(glob.glob(path, recursive=True), default=path)
-    if not os.path.isfile(path):
-        return None
-    with pa.input_stream(path, compression="detect") as stream:
+def _extension(file: str) -> str:
+    name, extension = os.path.splitext(file.lower())
+    return os.path.splitext(name)[1] if extension in _COMPRESSED else extension
+
+
+def opened(file: str | bytes) -> Any:
+    """Opens a file, or the bytes of standard input, as a stream without compression."""
+    if isinstance(file, bytes):
+        return pa.BufferReader(file)
+    if file.lower().endswith(".xz"):
+        with lzma.open(file) as stream:
+            return pa.BufferReader(stream.read())
+    if "://" not in file:
+        return pa.input_stream(file, compression="detect")
+    filesystem, path = fs.FileSystem.from_uri(file)
+    return filesystem.open_input_stream(path, compression="detect")
+
+
+def beginning(file: str | bytes) -> bytes:
+    """The first bytes of a file."""
+    with opened(file) as stream:
         return bytes(stream.read(_BEGINNING))
+
+
+def text_of(argument: str, file: str | bytes) -> str:
+    """The first lines of a text file. Raises for other files."""
+    first = beginning(file)
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(first)
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ValueError(
+            f"`{argument}` should be text in UTF-8, or a table, in a file whose name "
+            f"ends in one of {', '.join(_COMPRESSED)} if it is compressed. Received: "
+            f"{named(file)}, which is none of these: decompress or convert it"
+        )
+    if len(first) == _BEGINNING:
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
+    return text
 
 
 def is_number(text: str) -> bool:
@@ -70,14 +104,16 @@ def is_number(text: str) -> bool:
 
 
 def are_files(source: Any) -> bool:
-    """Whether a source is a path, or a list of paths."""
-    if isinstance(source, Sequence) and not isinstance(source, str):
+    """Whether a source is a path, or a list of paths, or read from standard input."""
+    if isinstance(source, Sequence) and not isinstance(source, str | bytes):
         return bool(source) and all(map(are_files, source))
-    return isinstance(source, str | os.PathLike)
+    return isinstance(source, str | bytes | os.PathLike)
 
 
-def files_of(argument: str, source: Any) -> list[str]:
+def files_of(argument: str, source: Any) -> list[Any]:
     """The files of paths and patterns. Raises for duplicates."""
+    if isinstance(source, bytes):
+        return [source]
     if not isinstance(source, str | os.PathLike):
         files = [file for each in source for file in files_of(argument, each)]
         seen = set()
@@ -113,15 +149,18 @@ def literally(file: str) -> str:
     return file if "://" in file else glob.escape(file)
 
 
-def folders_of(file: str) -> set[str]:
-    """The names of columns in folder names, such as `market=de`."""
-    return set(re.findall("([^/=]+)=[^/]*/", file))
+def folders_of(file: str | bytes) -> dict[str, str]:
+    """The columns of folder names, such as `market=de`, and their values."""
+    found = [] if isinstance(file, bytes) else re.findall("([^/=]+)=([^/]*)/", file)
+    return {name: urllib.parse.unquote(value) for name, value in found}
 
 
 def named(source: Any) -> str:
     """The name of a source in messages."""
+    if isinstance(source, bytes):
+        return "standard input"
     if isinstance(source, str | os.PathLike):
-        return "standard input" if source == "-" else os.fspath(source)
+        return os.fspath(source)
     if are_files(source):
         return ", ".join(map(named, source[:3])) + ", ..." * (len(source) > 3)
     return f"a {type(source).__name__}"
@@ -139,7 +178,7 @@ def errors_of(argument: str, source: Any) -> Iterator[None]:
     """Turns errors of reading into errors that name the argument."""
     try:
         yield
-    except (duckdb.Error, pa.ArrowException, json.JSONDecodeError, OSError) as error:
+    except _ERRORS as error:
         reasons = itertools.takewhile(
             lambda line: line and not line.startswith(_ADVICE),
             str(error).strip().splitlines(),

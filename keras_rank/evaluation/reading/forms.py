@@ -1,55 +1,46 @@
-"""The formats of judgements and runs, and how each becomes a table.
+"""The forms of judgements and runs, and how each becomes a table.
 
 They are TREC lines, lines of three fields, `{query: {item: number}}`, or tables with
-the column names of known tools.
+the column names of known tools, or without names.
 """
 
-import json
+import glob
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from keras_rank.evaluation.reading.engine import Connection, Relation, query
+from keras_rank.evaluation.reading.engine import Connection, Relation, connect, query
 from keras_rank.evaluation.reading.files import (
-    beginning,
+    are_files,
+    errors_of,
     files_of,
-    is_number,
-    is_table,
-    literally,
-    named,
+    is_named_table,
 )
-from keras_rank.evaluation.reading.part import Sought
+from keras_rank.evaluation.reading.part import FINITE, Part, Sought
 from keras_rank.evaluation.reading.rows import Columns
-from keras_rank.evaluation.reading.sources import columns_of, select, tabular
+from keras_rank.evaluation.reading.sources import layout_of_file, parts_of, select
+from keras_rank.evaluation.reading.text import PLACE, LinesPart, TextPart, json_of
 
-# The fields of a line, by their number.
-_RUN = ("query", "Q0", "item", "rank", "score", "tag")
-_FIELDS = {
-    "qrels": {
-        4: ("query", "iteration", "item", "label"),
-        3: ("query", "item", "label"),
-    },
-    "run": {6: _RUN, 5: _RUN[:5], 3: ("query", "item", "score")},
+# The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
+# and Quepid among them: the first of them that a table has.
+_KNOWN = {
+    "query": ("query_id", "query-id", "q_id", "qid", "user_id", "query"),
+    "item": ("item_id", "corpus-id", "doc_id", "docno", "docid"),
+    "label": ("label", "relevance", "rel", "rating"),
+    "score": ("score",),
 }
-# The place of the number among the fields.
-_NUMBER = {3: 2, 4: 3, 5: 4, 6: 4}
-# The columns of queries, items, labels and scores in known tools: BEIR, ir_measures,
-# ranx, PyTerrier, and Hugging Face's trec_eval; and three columns without names.
-_KNOWN = (
-    ("query-id", "corpus-id", "score", "score"),
-    ("query_id", "doc_id", "relevance", "score"),
-    ("q_id", "doc_id", "score", "score"),
-    ("qid", "docno", "label", "score"),
-    ("query", "docid", "rel", "score"),
-    ("column0", "column1", "column2", "column2"),
-)
-_DEFAULTS = ("query_id", "item_id", "label", "score")
-# The start of a JSON file with an object for each query.
-_NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+# The queries and items of judgements whose label is named `score`.
+_SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
+# The places of query, item and number in rows without names, by their length.
+_PLACES = {
+    "qrels": {3: (0, 1, 2)},
+    "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)},
+}
+# Query, iteration, item and label; query, item, label and iteration.
+_TREC, _TSV = (0, 2, 3), (0, 1, 2)
 
 
 class Side(NamedTuple):
@@ -57,11 +48,15 @@ class Side(NamedTuple):
 
     Attributes:
         table: the table.
-        has_names: whether the source says what the numbers are.
+        source: what it is read from.
+        ids: the columns of queries and items there.
+        may_be_ranks: whether nothing says that the numbers are scores, not ranks.
     """
 
     table: Relation
-    has_names: bool
+    source: Any
+    ids: Mapping[str, Sought]
+    may_be_ranks: bool
 
 
 def side_of(
@@ -76,75 +71,148 @@ def side_of(
         columns: the names of the columns, for tables.
         number: the kind of the numbers: `"label"` or `"score"`.
     """
-    layout = _layout(source)
-    if layout == "lines":
-        return _of_lines(connection, name, source, number)
-    if layout == "nested":
+    if isinstance(source, str) and source == "-":
+        source = _standard_input(name)
+    if _is_nested(name, source):
         source = _of_queries(name, source, columns, number)
-    source = tabular(name, source)
-    names = columns_of(name, source)
-    found = {key: Sought(key, x) for key, x in _known(names, columns, number).items()}
+    parts = parts_of(connection, name, source, _names_of(columns))
+    of_roles = _roles(name, parts[0], columns, number)
+    found = {
+        role: Sought(role, column, is_required=True, is_finite=role == "label")
+        for role, column in of_roles.items()
+    }
     numbers = {number: found.pop(number)}
-    table = select(connection, name, source, found, numbers)
-    return Side(table, names != list(_KNOWN[-1][:3]))
+    is_bare = _has_no_names(parts[0]) and len(parts[0].columns) == 3
+    may_be_ranks = is_bare and numbers[number].name != columns.score
+    return Side(select(parts, found, numbers), source, found, may_be_ranks)
 
 
-def are_judgements(source: str, columns: Columns) -> bool:
+def judgements_of(source: Any) -> pa.Table:
+    """Returns judgements as a table of queries, items and labels."""
+    columns = Columns("query_id", "label", "score", "item_id")
+    with errors_of("qrels", source), connect() as connection:
+        table: pa.Table = side_of(
+            connection, "qrels", source, columns, "label"
+        ).table.to_arrow_table()
+    return table
+
+
+def are_judgements(file: str, columns: Columns) -> bool:
     """Whether a file holds judgements, rather than rows with labels and scores."""
-    if not is_table(source) or _layout(source) != "table":
+    if not is_table(file) or _is_nested("qrels", file):
         return True
-    (file, *_) = files_of("qrels", source)
-    names = columns_of("qrels", file)
-    has_rows = columns.label in names and columns.score in names
-    found = _known(names, columns, "label")
-    return not has_rows and set(found.values()) <= set(names)
+    with errors_of("qrels", file), connect() as connection:
+        (part, *_) = parts_of(connection, "qrels", file, _names_of(columns))
+    if {columns.label, columns.score} <= set(part.columns):
+        return False
+    found = _of_names(part.columns, columns, "label")
+    return _has_no_names(part) or set(found.values()) <= set(part.columns)
 
 
-def _layout(source: Any) -> str:
-    """Whether a source has lines, is nested by query, or is a table."""
-    if isinstance(source, Mapping):
-        are_nested = all(isinstance(each, Mapping) for each in source.values())
-        return "nested" if are_nested else "table"
-    if not isinstance(source, str | os.PathLike):
-        return "table"
-    first = beginning(source)
-    if first is None:
-        return "table" if is_table(source) else "lines"
-    text = first.decode("utf-8-sig", errors="replace")
-    if _NESTED.match(text):
-        return "nested"
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    fields = line.split()
-    if line.count("\t") == 2 and len(fields) > 3:
-        # Three columns, whose ids may contain spaces.
-        return "table"
-    is_line = len(fields) in _NUMBER and (
-        is_number(fields[_NUMBER[len(fields)]]) or fields[1] == "Q0"
+def is_table(source: Any) -> bool:
+    """Whether a source is a table with columns, not lines of fields."""
+    if not isinstance(source, str | os.PathLike) or is_named_table(os.fspath(source)):
+        return True
+    path = os.fspath(source)
+    file = path if os.path.exists(path) else min(glob.glob(path), default="")
+    return os.path.isfile(file) and layout_of_file("qrels", file) not in (
+        "lines",
+        "nothing",
     )
-    return "lines" if is_line or not is_table(source) else "table"
 
 
-def _known(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
+def _names_of(columns: Columns) -> set[str]:
+    """All names that columns may have."""
+    given = {columns.query, columns.item or "", columns.label, columns.score}
+    return given.union(*_KNOWN.values())
+
+
+def _is_nested(name: str, source: Any) -> bool:
+    """Whether a source is `{query: {item: number}}`, or JSON of it."""
+    if isinstance(source, Mapping):
+        return all(isinstance(each, Mapping) for each in source.values())
+    if not are_files(source):
+        return False
+    return layout_of_file(name, files_of(name, source)[0]) == "nested"
+
+
+def _has_no_names(part: Part) -> bool:
+    return isinstance(part, TextPart) and not part.has_names
+
+
+def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, str]:
+    """The columns of queries, items and numbers: as named, as known, or by place."""
+    if not (isinstance(part, TextPart) and _has_no_names(part)):
+        return _of_names(part.columns, columns, number)
+    given = {"query": columns.query, "item": columns.item or ""}
+    given[number] = getattr(columns, number)
+    if set(given.values()) <= set(part.columns):
+        return given
+    places: tuple[int, ...] | None = _PLACES[name].get(len(part.columns))
+    if name == "qrels" and len(part.columns) == 4:
+        places = _places_of_four(part)
+    if places is None:
+        text = part.text.first().lstrip("\r\n")
+        (line, *_) = text.splitlines()
+        raise ValueError(
+            f"`{name}` should name its columns, or have those of TREC. Received: "
+            f"{part.name}, whose first line is {line!r}: say which are the `query`, "
+            f"the `item` and the `{number}` (--query, --item, --{number}), such as "
+            f'query="column0"'
+        )
+    return {role: f"column{x}" for role, x in zip(given, places, strict=True)}
+
+
+def _places_of_four(part: TextPart) -> tuple[int, ...] | None:
+    """The places in rows of four columns, of which one is the iteration, if clear."""
+    is_spaced = isinstance(part, LinesPart)
+    if is_spaced and "\t" not in part.text.first():
+        return _TREC
+    label = f"(?i)\\s*({FINITE}|true|false)\\s*"
+    of_columns = ", ".join(
+        f"bool_and(regexp_full_match(\"{i}\", '{pattern}'))"
+        for i in (1, 2, 3)
+        for pattern in (label, f"{FINITE}|Q0", "0|Q0")
+    )
+    ((*found,),) = query(
+        part.read(range(4)), f"SELECT {of_columns} FROM source"
+    ).fetchall()
+    (_, one, is_one), (two, *_), (three, last, is_last) = (
+        found[:3],
+        found[3:6],
+        found[6:],
+    )
+    if is_spaced and not two:
+        return _TREC
+    is_trec, is_tsv = three and one, two and last
+    if is_trec and is_tsv:
+        is_trec, is_tsv = is_one and not is_last, is_last and not is_one
+    if is_trec or is_tsv:
+        return _TREC if is_trec else _TSV
+    return None
+
+
+def _of_names(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
     """The columns of queries, items and numbers: as named, or of a known tool."""
-    given = (columns.query, columns.item or "", columns.label, columns.score)
-    keys = ("query", "item", "label", "score")
-    for known in (_DEFAULTS, *_KNOWN, given):
-        named_so = [
-            name if name != default else other
-            for name, default, other in zip(given, _DEFAULTS, known, strict=True)
-        ]
-        found = dict(zip(keys, named_so, strict=True))
-        chosen = {key: found[key] for key in ("query", "item", number)}
-        if set(chosen.values()) <= set(names):
-            break
-    return chosen
+    found = {}
+    for role in ("query", "item", number):
+        default, given = _KNOWN[role][0], getattr(columns, role)
+        found[role] = given
+        if given == default or PLACE.fullmatch(given):
+            present = [name for name in _KNOWN[role] if name in names]
+            found[role] = present[0] if present else given
+    is_scored = (found["query"], found["item"]) in _SCORED
+    if number == "label" and found[number] not in names and is_scored:
+        found[number] = "score"
+    return found
 
 
 def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Table:
     """The table of `{query: {item: number}}`, from a dict or from JSON files."""
     nested = [source]
     if not isinstance(source, Mapping):
-        nested = [_nested(file) for file in files_of(name, source)]
+        with errors_of(name, source):
+            nested = [json_of(file) for file in files_of(name, source)]
     rows: list[tuple[Any, Any, Any]] = []
     for by_query in nested:
         for id_, items in by_query.items():
@@ -167,76 +235,7 @@ def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Tab
         ) from error
 
 
-def _nested(file: str) -> Any:
-    """The content of a JSON file. Raises for duplicate queries and items."""
-
-    def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise ValueError(
-                "Objects of JSON should have each key once. Received twice: "
-                f"{twice!r}, in {file}"
-            )
-        return found
-
-    with pa.input_stream(file, compression="detect") as stream:
-        return json.loads(stream.read(), object_pairs_hook=of_pairs)
-
-
-def _of_lines(
-    connection: Connection, name: str, source: str | os.PathLike[str], number: str
-) -> Side:
-    """Returns the fields of lines, and checks these."""
-    space = r"E' \t\r'"
-    query(
-        _lines(connection, name, source),
-        "SELECT line, row_number() OVER () AS number, "
-        rf"string_split_regex(trim(line, {space}), '\s+') AS fields FROM source",
-    ).create(f"lines_of_{name}")
-    table = connection.table(f"lines_of_{name}").filter(f"trim(line, {space}) <> ''")
-    first = table.order("number").select("len(fields)").limit(1).fetchall()
-    by_width = _FIELDS[name]
-    is_bare = first == [(3,)]
-    widths = [3] if is_bare else [width for width in by_width if width > 3]
-    expected = by_width[max(widths)]
-    place = {field: expected.index(field) + 1 for field in expected}
-    wrong = table.filter(
-        f"NOT list_contains({widths}, len(fields)) "
-        f"OR TRY_CAST(fields[{place[number]}] AS DOUBLE) IS NULL "
-        # DuckDB reads 1_0 as 10.
-        f"OR contains(fields[{place[number]}], '_')"
-    ).order("number")
-    for line_number, line, width in (
-        wrong.select("number, line, len(fields)").limit(1).fetchall()
-    ):
-        other = {"qrels": "run", "run": "qrels"}[name]
-        is_other = width in _FIELDS[other] and width not in by_width
-        article = "a run" if other == "run" else other
-        raise ValueError(
-            f"`{name}` should have lines of the fields {' '.join(expected)}, with a "
-            f"number as {number}. Received: line {line_number} of {named(source)}, "
-            f"{line!r}" + f", as in {article}: are they swapped?" * is_other
-        )
-    selected = query(
-        table,
-        f"SELECT fields[{place['query']}] AS query, fields[{place['item']}] AS item, "
-        f"CAST(fields[{place[number]}] AS DOUBLE) AS {number} FROM source",
-    )
-    return Side(selected, not is_bare)
-
-
-def _lines(
-    connection: Connection, name: str, source: str | os.PathLike[str]
-) -> Relation:
-    if source != "-":
-        return connection.sql(
-            "SELECT * FROM read_csv($files, columns := {'line': 'VARCHAR'}, "
-            "delim := chr(1), quote := '', escape := '', header := false, "
-            "auto_detect := false)",
-            params={"files": list(map(literally, files_of(name, source)))},
-        )
+def _standard_input(name: str) -> bytes:
     if sys.stdin is None:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
-    return connection.from_arrow(pa.table({"line": sys.stdin.read().split("\n")}))
+    return sys.stdin.read().encode()

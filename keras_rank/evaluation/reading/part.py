@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -20,8 +20,11 @@ _NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", "DECIMAL")
 _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 # The type of a column that has no values.
 NOTHING = '"NULL"'
-# How numbers are written in text files.
-_WRITTEN = r"(?i)[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf|infinity)"
+# How finite numbers, and the others, are written as text.
+FINITE = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
+# Names of columns whose numbers ascend from the best item on, in lower case.
+_RANKS = {"rank", "ranks", "ranking", "position", "pos"}
 # From here on, float64 does not hold all integers.
 _LARGEST_INTEGER = 2**53
 
@@ -32,10 +35,14 @@ class Sought(NamedTuple):
     Attributes:
         argument: the name of the argument.
         name: the name of the column.
+        is_required: whether a row of text without a value is an error.
+        is_finite: whether infinities and NaN in text are.
     """
 
     argument: str
     name: str
+    is_required: bool = False
+    is_finite: bool = False
 
 
 class Part(abc.ABC):
@@ -54,13 +61,8 @@ class Part(abc.ABC):
         """Returns the type of the column at a place."""
 
     @abc.abstractmethod
-    def read(self, places: Sequence[int], types: Sequence[str]) -> Relation:
-        """Returns the columns at places, under the names `0`, `1`, ...
-
-        Args:
-            places: the places of the columns.
-            types: the types to read them as, if the file has none.
-        """
+    def read(self, places: Sequence[int]) -> Relation:
+        """Returns the columns at places, under the names `0`, `1`, ..."""
 
     def id_type(self, sought: Sought) -> str:
         """Returns the type of a column of ids, or of a kept column."""
@@ -80,10 +82,10 @@ class Part(abc.ABC):
         type_ = self.type_of(place)
         if type_ == NOTHING or (type_.startswith(_NUMBERS) and type_[-1] != "]"):
             return type_
-        found = self.read([place], [type_]).filter('"0" IS NOT NULL')
+        found = self.read([place]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
             # The error shows a text that is not a number, if there is one.
-            found = found.order(f"regexp_full_match(\"0\", '{_WRITTEN}')")
+            found = found.order(f"regexp_full_match(\"0\", '{WRITTEN}')")
         # The type of a column without values is arbitrary.
         for (value,) in found.limit(1).fetchall():
             raise ValueError(
@@ -98,17 +100,34 @@ class Part(abc.ABC):
     ) -> Relation:
         """Returns columns as types, under the keys of these."""
         places = [self.place(each) for each in sought.values()]
-        table = self.read(places, [types[key] for key in sought])
-        expressions = []
-        for i, (key, place) in enumerate(zip(sought, places, strict=True)):
-            value = f'CAST("{i}" AS {types[key]})'
-            if types[key] in FLOATS:
-                # The ids -0.0 and 0.0 are the same.
-                value = f"{value} + CAST(0 AS {types[key]})"
-                if self.type_of(place).startswith(_LARGE):
-                    value = _if_exact(value, sought[key])
-            expressions.append(f'{value} AS "{key}"')
-        return query(table, f"SELECT {', '.join(expressions)} FROM source")
+        values = ", ".join(
+            f'{self.value(i, each, types[key])} AS "{key}"'
+            for i, (key, each) in enumerate(sought.items())
+        )
+        return query(self.read(places), f"SELECT {values} FROM source")
+
+    def value(self, i: int, sought: Sought, type_: str) -> str:
+        """The expression of the column `i` of what is read, as a type."""
+        value = f'CAST("{i}" AS {type_})'
+        if type_ in FLOATS:
+            # The ids -0.0 and 0.0 are the same.
+            value = f"{value} + CAST(0 AS {type_})"
+            if self.type_of(self.place(sought)).startswith(_LARGE):
+                value = _if_exact(value, sought)
+        return value
+
+    def where(self, ids: Mapping[str, Sought], values: Sequence[Any]) -> list[str]:
+        """Returns where the first two rows of the given ids are."""
+        are_ids = " AND ".join(
+            f'CAST("{i}" AS VARCHAR) = {in_sql(str(value))}'
+            for i, value in enumerate(values)
+        )
+        rows = self.read(list(map(self.place, ids.values()))).filter(are_ids).limit(2)
+        return list(dict.fromkeys(map(self.place_of, rows.fetchall())))
+
+    def place_of(self, row: Sequence[Any]) -> str:
+        """Where a row of what is read is."""
+        return self.name
 
     def place(self, sought: Sought) -> int:
         """Returns the place of a column. Raises unless there is exactly one."""
@@ -121,10 +140,27 @@ class Part(abc.ABC):
                 f"`{sought.argument}` should name one column. {received}, which is the "
                 f"name of {number} columns of {self.name}"
             )
+        for name in filter(is_rank, self.columns):
+            if sought.argument == "score":
+                raise no_score(f"{sought.name!r}, and {self.name} with {name!r}")
         raise ValueError(
             f"`{sought.argument}` should name a column. {received}, and {self.name} "
             f"with the columns {self.columns}"
         )
+
+
+def is_rank(name: str) -> bool:
+    """Whether a name is that of a column of ranks."""
+    return name.strip().lower() in _RANKS
+
+
+def no_score(received: str) -> ValueError:
+    """The error for ranks in the place of scores."""
+    return ValueError(
+        "`score` should name a column of scores, where higher is better. Received: "
+        f"score={received}, whose numbers ascend from the best item on: add a column "
+        "with these numbers times -1, and name it"
+    )
 
 
 def of_places(table: Relation, places: Sequence[int]) -> Relation:

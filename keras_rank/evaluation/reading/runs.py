@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_rank.evaluation.reading.engine import Connection, Relation, query
 from keras_rank.evaluation.reading.files import errors_of, named, no_rows
-from keras_rank.evaluation.reading.forms import side_of
+from keras_rank.evaluation.reading.forms import Side, side_of
 from keras_rank.evaluation.reading.rows import (
     Columns,
     Order,
@@ -12,7 +12,7 @@ from keras_rank.evaluation.reading.rows import (
     received_twice,
     sorted_batches,
 )
-from keras_rank.evaluation.reading.sources import common_type
+from keras_rank.evaluation.reading.sources import common_type, places_of
 
 
 def read_run(
@@ -55,10 +55,10 @@ def _create(
         numbered = "SELECT *, row_number() OVER () AS row FROM source"
         query(side.table, numbered).create(name)
         created = connection.table(name)
-        _require_ids(name, source, created)
-        _require_numbers(name, source, created, number)
-        if name == "run" and not side.has_names:
-            _require_scores(created, source)
+        _require_ids(name, side, created)
+        _require_numbers(name, side.source, created, number)
+        if name == "run" and side.may_be_ranks:
+            _require_scores(created, side.source)
     return str(created.types[0]), str(created.types[1])
 
 
@@ -78,8 +78,9 @@ def _count_left_out(connection: Connection) -> int:
     return int(in_run - common)
 
 
-def _require_ids(name: str, source: Any, table: Relation) -> None:
+def _require_ids(name: str, side: Side, table: Relation) -> None:
     """Raises for no rows, missing ids, and duplicate items of a query."""
+    source = side.source
     ((rows, *of_ids),) = table.aggregate(
         "count(*), count(query), count(item)"
     ).fetchall()
@@ -93,7 +94,8 @@ def _require_ids(name: str, source: Any, table: Relation) -> None:
             )
     counts = table.aggregate("query, item, count(*) AS number")
     for twice in counts.filter("number > 1").limit(1).fetchall():
-        raise received_twice(name, twice[0], twice[1], named(source))
+        where = places_of(name, source, side.ids, twice[:2])
+        raise received_twice(name, twice[0], twice[1], where)
 
 
 def _require_numbers(name: str, source: Any, table: Relation, number: str) -> None:

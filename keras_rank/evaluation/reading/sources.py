@@ -4,8 +4,7 @@ A column is found by its exact name. Several files are read in types that lose n
 information, or not at all. Ids are read as written.
 """
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -17,16 +16,17 @@ from keras_rank.evaluation.reading.arrow_and_parquet import (
     ParquetPart,
     alike,
 )
-from keras_rank.evaluation.reading.csv_and_json import CsvPart, JsonPart
-from keras_rank.evaluation.reading.engine import Connection, Relation, connect, in_sql
+from keras_rank.evaluation.reading.engine import Connection, Relation, connect
 from keras_rank.evaluation.reading.files import (
     FORMATS,
     are_files,
     errors_of,
     files_of,
     format_of,
+    is_named_table,
     named,
     no_rows,
+    text_of,
 )
 from keras_rank.evaluation.reading.part import (
     FLOATS,
@@ -36,40 +36,38 @@ from keras_rank.evaluation.reading.part import (
     Part,
     Sought,
 )
+from keras_rank.evaluation.reading.text import (
+    CsvPart,
+    JsonPart,
+    LinesPart,
+    Text,
+    layout_of,
+)
 
 # Types whose text is unique, so that they can be compared with text.
 _AS_TEXT = {*INTEGERS, "DATE", "UUID", "VARCHAR"}
 
 
 def select(
-    connection: Connection,
-    argument: str,
-    source: Any,
-    ids: Mapping[str, Sought],
-    numbers: Mapping[str, Sought],
+    parts: Sequence[Part], ids: Mapping[str, Sought], numbers: Mapping[str, Sought]
 ) -> Relation:
-    """Returns columns of a source under new names, in the order of its rows.
+    """Returns columns of the parts of a table under new names, in the order of rows.
 
     Args:
-        connection: a DuckDB.
-        argument: the name of the argument that is the source.
-        source: files, or a table in memory.
+        parts: the parts.
         ids: the columns of ids, and the kept columns.
         numbers: the columns of numbers, which become float32 if all parts of a column
             are float32, else float64.
     """
-    with errors_of(argument, source):
-        parts = _parts(connection, argument, source, {*ids.values(), *numbers.values()})
-        types = {}
-        for key, sought in ids.items():
-            where = f"the column {sought.name!r} of"
-            of_ids = {f"{where} {part.name}": part.id_type(sought) for part in parts}
-            types[key] = common_type(sought.argument, of_ids)
-        for key, sought in numbers.items():
-            of_parts = {part.number_type(sought) for part in parts}
-            types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
-        tables = [part.select({**ids, **numbers}, types) for part in parts]
-    return _union(tables)
+    types = {}
+    for key, sought in ids.items():
+        where = f"the column {sought.name!r} of"
+        of_ids = {f"{where} {part.name}": part.id_type(sought) for part in parts}
+        types[key] = common_type(sought.argument, of_ids)
+    for key, sought in numbers.items():
+        of_parts = {part.number_type(sought) for part in parts}
+        types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
+    return _union([part.select({**ids, **numbers}, types) for part in parts])
 
 
 def tabular(argument: str, source: Any) -> Any:
@@ -87,14 +85,6 @@ def tabular(argument: str, source: Any) -> Any:
             f"Received: {named(source)}"
         )
     return pa.table(source)
-
-
-def columns_of(argument: str, source: Any) -> list[str]:
-    """The names of the columns of a table, or of the first of its files."""
-    if are_files(source):
-        source = files_of(argument, source)[:1]
-    with errors_of(argument, source), connect() as connection:
-        return _parts(connection, argument, source, set())[0].columns
 
 
 def common_type(argument: str, types: Mapping[str, str]) -> str:
@@ -122,54 +112,74 @@ def common_type(argument: str, types: Mapping[str, str]) -> str:
     )
 
 
-def files_with(source: Any, ids: Mapping[str, Sought], values: Sequence[Any]) -> str:
-    """Names the files with a row of the given ids."""
+def places_of(
+    argument: str, source: Any, ids: Mapping[str, Sought], values: Sequence[Any]
+) -> str:
+    """Names the files with rows of the given ids, and their lines."""
     if not are_files(source):
         return named(source)
-    of_row = zip(ids, values, strict=True)
-    is_row = " AND ".join(
-        f'CAST("{key}" AS VARCHAR) = {in_sql(str(value))}' for key, value in of_row
-    )
+    names = {each.name for each in ids.values()}
+    found: list[str] = []
     # Another DuckDB, as the first one is still reading rows.
     with connect() as connection:
-        found = [
-            file
-            for file in files_of("rows", source)
-            if select(connection, "rows", file, ids, {})
-            .filter(is_row)
-            .limit(1)
-            .fetchall()
-        ]
-    return named(found or source)
+        for file in files_of(argument, source):
+            for part in parts_of(connection, argument, file, names):
+                found += part.where(ids, values)
+    return " and ".join(found) or named(source)
 
 
-def _parts(
-    connection: Connection, argument: str, source: Any, sought: set[Sought]
+def parts_of(
+    connection: Connection, argument: str, source: Any, names: Collection[str]
 ) -> Sequence[Part]:
-    """Returns the tables of files, or of anything that Arrow can read, lazily."""
+    """Returns the tables of files, or of anything that Arrow can read, lazily.
+
+    Args:
+        connection: a DuckDB.
+        argument: the name of the argument that is the source.
+        source: files, or a table in memory.
+        names: names of columns that may be looked for.
+    """
     if not are_files(source):
         table = tabular(argument, source)
         return [ArrowPart(connection, "a table", table.schema, table)]
-    files = files_of(argument, source)
-    formats = {format_of(file) for file in files}
-    if len(formats) > 1 or None in formats:
+    layouts = {
+        file: layout_of_file(argument, file) for file in files_of(argument, source)
+    }
+    files = [file for file, layout in layouts.items() if layout != "nothing"]
+    if not files:
+        raise no_rows(argument, source)
+    found = {layouts[file] for file in files}
+    if len(found) > 1 or (argument == "rows" and "lines" in found):
         raise ValueError(
             f"`{argument}` should be files of one format, with names that end in one "
             f"of {sorted(FORMATS)}. Received: {named(files)}"
         )
-    (format_,) = formats
-    if format_ == "ipc":
-        shards = {file: dataset.dataset(file, format="ipc") for file in files}
-        return [ArrowPart(connection, x, y.schema, y) for x, y in shards.items()]
-    if format_ == "parquet":
-        names = list({each.name for each in sought})
-        return [ParquetPart(connection, x) for x in alike(connection, files, names)]
-    # DuckDB would invent a column for them.
-    files = [file for file in files if "://" in file or os.path.getsize(file)]
-    if not files:
-        raise no_rows(argument, source)
-    of_file = CsvPart if format_ == "csv" else JsonPart
-    return [of_file(connection, file) for file in files]
+    (layout,) = found
+    with errors_of(argument, files[0] if len(files) == 1 else source):
+        if layout == "ipc":
+            opened = {file: dataset.dataset(file, format="ipc") for file in files}
+            return [ArrowPart(connection, x, y.schema, y) for x, y in opened.items()]
+        if layout == "parquet":
+            shards = alike(connection, files, list(names))
+            return [ParquetPart(connection, each) for each in shards]
+        texts = [Text(connection, argument, file) for file in files]
+        if layout == "csv":
+            return [CsvPart(text, names) for text in texts]
+        return list(map(LinesPart if layout == "lines" else JsonPart, texts))
+
+
+def layout_of_file(argument: str, file: str | bytes) -> str:
+    """How a file is read, `nothing` if it is an empty text."""
+    with errors_of(argument, file):
+        format_ = format_of(file)
+        if format_ != "text":
+            return format_
+        text = text_of(argument, file)
+    layout = layout_of(text) if text.strip() else "nothing"
+    # Its name says so.
+    if layout == "lines" and argument == "rows" and is_named_table(named(file)):
+        return "csv"
+    return layout
 
 
 def _union(tables: Sequence[Relation]) -> Relation:

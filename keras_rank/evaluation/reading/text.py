@@ -1,0 +1,365 @@
+r"""Text files, all of whose columns are text: delimited, JSON, or lines of fields.
+
+Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
+"""
+
+import abc
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from keras_rank.evaluation.reading.engine import Connection, Relation, in_sql, query
+from keras_rank.evaluation.reading.files import (
+    folders_of,
+    is_number,
+    named,
+    opened,
+    text_of,
+)
+from keras_rank.evaluation.reading.part import FINITE, WRITTEN, Part, Sought
+
+# The bytes that are parsed at a time. A row has to fit.
+_BLOCK = 2**24
+# The fields of lines in TREC files, and the place of the number by how many there are.
+_FIELDS = {
+    "qrels": ("query", "iteration", "item", "label"),
+    "run": ("query", "Q0", "item", "rank", "score", "tag"),
+}
+_NUMBERS = {"qrels": "label", "run": "score"}
+_NUMBER_AT = {3: 2, 4: 3}
+_TRIMMED = r"trim(line, E' \t\f\r')"
+# The start of a JSON file with an object for each query.
+_NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+# The name of a column without a name.
+PLACE = re.compile(r"column\d+")
+
+
+def layout_of(text: str) -> str:
+    """Whether a text is `nested` JSON, `json`, `csv`, or has `lines` of fields."""
+    if _NESTED.match(text):
+        return "nested"
+    if text.lstrip().startswith(("{", "[")):
+        return "json"
+    fields = _fields_of(text)
+    is_line = len(fields) > 2 and (
+        is_number(fields[_NUMBER_AT.get(len(fields), 4)]) or fields[1] == "Q0"
+    )
+    delimiter, rows = delimited(text)
+    if is_line and delimiter == "\t":
+        # Ids may contain spaces between tabs.
+        is_line = all(len(row) == len(" ".join(row).split()) for row in rows)
+    elif is_line and delimiter:
+        is_line = not any(map(is_number, rows[0]))
+    return "csv" if delimiter and not is_line else "lines"
+
+
+def delimited(text: str) -> tuple[str, list[list[str]]]:
+    """The delimiter of a text, if it has any, and its rows."""
+    found = {}
+    for delimiter in "\t,;|":
+        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        found[delimiter] = list(filter(None, read)) or [[]]
+    # The one that gives rows of the same length, or else most columns in the first.
+    lengths = {x: set(map(len, rows)) for x, rows in found.items()}
+    are_even = [x for x, each in lengths.items() if len(each) == 1 and each != {1}]
+    delimiter = max(are_even or found, key=lambda x: len(found[x][0]))
+    rows = found[delimiter]
+    return (delimiter if len(rows[0]) > 1 else ""), rows
+
+
+def _fields_of(text: str) -> list[str]:
+    """The fields of the first line that is neither blank nor a comment."""
+    lines = re.split("\r\n|\r|\n", text)
+    fields = (line.split() for line in lines if not line.startswith("#"))
+    return next(filter(None, fields), [])
+
+
+class Text(NamedTuple):
+    """A text file, or the content of standard input.
+
+    Attributes:
+        connection: a DuckDB.
+        argument: the name of the argument that is the file.
+        file: the file, or its content.
+    """
+
+    connection: Connection
+    argument: str
+    file: str | bytes
+
+    def first(self) -> str:
+        """The first lines. Raises for other files than text."""
+        return text_of(self.argument, self.file)
+
+    def numbered(
+        self, names: Sequence[str], read: Sequence[str], **parse: Any
+    ) -> Relation:
+        """Returns columns, of which all have names, and the number of the `row`."""
+        reader = arrow_csv.open_csv(
+            opened(self.file),
+            # With threads, errors do not name the row.
+            arrow_csv.ReadOptions(
+                column_names=names, block_size=_BLOCK, use_threads=False
+            ),
+            arrow_csv.ParseOptions(**parse),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), include_columns=read
+            ),
+        )
+        rows = self.connection.from_arrow(reader)
+        return query(rows, "SELECT *, row_number() OVER () AS row FROM source")
+
+    def lines(self) -> Relation:
+        """Returns each `line` and the number of its `row`."""
+        parse = {"delimiter": "\x01", "quote_char": False, "ignore_empty_lines": False}
+        return self.numbered(["line"], ["line"], **parse)
+
+
+class TextPart(Part):
+    """A text file.
+
+    Args:
+        text: the file.
+        columns: the names of the columns.
+        texts: the expression of each as a text, empty if it is missing.
+        has_names: whether the file names them.
+    """
+
+    # Whether integers that float64 does not hold are an error.
+    is_exact = True
+    # What the number of a row counts.
+    unit = "line"
+
+    def __init__(
+        self,
+        text: Text,
+        columns: Sequence[str],
+        texts: Iterable[str],
+        has_names: bool = True,
+    ) -> None:
+        super().__init__(named(text.file), columns)
+        self.text, self.has_names, self._texts = text, has_names, list(texts)
+        for name, value in folders_of(text.file).items():
+            if name not in columns:
+                self.columns.append(name)
+                self._texts.append(in_sql(value))
+
+    @abc.abstractmethod
+    def numbered(self, places: Sequence[int]) -> Relation:
+        """Returns what the expressions of columns need, and the number of the `row`."""
+
+    def line_of(self, row: int) -> int:
+        """The line in which a row ends."""
+        return row
+
+    def type_of(self, place: int) -> str:
+        return "VARCHAR"
+
+    def number_type(self, sought: Sought) -> str:
+        self.place(sought)
+        return "DOUBLE"
+
+    def read(self, places: Sequence[int]) -> Relation:
+        texts = "".join(f'{self._texts[x]} AS "{i}", ' for i, x in enumerate(places))
+        return query(self.numbered(places), f"SELECT {texts}row FROM source")
+
+    def place_of(self, row: Sequence[Any]) -> str:
+        return f"{self.unit} {self.line_of(row[-1])} of {self.name}"
+
+    def value(self, i: int, sought: Sought, type_: str) -> str:
+        if type_ != "DOUBLE":
+            return f"nullif(\"{i}\", '')"
+        text = f'lower(trim("{i}"))'
+        return (
+            f"CASE {text} WHEN '' THEN NULL WHEN 'true' THEN 1 WHEN 'false' THEN 0 "
+            f"ELSE CAST({text} AS DOUBLE) END"
+        )
+
+    def select(
+        self, sought: Mapping[str, Sought], types: Mapping[str, str]
+    ) -> Relation:
+        """Raises for the first row with a text that is no value of its column."""
+        columns = list(sought.values())
+        wrong = [
+            self._is_wrong(i, each, types[key])
+            for i, (key, each) in enumerate(sought.items())
+        ]
+        rows = self.read([self.place(each) for each in columns])
+        checked = query(rows, f"SELECT [{', '.join(wrong)}], * FROM source")
+        try:
+            found = checked.filter(" OR ".join(wrong)).limit(1).fetchall()
+        except duckdb.Error as error:
+            parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
+            where = self.place_of([int(parsed[1])]) if parsed else self.name
+            reason = parsed[2] if parsed else str(error)
+            raise ValueError(
+                f"`{self.text.argument}` should be a table that can be read. Received: "
+                f"{where}, and the error: {reason.strip()}"
+            ) from error
+        for are_wrong, *row in found:
+            i = are_wrong.index(True)
+            raise self.error(columns[i], row[i], row)
+        return super().select(sought, types)
+
+    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+        """The error for a text that is no value of a column."""
+        accepted = "of numbers" if text else "without missing values"
+        return ValueError(
+            f"`{sought.argument}` should name a column {accepted}. Received: "
+            f"{sought.argument}={sought.name!r}, with {text!r} in {self.place_of(row)}"
+        )
+
+    def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
+        """The condition that a text is no value of its column."""
+        text = f'trim("{i}")'
+        if type_ != "DOUBLE":
+            return f"\"{i}\" = ''" if sought.is_required else "false"
+        written = FINITE if sought.is_finite else WRITTEN
+        if sought.argument == "label":
+            written += "|(?i:true|false)"
+        is_wrong = f"NOT regexp_full_match({text}, {in_sql(written)})"
+        if self.is_exact:
+            is_wrong += (
+                f" OR (length({text}) > 15 AND coalesce(TRY_CAST({text} AS HUGEINT) "
+                f"<> TRY_CAST(TRY_CAST({text} AS DOUBLE) AS HUGEINT), false))"
+            )
+        is_there = "true" if sought.is_required else f"{text} <> ''"
+        return f"({is_there} AND ({is_wrong}))"
+
+
+class CsvPart(TextPart):
+    """A file whose columns are separated by tabs, commas, semicolons or bars.
+
+    Args:
+        text: the file.
+        names: names of columns that are looked for.
+    """
+
+    def __init__(self, text: Text, names: Collection[str]) -> None:
+        delimiter, rows = delimited(text.first())
+        self._delimiter = delimiter or ","
+        columns = [name.strip() for name in rows[0]]
+        has_names = bool(set(names) & set(columns)) or not any(map(is_number, columns))
+        self._names = [f"column{i}" for i in range(len(columns))]
+        columns = columns if has_names else self._names
+        super().__init__(text, columns, self._names, has_names)
+
+    def numbered(self, places: Sequence[int]) -> Relation:
+        # One is read in any case, as all others may be those of folders.
+        read = {self._names[x]: x for x in (*places, 0) if x < len(self._names)}
+        parse = {"delimiter": self._delimiter, "newlines_in_values": True}
+        rows = self.text.numbered(self._names, list(read), **parse)
+        return rows.filter(f"row > {int(self.has_names)}")
+
+    def line_of(self, row: int) -> int:
+        stream = io.BufferedReader(opened(self.text.file))
+        with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
+            rows = csv.reader(text, delimiter=self._delimiter)
+            # Blank lines are no rows.
+            next(itertools.islice(filter(None, rows), row - 1, None), None)
+            return rows.line_num
+
+
+class JsonPart(TextPart):
+    """A file with an object in each line, or with a list of objects."""
+
+    def __init__(self, text: Text) -> None:
+        if text.first().lstrip().startswith("["):
+            self.unit = "row"
+        super().__init__(text, [], [])
+        keys = query(
+            self.numbered([]),
+            "SELECT key FROM (SELECT unnest(json_keys(line)) AS key, row FROM source) "
+            "GROUP BY key ORDER BY min(row), key",
+        ).fetchall()
+        columns = [key for (key,) in keys]
+        super().__init__(text, columns, map(_text_at, columns))
+
+    def numbered(self, places: Sequence[int]) -> Relation:
+        lines = self.text.lines().filter("trim(line) <> ''")
+        if self.unit == "row":
+            objects = pa.array(map(json.dumps, json_of(self.text.file)), pa.string())
+            columns = {"line": objects, "row": np.arange(1, len(objects) + 1)}
+            lines = self.text.connection.from_arrow(pa.table(columns))
+        wrong = f"an object of JSON should have each key once. Received in {self.unit} "
+        return query(
+            lines,
+            "SELECT row, CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT' AND "
+            "len(json_keys(line)) = len(list_distinct(json_keys(line))) THEN line ELSE "
+            f"error({in_sql(wrong)} || row || ': ' || line) END AS line FROM source",
+        )
+
+
+def _text_at(key: str) -> str:
+    """The expression of a value of JSON as a text."""
+    pointer = in_sql("/" + key.replace("~", "~0").replace("/", "~1"))
+    message = in_sql(f"{key!r} should be a text or a number, unlike in ")
+    return (
+        f"CASE WHEN json_type(line, {pointer}) IN ('OBJECT', 'ARRAY') THEN "
+        f"error({message} || line) ELSE "
+        f"coalesce(json_extract_string(line, {pointer}), '') END"
+    )
+
+
+class LinesPart(TextPart):
+    """Lines of fields between spaces, as in TREC. A comment starts with `#`."""
+
+    is_exact = False
+
+    def __init__(self, text: Text) -> None:
+        self._fields = _FIELDS[text.argument]
+        if len(_fields_of(text.first())) == 3:
+            self._fields = ("query", "item", _NUMBERS[text.argument])
+        width = len(self._fields)
+        # The tag may be missing, or contain spaces.
+        is_whole = "len(fields) > 4" if width == 6 else f"len(fields) = {width}"
+        texts = [
+            f"CASE WHEN {is_whole} THEN fields[{i + 1}] ELSE '' END"
+            for i in range(width)
+        ]
+        columns = [f"column{i}" for i in range(width)]
+        super().__init__(text, columns, texts, has_names=False)
+
+    def numbered(self, places: Sequence[int]) -> Relation:
+        return query(
+            self.text.lines(),
+            f"SELECT string_split_regex({_TRIMMED}, '\\s+') AS fields, row FROM source "
+            f"WHERE {_TRIMMED} <> '' AND NOT starts_with(line, '#')",
+        )
+
+    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+        ((line, _),) = self.text.lines().filter(f"row = {row[-1]}").fetchall()
+        argument, width = self.text.argument, len(line.split())
+        other = {5: "a run", 6: "a run", 4: "qrels"}.get(width)
+        is_swapped = other and not other.endswith(argument)
+        return ValueError(
+            f"`{argument}` should have lines of the fields {' '.join(self._fields)}, "
+            f"with a number as {_NUMBERS[argument]}. Received: {self.place_of(row)}, "
+            f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
+        )
+
+
+def json_of(file: str | bytes) -> Any:
+    """The content of a JSON file. Raises for duplicate keys."""
+
+    def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        for i, (key, _) in enumerate(pairs if len(found) < len(pairs) else []):
+            if key in dict(pairs[:i]):
+                raise ValueError(
+                    "Objects of JSON should have each key once. Received twice: "
+                    f"{key!r}, in {named(file)}"
+                )
+        return found
+
+    with opened(file) as stream:
+        return json.loads(stream.read(), object_pairs_hook=of_pairs)
