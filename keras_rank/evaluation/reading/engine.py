@@ -2,12 +2,10 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterator
+from typing import TypeAlias, cast
 
 import duckdb
-
-from keras_rank.evaluation.reading.files import folders_of, literally
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Relation: TypeAlias = duckdb.DuckDBPyRelation
@@ -46,36 +44,9 @@ def query(table: Relation, sql: str) -> Relation:
     return cast(Relation, table.query("source", sql))
 
 
-def read_parquet(
-    connection: Connection,
-    files: Sequence[str],
-    columns_inside: Sequence[str],
-) -> Relation:
-    """Returns the rows of Parquet files.
-
-    Args:
-        connection: a DuckDB.
-        files: the files.
-        columns_inside: the columns of the files, which those from folder names must not
-            replace.
-    """
-    folders = set(folders_of(files[0]))
-    has_folders = bool(folders) and not folders & set(columns_inside)
-    paths = in_sql(list(map(literally, files)))
-    # Values in folder names are read as written too.
-    return connection.sql(
-        f"SELECT * FROM read_parquet({paths}, hive_partitioning := {has_folders}, "
-        "hive_types_autocast := false)"
-    )
-
-
-def in_sql(value: Any) -> str:
-    """A value as SQL, as relations with parameters can't be combined."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(in_sql, value))}]"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return str(value)
+def in_sql(text: str) -> str:
+    """A text as SQL, as relations with parameters can't be combined."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _share_memory(connection: Connection, memory_limit: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from pyarrow import fs
 
 # The format of a file, by its extension, which one of a compression may follow.
 FORMATS = {
@@ -64,10 +63,7 @@ def opened(file: str | bytes) -> Any:
     if file.lower().endswith(".xz"):
         with lzma.open(file) as stream:
             return pa.BufferReader(stream.read())
-    if "://" not in file:
-        return pa.input_stream(file, compression="detect")
-    filesystem, path = fs.FileSystem.from_uri(file)
-    return filesystem.open_input_stream(path, compression="detect")
+    return pa.input_stream(file, compression="detect")
 
 
 def beginning(file: str | bytes) -> bytes:
@@ -85,9 +81,9 @@ def text_of(argument: str, file: str | bytes) -> str:
         text = "\0"
     if "\0" in text:
         raise ValueError(
-            f"`{argument}` should be text in UTF-8, or a table, in a file whose name "
-            f"ends in one of {', '.join(_COMPRESSED)} if it is compressed. Received: "
-            f"{named(file)}, which is none of these: decompress or convert it"
+            f"`{argument}` should be text in UTF-8 or a table, and compressed only if "
+            f"its name ends in {_COMPRESSED}. Received: {named(file)}, "
+            "which is none of these: decompress or convert it"
         )
     if len(first) == _BEGINNING:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
@@ -118,7 +114,7 @@ def files_of(argument: str, source: Any) -> list[Any]:
         files = [file for each in source for file in files_of(argument, each)]
         seen = set()
         for file in files:
-            path = file if "://" in file else os.path.realpath(file)
+            path = os.path.realpath(file)
             if path in seen:
                 raise ValueError(
                     f"`{argument}` should be distinct files, as rows would count "
@@ -128,7 +124,10 @@ def files_of(argument: str, source: Any) -> list[Any]:
         return files
     path = os.fspath(source)
     if "://" in path:
-        return [path]
+        raise ValueError(
+            f"`{argument}` should be files of this machine, or a table, such as "
+            f"`duckdb.read_parquet({path!r})`. Received: {path!r}"
+        )
     files = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
     if not files:
         raise ValueError(
@@ -142,11 +141,6 @@ def files_of(argument: str, source: Any) -> list[Any]:
                 f"give {os.path.join(file, '*.parquet')!r} for the files in it"
             )
     return files
-
-
-def literally(file: str) -> str:
-    """The path as a pattern for this file only, as DuckDB reads paths as patterns."""
-    return file if "://" in file else glob.escape(file)
 
 
 def folders_of(file: str | bytes) -> dict[str, str]:

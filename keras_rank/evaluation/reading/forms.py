@@ -182,7 +182,7 @@ def _places_of_four(part: TextPart) -> tuple[int, ...] | None:
         found[3:6],
         found[6:],
     )
-    if is_spaced and not two:
+    if is_spaced and not two and (one or not three):
         return _TREC
     is_trec, is_tsv = three and one, two and last
     if is_trec and is_tsv:

@@ -1,12 +1,11 @@
 """A table in memory, or files with the same columns."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import duckdb
-
 from keras_rank.evaluation.reading.engine import Relation, in_sql, query
+from keras_rank.evaluation.reading.files import folders_of
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
 SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "SMALL")}
@@ -51,18 +50,35 @@ class Part(abc.ABC):
     Args:
         name: its name in messages.
         columns: the names of the columns, as written.
+        values: the expression of each column, in terms of what `scan` returns.
+        file: a file, the names of whose folders are columns too.
     """
 
-    def __init__(self, name: str, columns: Sequence[str]) -> None:
-        self.name, self.columns = name, list(columns)
+    # What `scan` returns beside the columns.
+    others = ""
+
+    def __init__(
+        self, name: str, columns: Iterable[str], values: Iterable[str], file: Any = ""
+    ) -> None:
+        self.name, self.columns, self._values = name, list(columns), list(values)
+        for folder, value in folders_of(file).items():
+            if folder not in self.columns:
+                self.columns.append(folder)
+                self._values.append(in_sql(value))
 
     @abc.abstractmethod
     def type_of(self, place: int) -> str:
         """Returns the type of the column at a place."""
 
     @abc.abstractmethod
+    def scan(self, places: Sequence[int]) -> Relation:
+        """Returns what the expressions of the columns at places need."""
+
     def read(self, places: Sequence[int]) -> Relation:
         """Returns the columns at places, under the names `0`, `1`, ..."""
+        values = [f'{self._values[x]} AS "{i}"' for i, x in enumerate(places)]
+        columns = ", ".join(values) + self.others
+        return query(self.scan(places), f"SELECT {columns} FROM source")
 
     def id_type(self, sought: Sought) -> str:
         """Returns the type of a column of ids, or of a kept column."""
@@ -160,14 +176,6 @@ def no_score(received: str) -> ValueError:
         "`score` should name a column of scores, where higher is better. Received: "
         f"score={received}, whose numbers ascend from the best item on: add a column "
         "with these numbers times -1, and name it"
-    )
-
-
-def of_places(table: Relation, places: Sequence[int]) -> Relation:
-    """The columns at places, under the names `0`, `1`, ..."""
-    names = [table.columns[place] for place in places]
-    return table.select(
-        *(duckdb.ColumnExpression(name).alias(str(i)) for i, name in enumerate(names))
     )
 
 

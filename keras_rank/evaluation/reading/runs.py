@@ -55,8 +55,7 @@ def _create(
         numbered = "SELECT *, row_number() OVER () AS row FROM source"
         query(side.table, numbered).create(name)
         created = connection.table(name)
-        _require_ids(name, side, created)
-        _require_numbers(name, side.source, created, number)
+        _require_rows(name, side, created, number)
         if name == "run" and side.may_be_ranks:
             _require_scores(created, side.source)
     return str(created.types[0]), str(created.types[1])
@@ -78,38 +77,35 @@ def _count_left_out(connection: Connection) -> int:
     return int(in_run - common)
 
 
-def _require_ids(name: str, side: Side, table: Relation) -> None:
-    """Raises for no rows, missing ids, and duplicate items of a query."""
+def _require_rows(name: str, side: Side, table: Relation, number: str) -> None:
+    """Raises for no rows, missing values, and duplicate items of a query.
+
+    A score may be NaN: it has no rank.
+    """
     source = side.source
-    ((rows, *of_ids),) = table.aggregate(
-        "count(*), count(query), count(item)"
+    is_number = f"{number} IS NOT NULL"
+    if name == "qrels":
+        is_number += f" AND isfinite(CAST({number} AS DOUBLE))"
+    ((rows, *there),) = table.aggregate(
+        f"count(*), count(query), count(item), count(*) FILTER ({is_number})"
     ).fetchall()
     if rows == 0:
         raise no_rows(name, source)
-    for id_, number in zip(("query", "item"), of_ids, strict=True):
-        if number < rows:
+    accepted = (
+        "a query",
+        "an item",
+        "a score" if number == "score" else "a finite label",
+    )
+    for what, found in zip(accepted, there, strict=True):
+        if found < rows:
             raise ValueError(
-                f"`{id_}` should name a column without missing ids. Received: "
-                f"{rows - number} missing, in {named(source)}"
+                f"`{name}` should have {what} in each row. Received: "
+                f"{rows - found} without one, in {named(source)}"
             )
     counts = table.aggregate("query, item, count(*) AS number")
     for twice in counts.filter("number > 1").limit(1).fetchall():
         where = places_of(name, source, side.ids, twice[:2])
         raise received_twice(name, twice[0], twice[1], where)
-
-
-def _require_numbers(name: str, source: Any, table: Relation, number: str) -> None:
-    """Raises for a row without a number. A score may be NaN: it has no rank."""
-    is_there = f"{number} IS NOT NULL"
-    if name == "qrels":
-        is_there += f" AND isfinite(CAST({number} AS DOUBLE))"
-    ((missing,),) = table.aggregate(f"count(*) FILTER (NOT ({is_there}))").fetchall()
-    if missing:
-        accepted = "a finite label" if name == "qrels" else "a score"
-        raise ValueError(
-            f"`{name}` should have {accepted} in each row. Received: "
-            f"{missing} without one, in {named(source)}"
-        )
 
 
 def _require_scores(table: Relation, source: Any) -> None:

@@ -11,11 +11,7 @@ import duckdb
 import pyarrow as pa
 from pyarrow import dataset
 
-from keras_rank.evaluation.reading.arrow_and_parquet import (
-    ArrowPart,
-    ParquetPart,
-    alike,
-)
+from keras_rank.evaluation.reading.arrow import ArrowPart, parts_of_files
 from keras_rank.evaluation.reading.engine import Connection, Relation, connect
 from keras_rank.evaluation.reading.files import (
     FORMATS,
@@ -156,12 +152,8 @@ def parts_of(
         )
     (layout,) = found
     with errors_of(argument, files[0] if len(files) == 1 else source):
-        if layout == "ipc":
-            opened = {file: dataset.dataset(file, format="ipc") for file in files}
-            return [ArrowPart(connection, x, y.schema, y) for x, y in opened.items()]
-        if layout == "parquet":
-            shards = alike(connection, files, list(names))
-            return [ParquetPart(connection, each) for each in shards]
+        if layout in ("parquet", "ipc"):
+            return list(parts_of_files(connection, files, layout))
         texts = [Text(connection, argument, file) for file in files]
         if layout == "csv":
             return [CsvPart(text, names) for text in texts]

@@ -3,7 +3,6 @@ r"""Text files, all of whose columns are text: delimited, JSON, or lines of fiel
 Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 """
 
-import abc
 import csv
 import io
 import itertools
@@ -19,9 +18,9 @@ from pyarrow import csv as arrow_csv
 
 from keras_rank.evaluation.reading.engine import Connection, Relation, in_sql, query
 from keras_rank.evaluation.reading.files import (
-    folders_of,
     is_number,
     named,
+    no_rows,
     opened,
     text_of,
 )
@@ -39,6 +38,8 @@ _NUMBER_AT = {3: 2, 4: 3}
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The start of a JSON file with an object for each query.
 _NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+# A row of JSON, in messages.
+_SHOWN = "'. Received, as number ' || row || ': ' || line"
 # The name of a column without a name.
 PLACE = re.compile(r"column\d+")
 
@@ -56,7 +57,8 @@ def layout_of(text: str) -> str:
     delimiter, rows = delimited(text)
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
-        is_line = all(len(row) == len(" ".join(row).split()) for row in rows)
+        are_alike = all(len(row) == len(" ".join(row).split()) for row in rows)
+        is_line = are_alike or not any(map(is_number, rows[0][2:][-2:]))
     elif is_line and delimiter:
         is_line = not any(map(is_number, rows[0]))
     return "csv" if delimiter and not is_line else "lines"
@@ -67,13 +69,18 @@ def delimited(text: str) -> tuple[str, list[list[str]]]:
     found = {}
     for delimiter in "\t,;|":
         read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        found[delimiter] = list(filter(None, read)) or [[]]
+        found[delimiter] = list(filter(_is_row, read)) or [[]]
     # The one that gives rows of the same length, or else most columns in the first.
     lengths = {x: set(map(len, rows)) for x, rows in found.items()}
     are_even = [x for x, each in lengths.items() if len(each) == 1 and each != {1}]
     delimiter = max(are_even or found, key=lambda x: len(found[x][0]))
     rows = found[delimiter]
     return (delimiter if len(rows[0]) > 1 else ""), rows
+
+
+def _is_row(fields: Sequence[str]) -> bool:
+    """Whether a line is not blank."""
+    return len(fields) > 1 or bool("".join(fields).strip())
 
 
 def _fields_of(text: str) -> list[str]:
@@ -130,7 +137,7 @@ class TextPart(Part):
     Args:
         text: the file.
         columns: the names of the columns.
-        texts: the expression of each as a text, empty if it is missing.
+        values: the expression of each as a text, empty if it is missing.
         has_names: whether the file names them.
     """
 
@@ -138,24 +145,17 @@ class TextPart(Part):
     is_exact = True
     # What the number of a row counts.
     unit = "line"
+    others = ", row"
 
     def __init__(
         self,
         text: Text,
-        columns: Sequence[str],
-        texts: Iterable[str],
+        columns: Iterable[str],
+        values: Iterable[str],
         has_names: bool = True,
     ) -> None:
-        super().__init__(named(text.file), columns)
-        self.text, self.has_names, self._texts = text, has_names, list(texts)
-        for name, value in folders_of(text.file).items():
-            if name not in columns:
-                self.columns.append(name)
-                self._texts.append(in_sql(value))
-
-    @abc.abstractmethod
-    def numbered(self, places: Sequence[int]) -> Relation:
-        """Returns what the expressions of columns need, and the number of the `row`."""
+        super().__init__(named(text.file), columns, values, text.file)
+        self.text, self.has_names = text, has_names
 
     def line_of(self, row: int) -> int:
         """The line in which a row ends."""
@@ -167,10 +167,6 @@ class TextPart(Part):
     def number_type(self, sought: Sought) -> str:
         self.place(sought)
         return "DOUBLE"
-
-    def read(self, places: Sequence[int]) -> Relation:
-        texts = "".join(f'{self._texts[x]} AS "{i}", ' for i, x in enumerate(places))
-        return query(self.numbered(places), f"SELECT {texts}row FROM source")
 
     def place_of(self, row: Sequence[Any]) -> str:
         return f"{self.unit} {self.line_of(row[-1])} of {self.name}"
@@ -193,11 +189,11 @@ class TextPart(Part):
             self._is_wrong(i, each, types[key])
             for i, (key, each) in enumerate(sought.items())
         ]
-        rows = self.read([self.place(each) for each in columns])
-        checked = query(rows, f"SELECT [{', '.join(wrong)}], * FROM source")
+        checked = f"SELECT [{', '.join(wrong)}], * FROM source WHERE "
         try:
-            found = checked.filter(" OR ".join(wrong)).limit(1).fetchall()
-        except duckdb.Error as error:
+            rows = self.read([self.place(each) for each in columns])
+            found = query(rows, checked + " OR ".join(wrong)).limit(1).fetchall()
+        except (duckdb.Error, pa.ArrowInvalid) as error:
             parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
             where = self.place_of([int(parsed[1])]) if parsed else self.name
             reason = parsed[2] if parsed else str(error)
@@ -253,19 +249,23 @@ class CsvPart(TextPart):
         columns = columns if has_names else self._names
         super().__init__(text, columns, self._names, has_names)
 
-    def numbered(self, places: Sequence[int]) -> Relation:
+    def scan(self, places: Sequence[int]) -> Relation:
         # One is read in any case, as all others may be those of folders.
         read = {self._names[x]: x for x in (*places, 0) if x < len(self._names)}
-        parse = {"delimiter": self._delimiter, "newlines_in_values": True}
-        rows = self.text.numbered(self._names, list(read), **parse)
+        rows = self.text.numbered(
+            self._names,
+            list(read),
+            delimiter=self._delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=lambda x: "error" if _is_row([x.text]) else "skip",
+        )
         return rows.filter(f"row > {int(self.has_names)}")
 
     def line_of(self, row: int) -> int:
         stream = io.BufferedReader(opened(self.text.file))
         with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
             rows = csv.reader(text, delimiter=self._delimiter)
-            # Blank lines are no rows.
-            next(itertools.islice(filter(None, rows), row - 1, None), None)
+            next(itertools.islice(filter(_is_row, rows), row - 1, None), None)
             return rows.line_num
 
 
@@ -277,35 +277,37 @@ class JsonPart(TextPart):
             self.unit = "row"
         super().__init__(text, [], [])
         keys = query(
-            self.numbered([]),
+            self.scan([]),
             "SELECT key FROM (SELECT unnest(json_keys(line)) AS key, row FROM source) "
             "GROUP BY key ORDER BY min(row), key",
         ).fetchall()
         columns = [key for (key,) in keys]
+        if not columns:
+            raise no_rows(text.argument, text.file)
         super().__init__(text, columns, map(_text_at, columns))
 
-    def numbered(self, places: Sequence[int]) -> Relation:
+    def scan(self, places: Sequence[int]) -> Relation:
         lines = self.text.lines().filter("trim(line) <> ''")
         if self.unit == "row":
             objects = pa.array(map(json.dumps, json_of(self.text.file)), pa.string())
             columns = {"line": objects, "row": np.arange(1, len(objects) + 1)}
             lines = self.text.connection.from_arrow(pa.table(columns))
-        wrong = f"an object of JSON should have each key once. Received in {self.unit} "
+        wrong = f"an object of JSON should be in each {self.unit}, with each key once"
         return query(
             lines,
             "SELECT row, CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT' AND "
             "len(json_keys(line)) = len(list_distinct(json_keys(line))) THEN line ELSE "
-            f"error({in_sql(wrong)} || row || ': ' || line) END AS line FROM source",
+            f"error({in_sql(wrong)} || {_SHOWN}) END AS line FROM source",
         )
 
 
 def _text_at(key: str) -> str:
     """The expression of a value of JSON as a text."""
     pointer = in_sql("/" + key.replace("~", "~0").replace("/", "~1"))
-    message = in_sql(f"{key!r} should be a text or a number, unlike in ")
+    message = in_sql(f"{key!r} should be a text or a number")
     return (
         f"CASE WHEN json_type(line, {pointer}) IN ('OBJECT', 'ARRAY') THEN "
-        f"error({message} || line) ELSE "
+        f"error({message} || {_SHOWN}) ELSE "
         f"coalesce(json_extract_string(line, {pointer}), '') END"
     )
 
@@ -329,7 +331,7 @@ class LinesPart(TextPart):
         columns = [f"column{i}" for i in range(width)]
         super().__init__(text, columns, texts, has_names=False)
 
-    def numbered(self, places: Sequence[int]) -> Relation:
+    def scan(self, places: Sequence[int]) -> Relation:
         return query(
             self.text.lines(),
             f"SELECT string_split_regex({_TRIMMED}, '\\s+') AS fields, row FROM source "
