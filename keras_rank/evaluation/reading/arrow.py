@@ -64,16 +64,16 @@ def parts_of_files(
     connection: Connection, files: Sequence[str], format_: str
 ) -> Iterator[ArrowPart]:
     """Yields runs of consecutive files with the same columns and folders."""
-
+    local = fs.LocalFileSystem()
     read = {"parquet": dataset.ParquetFileFormat, "ipc": dataset.IpcFileFormat}[format_]
 
     def alike(file: str) -> tuple[Any, ...]:
-        return folders_of(file), read().inspect(file).remove_metadata()
+        return folders_of(file), read().inspect(file, local).remove_metadata()
 
     for (_, schema), same in itertools.groupby(files, alike):
         shards = list(same)
         source = dataset.FileSystemDataset.from_paths(
-            shards, schema=schema, format=read(), filesystem=fs.LocalFileSystem()
+            shards, schema=schema, format=read(), filesystem=local
         )
         yield ArrowPart(connection, shards[0], schema, source, shards[0])
 

@@ -168,25 +168,20 @@ def _places_of_four(part: TextPart) -> tuple[int, ...] | None:
     is_spaced = isinstance(part, LinesPart)
     if is_spaced and "\t" not in part.text.first():
         return _TREC
-    label = f"(?i)\\s*({FINITE}|true|false)\\s*"
-    of_columns = ", ".join(
-        f"bool_and(regexp_full_match(\"{i}\", '{pattern}'))"
-        for i in (1, 2, 3)
-        for pattern in (label, f"{FINITE}|Q0", "0|Q0")
+    label, iteration = f"(?i)\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
+    # Of a row in the order of TREC, and of one in the other.
+    patterns = [(3, label), (1, iteration), (1, "0|Q0")]
+    patterns += [(2, label), (3, iteration), (3, "0|Q0")]
+    checks = ", ".join(
+        f"bool_and(regexp_full_match(\"{i}\", '{x}'))" for i, x in patterns
     )
-    ((*found,),) = query(
-        part.read(range(4)), f"SELECT {of_columns} FROM source"
-    ).fetchall()
-    (_, one, is_one), (two, *_), (three, last, is_last) = (
-        found[:3],
-        found[3:6],
-        found[6:],
-    )
-    if is_spaced and not two and (one or not three):
+    rows = query(part.read(range(4)), f"SELECT {checks} FROM source")
+    ((fourth, second, is_0, third, last, last_is_0),) = rows.fetchall()
+    if is_spaced and not third and (second or not fourth):
         return _TREC
-    is_trec, is_tsv = three and one, two and last
+    is_trec, is_tsv = fourth and second, third and last
     if is_trec and is_tsv:
-        is_trec, is_tsv = is_one and not is_last, is_last and not is_one
+        is_trec, is_tsv = is_0 and not last_is_0, last_is_0 and not is_0
     if is_trec or is_tsv:
         return _TREC if is_trec else _TSV
     return None

@@ -8,17 +8,19 @@ from keras_rank.evaluation.reading.engine import Relation, in_sql, query
 from keras_rank.evaluation.reading.files import folders_of
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
-SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "SMALL")}
-SMALL |= {"INTEGER", "UINTEGER"}
+_SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "_SMALL")}
+_SMALL |= {"INTEGER", "UINTEGER"}
 _BIG = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
-INTEGERS = SMALL | _BIG
-FLOATS = {"FLOAT", "DOUBLE"}
+_INTEGERS = _SMALL | _BIG
+_FLOATS = {"FLOAT", "DOUBLE"}
 _LARGE = (*_BIG, "DECIMAL")
-_NUMBERS = (*INTEGERS, *FLOATS, "BOOLEAN", "DECIMAL")
+_NUMBERS = (*_INTEGERS, *_FLOATS, "BOOLEAN", "DECIMAL")
 # Types that cannot be ids.
 _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 # The type of a column that has no values.
-NOTHING = '"NULL"'
+_NOTHING = '"NULL"'
+# Types whose text is unique, so that they can be compared with text.
+_AS_TEXT = {*_INTEGERS, "DATE", "UUID", "VARCHAR"}
 # How finite numbers, and the others, are written as text.
 FINITE = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
@@ -96,7 +98,7 @@ class Part(abc.ABC):
         """Returns the type of a column of numbers."""
         place = self.place(sought)
         type_ = self.type_of(place)
-        if type_ == NOTHING or (type_.startswith(_NUMBERS) and type_[-1] != "]"):
+        if type_ == _NOTHING or (type_.startswith(_NUMBERS) and type_[-1] != "]"):
             return type_
         found = self.read([place]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
@@ -125,7 +127,7 @@ class Part(abc.ABC):
     def value(self, i: int, sought: Sought, type_: str) -> str:
         """The expression of the column `i` of what is read, as a type."""
         value = f'CAST("{i}" AS {type_})'
-        if type_ in FLOATS:
+        if type_ in _FLOATS:
             # The ids -0.0 and 0.0 are the same.
             value = f"{value} + CAST(0 AS {type_})"
             if self.type_of(self.place(sought)).startswith(_LARGE):
@@ -176,6 +178,31 @@ def no_score(received: str) -> ValueError:
         "`score` should name a column of scores, where higher is better. Received: "
         f"score={received}, whose numbers ascend from the best item on: add a column "
         "with these numbers times -1, and name it"
+    )
+
+
+def common_type(argument: str, types: Mapping[str, str]) -> str:
+    """Returns a type in which ids of several types can be compared without loss.
+
+    Args:
+        argument: the name of the argument that names the ids.
+        types: the types, by where they are found.
+    """
+    types = {where: type_ for where, type_ in types.items() if type_ != _NOTHING}
+    found = set(types.values()) or {"VARCHAR"}
+    if len(found) == 1:
+        return found.pop()
+    if found <= _SMALL | {"BIGINT"}:
+        return "BIGINT"
+    if found <= _FLOATS:
+        return "DOUBLE"
+    if found <= _INTEGERS or ("VARCHAR" in found and found <= _AS_TEXT):
+        return "VARCHAR"
+    (one, type_), *others = types.items()
+    other, other_type = next(each for each in others if each[1] != type_)
+    raise ValueError(
+        f"`{argument}` should have ids of types that can be compared. Received: "
+        f"{type_} in {one}, and {other_type} in {other}"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from keras_rank.evaluation.reading.engine import Connection, Relation, query
 from keras_rank.evaluation.reading.files import errors_of, named, no_rows
 from keras_rank.evaluation.reading.forms import Side, side_of
+from keras_rank.evaluation.reading.part import common_type
 from keras_rank.evaluation.reading.rows import (
     Columns,
     Order,
@@ -12,7 +13,7 @@ from keras_rank.evaluation.reading.rows import (
     received_twice,
     sorted_batches,
 )
-from keras_rank.evaluation.reading.sources import common_type, places_of
+from keras_rank.evaluation.reading.sources import places_of
 
 
 def read_run(

@@ -24,14 +24,7 @@ from keras_rank.evaluation.reading.files import (
     no_rows,
     text_of,
 )
-from keras_rank.evaluation.reading.part import (
-    FLOATS,
-    INTEGERS,
-    NOTHING,
-    SMALL,
-    Part,
-    Sought,
-)
+from keras_rank.evaluation.reading.part import Part, Sought, common_type
 from keras_rank.evaluation.reading.text import (
     CsvPart,
     JsonPart,
@@ -39,9 +32,6 @@ from keras_rank.evaluation.reading.text import (
     Text,
     layout_of,
 )
-
-# Types whose text is unique, so that they can be compared with text.
-_AS_TEXT = {*INTEGERS, "DATE", "UUID", "VARCHAR"}
 
 
 def select(
@@ -81,31 +71,6 @@ def tabular(argument: str, source: Any) -> Any:
             f"Received: {named(source)}"
         )
     return pa.table(source)
-
-
-def common_type(argument: str, types: Mapping[str, str]) -> str:
-    """Returns a type in which ids of several types can be compared without loss.
-
-    Args:
-        argument: the name of the argument that names the ids.
-        types: the types, by where they are found.
-    """
-    types = {where: type_ for where, type_ in types.items() if type_ != NOTHING}
-    found = set(types.values()) or {"VARCHAR"}
-    if len(found) == 1:
-        return found.pop()
-    if found <= SMALL | {"BIGINT"}:
-        return "BIGINT"
-    if found <= FLOATS:
-        return "DOUBLE"
-    if found <= INTEGERS or ("VARCHAR" in found and found <= _AS_TEXT):
-        return "VARCHAR"
-    (one, type_), *others = types.items()
-    other, other_type = next(each for each in others if each[1] != type_)
-    raise ValueError(
-        f"`{argument}` should have ids of types that can be compared. Received: "
-        f"{type_} in {one}, and {other_type} in {other}"
-    )
 
 
 def places_of(
