@@ -26,6 +26,8 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # The format by the first bytes of a file, and how many are read.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
 _BEGINNING = 2**18
+# The text that tells its format, if it does not end within a line.
+_ENOUGH = 2**14
 _ERRORS = (
     *(duckdb.Error, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError),
     *(OSError, EOFError, lzma.LZMAError),
@@ -85,9 +87,8 @@ def text_of(argument: str, file: str | bytes) -> str:
             f"its name ends in {_COMPRESSED}. Received: {named(file)}, "
             "which is none of these: decompress or convert it"
         )
-    if len(first) == _BEGINNING:
-        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
-    return text
+    end = re.compile("[\r\n]").search(text, _ENOUGH)
+    return text[: end.end()] if end else text
 
 
 def is_number(text: str) -> bool:

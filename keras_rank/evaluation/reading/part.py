@@ -21,7 +21,7 @@ _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 _NOTHING = '"NULL"'
 # Types whose text is unique, so that they can be compared with text.
 _AS_TEXT = {*_INTEGERS, "DATE", "UUID", "VARCHAR"}
-# How finite numbers, and the others, are written as text.
+# How finite numbers, and all numbers, are written as text.
 FINITE = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
 # Names of columns whose numbers ascend from the best item on, in lower case.

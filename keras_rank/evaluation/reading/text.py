@@ -24,7 +24,7 @@ from keras_rank.evaluation.reading.files import (
     opened,
     text_of,
 )
-from keras_rank.evaluation.reading.part import FINITE, WRITTEN, Part, Sought
+from keras_rank.evaluation.reading.part import Part, Sought
 
 # The bytes that are parsed at a time. A row has to fit.
 _BLOCK = 2**24
@@ -189,10 +189,10 @@ class TextPart(Part):
             self._is_wrong(i, each, types[key])
             for i, (key, each) in enumerate(sought.items())
         ]
-        checked = f"SELECT [{', '.join(wrong)}], * FROM source WHERE "
+        places = [self.place(each) for each in columns]
         try:
-            rows = self.read([self.place(each) for each in columns])
-            found = query(rows, checked + " OR ".join(wrong)).limit(1).fetchall()
+            first = f"SELECT min(row) FROM source WHERE {' OR '.join(wrong)}"
+            ((found,),) = query(self.read(places), first).fetchall()
         except (duckdb.Error, pa.ArrowInvalid) as error:
             parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
             where = self.place_of([int(parsed[1])]) if parsed else self.name
@@ -201,7 +201,9 @@ class TextPart(Part):
                 f"`{self.text.argument}` should be a table that can be read. Received: "
                 f"{where}, and the error: {reason.strip()}"
             ) from error
-        for are_wrong, *row in found:
+        if found is not None:
+            checked = f"SELECT [{', '.join(wrong)}], * FROM source WHERE row = {found}"
+            ((are_wrong, *row),) = query(self.read(places), checked).fetchall()
             i = are_wrong.index(True)
             raise self.error(columns[i], row[i], row)
         return super().select(sought, types)
@@ -216,20 +218,24 @@ class TextPart(Part):
 
     def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
         """The condition that a text is no value of its column."""
-        text = f'trim("{i}")'
+        text, is_missing = f'trim("{i}")', str(sought.is_required)
         if type_ != "DOUBLE":
-            return f"\"{i}\" = ''" if sought.is_required else "false"
-        written = FINITE if sought.is_finite else WRITTEN
-        if sought.argument == "label":
-            written += "|(?i:true|false)"
-        is_wrong = f"NOT regexp_full_match({text}, {in_sql(written)})"
+            return f"(\"{i}\" = '' AND {is_missing})"
+        number = f"TRY_CAST({text} AS DOUBLE)"
+        # DuckDB reads 1_0 and +-1 as numbers.
+        is_wrong = f"contains({text}, '_') OR starts_with({text}, '+-')"
+        if sought.is_finite:
+            is_wrong += f" OR NOT isfinite({number})"
         if self.is_exact:
             is_wrong += (
-                f" OR (length({text}) > 15 AND coalesce(TRY_CAST({text} AS HUGEINT) "
-                f"<> TRY_CAST(TRY_CAST({text} AS DOUBLE) AS HUGEINT), false))"
+                f" OR CASE WHEN length({text}) > 15 THEN coalesce(TRY_CAST({text} AS "
+                f"HUGEINT) <> TRY_CAST({number} AS HUGEINT), false) ELSE false END"
             )
-        is_there = "true" if sought.is_required else f"{text} <> ''"
-        return f"({is_there} AND ({is_wrong}))"
+        accepted = "('true', 'false', '')" if sought.argument == "label" else "('')"
+        return (
+            f"CASE WHEN {number} IS NOT NULL THEN {is_wrong} WHEN {text} = '' THEN "
+            f"{is_missing} ELSE lower({text}) NOT IN {accepted} END"
+        )
 
 
 class CsvPart(TextPart):
@@ -276,9 +282,15 @@ class JsonPart(TextPart):
         if text.first().lstrip().startswith("["):
             self.unit = "row"
         super().__init__(text, [], [])
+        wrong = f"an object of JSON should be in each {self.unit}, with each key once"
+        checked = (
+            "SELECT row, CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT' AND "
+            "len(json_keys(line)) = len(list_distinct(json_keys(line))) THEN "
+            f"json_keys(line) ELSE error({in_sql(wrong)} || {_SHOWN}) END AS keys"
+        )
         keys = query(
-            self.scan([]),
-            "SELECT key FROM (SELECT unnest(json_keys(line)) AS key, row FROM source) "
+            query(self.scan([]), f"{checked} FROM source"),
+            "SELECT key FROM (SELECT unnest(keys) AS key, row FROM source) "
             "GROUP BY key ORDER BY min(row), key",
         ).fetchall()
         columns = [key for (key,) in keys]
@@ -292,13 +304,7 @@ class JsonPart(TextPart):
             objects = pa.array(map(json.dumps, json_of(self.text.file)), pa.string())
             columns = {"line": objects, "row": np.arange(1, len(objects) + 1)}
             lines = self.text.connection.from_arrow(pa.table(columns))
-        wrong = f"an object of JSON should be in each {self.unit}, with each key once"
-        return query(
-            lines,
-            "SELECT row, CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT' AND "
-            "len(json_keys(line)) = len(list_distinct(json_keys(line))) THEN line ELSE "
-            f"error({in_sql(wrong)} || {_SHOWN}) END AS line FROM source",
-        )
+        return lines
 
 
 def _text_at(key: str) -> str:
