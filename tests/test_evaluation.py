@@ -290,6 +290,16 @@ def test_scores_keep_their_precision():
 
 
 @needs_trec
+def test_trec_eval_compares_doubles_on_all_backends():
+    """Also where a backend has float32 only: the rows are in its order."""
+    qrels, run = {"1": {"a": 1}}, {"1": {"b": 25_000.0, "a": 25_000.0 + 1e-6}}
+    run["1"] |= {"c": -1e39, "d": -2e39}
+    for rules, expected in (("trec_eval", 1.0), ("trec_eval-9", 0.5)):
+        assert evaluate_run(qrels, run, ["mrr"], rules=rules)["mrr"] == expected
+        found = evaluate_run({"1": {"c": 1}}, run, ["mrr"], rules=rules)
+        assert found["mrr"] == pytest.approx({"trec_eval": 1 / 3}.get(rules, 1 / 4))
+
+
 def test_trec_eval_prints_the_same():
     printed = {}
     for line in (TREC / "out.test.aq").read_text().splitlines():

@@ -496,6 +496,16 @@ def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
         assert "--query, --item, --label" in str(error.value)
 
 
+def test_tables_without_names_are_in_one_order(tmp_path):
+    files = [
+        rows_without_names(tmp_path, f"{i}.csv", text, ",")
+        for i, text in enumerate(("1,0,7,1 1,0,8,0", "2,7,1,0 2,8,0,0"))
+    ]
+    with raises("`qrels` should be files with columns in one order") as error:
+        evaluate_run(files, {"1": {"7": 0.9}}, ["mrr"])
+    assert all(str(file) in str(error.value) for file in files)
+
+
 def test_columns_without_names_are_named_by_their_places(tmp_path, capsys):
     text = "1,7,1,3 1,8,0,4"
     qrels = rows_without_names(tmp_path, "qrels.csv", text, ",")

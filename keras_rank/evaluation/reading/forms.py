@@ -6,6 +6,7 @@ the column names of known tools, or without names.
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from keras_rank.evaluation.reading.files import (
     errors_of,
     files_of,
     is_named_table,
+    named,
 )
 from keras_rank.evaluation.reading.part import FINITE, Part, Sought
 from keras_rank.evaluation.reading.rows import Columns
@@ -76,7 +78,12 @@ def side_of(
     if _is_nested(name, source):
         source = _of_queries(name, source, columns, number)
     parts = parts_of(connection, name, source, _names_of(columns))
-    of_roles = _roles(name, parts[0], columns, number)
+    of_roles, *others = [_roles(name, part, columns, number) for part in parts]
+    if any(each != of_roles for each in others):
+        raise ValueError(
+            f"`{name}` should be files with columns in one order. Received: "
+            f"{named(source)}, with {[of_roles, *others]}"
+        )
     found = {
         role: Sought(role, column, is_required=True, is_finite=role == "label")
         for role, column in of_roles.items()
@@ -152,8 +159,7 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
     if name == "qrels" and len(part.columns) == 4:
         places = _places_of_four(part)
     if places is None:
-        text = part.text.first().lstrip("\r\n")
-        (line, *_) = text.splitlines()
+        line = re.split("[\r\n]", part.text.first().lstrip("\r\n"), maxsplit=1)[0]
         raise ValueError(
             f"`{name}` should name its columns, or have those of TREC. Received: "
             f"{part.name}, whose first line is {line!r}: say which are the `query`, "

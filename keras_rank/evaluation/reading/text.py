@@ -57,8 +57,9 @@ def layout_of(text: str) -> str:
     delimiter, rows = delimited(text)
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
-        are_alike = all(len(row) == len(" ".join(row).split()) for row in rows)
-        is_line = are_alike or not any(map(is_number, rows[0][2:][-2:]))
+        has_words = all(len(row) == len(" ".join(row).split()) for row in rows)
+        is_even = len(set(map(len, rows))) == 1
+        is_line = has_words or not (is_even and any(map(is_number, rows[0][2:][-2:])))
     elif is_line and delimiter:
         is_line = not any(map(is_number, rows[0]))
     return "csv" if delimiter and not is_line else "lines"
