@@ -169,7 +169,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     """Nor which other lists there are: ties are shuffled by the id of the query."""
     rows, names = rows_of(digits=0), ["ndcg@5", "map"]
     expected = evaluate(rows, names, weight="item_weight", keep=["market"])
-    monkeypatch.setattr("keras_rank.evaluation.reading.rows._ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(padded, "_POSITIONS", 40)
     found = evaluate(rows, names, weight="item_weight", keep=["market"])
     assert found.per_list.equals(expected.per_list)

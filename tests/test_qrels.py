@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -174,6 +175,17 @@ def test_files_that_are_not_understood(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match=re.escape(message.format(path))):
         targets_from_qrels(path, ["q1", "q"], ITEMS)
+
+
+def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
+    for name in list(sys.modules):
+        if name.startswith("keras_rank.reading"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    for qrels in (QRELS, rows()):
+        targets_from_qrels(qrels, QUERIES, ITEMS)
+    with pytest.raises(ImportError, match=r"pip install .keras-rank\[evaluation\]"):
+        targets_from_qrels(trec_file(tmp_path), QUERIES, ITEMS)
 
 
 def csv_text():

@@ -13,8 +13,8 @@ import pytest
 from pyarrow import dataset, feather, parquet
 
 from keras_rank.evaluation import evaluate, evaluate_run
-from keras_rank.evaluation.reading.engine import connect
 from keras_rank.metrics import MeanReciprocalRank
+from keras_rank.reading.engine import connect
 
 
 @pytest.fixture(autouse=True)

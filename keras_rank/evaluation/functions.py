@@ -8,10 +8,10 @@ from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import members_of
 from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.rows import Columns
 
 
 def evaluate(

@@ -6,8 +6,8 @@ import itertools
 import os
 from collections.abc import Sequence
 
-from keras_rank.evaluation.reading.forms import is_table
-from keras_rank.evaluation.reading.text import PLACE
+from keras_rank.reading.forms import is_table
+from keras_rank.reading.text import PLACE
 
 # Options without an effect on runs, which have no such columns.
 _OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")

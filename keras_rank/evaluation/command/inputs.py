@@ -15,9 +15,9 @@ from keras_rank.evaluation.command.printing import show_progress
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import RULES, members_of
 from keras_rank.evaluation.lists.values import is_described
-from keras_rank.evaluation.reading.forms import are_judgements, is_table
-from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.forms import are_judgements, is_table
+from keras_rank.reading.rows import Columns
 
 # Options that are passed to the functions under the same names.
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")

@@ -16,10 +16,10 @@ from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
 from keras_rank.evaluation.lists.padded import PaddedBatches
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.reading.engine import connected
-from keras_rank.evaluation.reading.rows import Rows, judge, read_rows, received_twice
-from keras_rank.evaluation.reading.runs import read_run
 from keras_rank.lists.base import LARGEST_WEIGHT
+from keras_rank.reading.engine import connected
+from keras_rank.reading.rows import Rows, judge, read_rows, received_twice
+from keras_rank.reading.runs import read_run
 
 Progress: TypeAlias = Callable[[int, int], None]
 

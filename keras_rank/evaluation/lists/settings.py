@@ -6,9 +6,9 @@ from typing import cast
 
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation.lists.columns import require_free_names
-from keras_rank.evaluation.reading.rows import Columns, Order
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
+from keras_rank.reading.rows import Columns, Order
 
 # The accepted values of arguments. `ties`: which of tied items comes first, as the
 # metric says, as in trec_eval 10, or as in trec_eval 9. `unjudged`: what an item

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.arrays.backends import Array
-from keras_rank.evaluation.reading.engine import Connection, Relation, query
-from keras_rank.evaluation.reading.files import errors_of, no_rows
-from keras_rank.evaluation.reading.part import Sought, is_rank, no_score
-from keras_rank.evaluation.reading.sources import parts_of, places_of, select
+from keras_rank.reading.engine import Connection, Relation, query
+from keras_rank.reading.files import errors_of, no_rows
+from keras_rank.reading.part import Sought, is_rank, no_score
+from keras_rank.reading.sources import parts_of, places_of, select
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
 _ORDERS: dict[Order, str] = {

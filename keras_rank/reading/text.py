@@ -16,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from keras_rank.evaluation.reading.engine import Connection, Relation, in_sql, query
-from keras_rank.evaluation.reading.files import (
+from keras_rank.reading.engine import Connection, Relation, in_sql, query
+from keras_rank.reading.files import (
     is_number,
     named,
     no_rows,
     opened,
     text_of,
 )
-from keras_rank.evaluation.reading.part import Part, Sought
+from keras_rank.reading.layouts import delimited, fields_of, is_row
+from keras_rank.reading.part import Part, Sought
 
 # The bytes that are parsed at a time. A row has to fit.
 _BLOCK = 2**24
@@ -34,61 +35,11 @@ _FIELDS = {
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
-_NUMBER_AT = {3: 2, 4: 3}
 _TRIMMED = r"trim(line, E' \t\f\r')"
-# The start of a JSON file with an object for each query.
-_NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 # A row of JSON, in messages.
 _SHOWN = "'. Received, as number ' || row || ': ' || line"
 # The name of a column without a name.
 PLACE = re.compile(r"column\d+")
-
-
-def layout_of(text: str) -> str:
-    """Whether a text is `nested` JSON, `json`, `csv`, or has `lines` of fields."""
-    if _NESTED.match(text):
-        return "nested"
-    if text.lstrip().startswith(("{", "[")):
-        return "json"
-    fields = _fields_of(text)
-    is_line = len(fields) > 2 and (
-        is_number(fields[_NUMBER_AT.get(len(fields), 4)]) or fields[1] == "Q0"
-    )
-    delimiter, rows = delimited(text)
-    if is_line and delimiter == "\t":
-        # Ids may contain spaces between tabs.
-        has_words = all(len(row) == len(" ".join(row).split()) for row in rows)
-        is_even = len(set(map(len, rows))) == 1
-        is_line = has_words or not (is_even and any(map(is_number, rows[0][2:][-2:])))
-    elif is_line and delimiter:
-        is_line = not any(map(is_number, rows[0]))
-    return "csv" if delimiter and not is_line else "lines"
-
-
-def delimited(text: str) -> tuple[str, list[list[str]]]:
-    """The delimiter of a text, if it has any, and its rows."""
-    found = {}
-    for delimiter in "\t,;|":
-        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        found[delimiter] = list(filter(_is_row, read)) or [[]]
-    # The one that gives rows of the same length, or else most columns in the first.
-    lengths = {x: set(map(len, rows)) for x, rows in found.items()}
-    are_even = [x for x, each in lengths.items() if len(each) == 1 and each != {1}]
-    delimiter = max(are_even or found, key=lambda x: len(found[x][0]))
-    rows = found[delimiter]
-    return (delimiter if len(rows[0]) > 1 else ""), rows
-
-
-def _is_row(fields: Sequence[str]) -> bool:
-    """Whether a line is not blank."""
-    return len(fields) > 1 or bool("".join(fields).strip())
-
-
-def _fields_of(text: str) -> list[str]:
-    """The fields of the first line that is neither blank nor a comment."""
-    lines = re.split("\r\n|\r|\n", text)
-    fields = (line.split() for line in lines if not line.startswith("#"))
-    return next(filter(None, fields), [])
 
 
 class Text(NamedTuple):
@@ -264,7 +215,7 @@ class CsvPart(TextPart):
             list(read),
             delimiter=self._delimiter,
             newlines_in_values=True,
-            invalid_row_handler=lambda x: "error" if _is_row([x.text]) else "skip",
+            invalid_row_handler=lambda x: "error" if is_row([x.text]) else "skip",
         )
         return rows.filter(f"row > {int(self.has_names)}")
 
@@ -272,7 +223,7 @@ class CsvPart(TextPart):
         stream = io.BufferedReader(opened(self.text.file))
         with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
             rows = csv.reader(text, delimiter=self._delimiter)
-            next(itertools.islice(filter(_is_row, rows), row - 1, None), None)
+            next(itertools.islice(filter(is_row, rows), row - 1, None), None)
             return rows.line_num
 
 
@@ -326,7 +277,7 @@ class LinesPart(TextPart):
 
     def __init__(self, text: Text) -> None:
         self._fields = _FIELDS[text.argument]
-        if len(_fields_of(text.first())) == 3:
+        if len(fields_of(text.first())) == 3:
             self._fields = ("query", "item", _NUMBERS[text.argument])
         width = len(self._fields)
         # The tag may be missing, or contain spaces.

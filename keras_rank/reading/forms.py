@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from keras_rank.evaluation.reading.engine import Connection, Relation, connect, query
-from keras_rank.evaluation.reading.files import (
+from keras_rank.reading.engine import Connection, Relation, connect, query
+from keras_rank.reading.files import (
     are_files,
     errors_of,
     files_of,
     is_named_table,
     named,
 )
-from keras_rank.evaluation.reading.part import FINITE, Part, Sought
-from keras_rank.evaluation.reading.rows import Columns
-from keras_rank.evaluation.reading.sources import layout_of_file, parts_of, select
-from keras_rank.evaluation.reading.text import PLACE, LinesPart, TextPart, json_of
+from keras_rank.reading.part import FINITE, Part, Sought
+from keras_rank.reading.rows import Columns
+from keras_rank.reading.sources import layout_of_file, parts_of, select
+from keras_rank.reading.text import PLACE, LinesPart, TextPart, json_of
 
 # The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
 # and Quepid among them: the first of them that a table has.

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from keras_rank.evaluation.reading.engine import Connection, Relation, query
-from keras_rank.evaluation.reading.files import errors_of, named, no_rows
-from keras_rank.evaluation.reading.forms import Side, side_of
-from keras_rank.evaluation.reading.part import common_type
-from keras_rank.evaluation.reading.rows import (
+from keras_rank.reading.engine import Connection, Relation, query
+from keras_rank.reading.files import errors_of, named, no_rows
+from keras_rank.reading.forms import Side, side_of
+from keras_rank.reading.part import common_type
+from keras_rank.reading.rows import (
     Columns,
     Order,
     Rows,
     received_twice,
     sorted_batches,
 )
-from keras_rank.evaluation.reading.sources import places_of
+from keras_rank.reading.sources import places_of
 
 
 def read_run(

@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 from pyarrow import dataset
 
-from keras_rank.evaluation.reading.arrow import ArrowPart, parts_of_files
-from keras_rank.evaluation.reading.engine import Connection, Relation, connect
-from keras_rank.evaluation.reading.files import (
+from keras_rank.reading.arrow import ArrowPart, parts_of_files
+from keras_rank.reading.engine import Connection, Relation, connect
+from keras_rank.reading.files import (
     FORMATS,
     are_files,
     errors_of,
@@ -24,14 +24,9 @@ from keras_rank.evaluation.reading.files import (
     no_rows,
     text_of,
 )
-from keras_rank.evaluation.reading.part import Part, Sought, common_type
-from keras_rank.evaluation.reading.text import (
-    CsvPart,
-    JsonPart,
-    LinesPart,
-    Text,
-    layout_of,
-)
+from keras_rank.reading.layouts import layout_of
+from keras_rank.reading.part import Part, Sought, common_type
+from keras_rank.reading.text import CsvPart, JsonPart, LinesPart, Text
 
 
 def select(

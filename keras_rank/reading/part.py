@@ -4,8 +4,8 @@ import abc
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from keras_rank.evaluation.reading.engine import Relation, in_sql, query
-from keras_rank.evaluation.reading.files import folders_of
+from keras_rank.reading.engine import Relation, in_sql, query
+from keras_rank.reading.files import folders_of
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
 _SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "_SMALL")}

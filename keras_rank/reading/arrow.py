@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import dataset, fs
 
-from keras_rank.evaluation.reading.engine import Connection, Relation
-from keras_rank.evaluation.reading.files import folders_of
-from keras_rank.evaluation.reading.part import Part
+from keras_rank.reading.engine import Connection, Relation
+from keras_rank.reading.files import folders_of
+from keras_rank.reading.part import Part
 
 
 class ArrowPart(Part):
