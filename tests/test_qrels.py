@@ -164,6 +164,7 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path):
         ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
         ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
         ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
+        ("q1 0 d1 1\nq1 0 d1 0\n", "in line 1 of {0} and line 2 of {0}"),
         ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
         ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
         ('{"q1": {"d1": 1, "d1": 0}}', "Received twice: 'd1', in {}"),

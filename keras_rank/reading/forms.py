@@ -94,16 +94,6 @@ def side_of(
     return Side(select(parts, found, numbers), source, found, may_be_ranks)
 
 
-def judgements_of(source: Any) -> pa.Table:
-    """Returns judgements as a table of queries, items and labels."""
-    columns = Columns("query_id", "label", "score", "item_id")
-    with errors_of("qrels", source), connect() as connection:
-        table: pa.Table = side_of(
-            connection, "qrels", source, columns, "label"
-        ).table.to_arrow_table()
-    return table
-
-
 def are_judgements(file: str, columns: Columns) -> bool:
     """Whether a file holds judgements, rather than rows with labels and scores."""
     if not is_table(file) or _is_nested("qrels", file):

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from keras_rank.reading.engine import Connection, Relation, query
+import pyarrow as pa
+
+from keras_rank.reading.engine import Connection, Relation, connect, query
 from keras_rank.reading.files import errors_of, named, no_rows
 from keras_rank.reading.forms import Side, side_of
 from keras_rank.reading.part import common_type
@@ -45,6 +47,15 @@ def read_run(
     names = ["query", "label", "score", "item"]
     batches = sorted_batches(table, "qrels", qrels, names, order)
     return Rows(batches, lambda query, item: named(run), left_out)
+
+
+def judgements_of(source: Any) -> pa.Table:
+    """Returns judgements as a table of queries, items and labels."""
+    columns = Columns("query_id", "label", "score", "item_id")
+    with connect() as connection:
+        _create(connection, "qrels", source, columns, "label")
+        rows = "SELECT query, item, label FROM qrels ORDER BY row"
+        return connection.sql(rows).to_arrow_table()
 
 
 def _create(

@@ -140,7 +140,7 @@ def _rows(qrels: Any) -> Iterator[_Row]:
             yield from (("", query, item, grade) for item, grade in grades.items())
     elif isinstance(qrels, str | os.PathLike) or hasattr(qrels, "__arrow_c_stream__"):
         # It needs DuckDB.
-        from keras_rank.reading.forms import judgements_of
+        from keras_rank.reading.runs import judgements_of
 
         columns = judgements_of(qrels).to_pydict().values()
         yield from (("", *row) for row in zip(*columns, strict=True))
