@@ -26,9 +26,10 @@ def layout_of(text: str) -> str:
     delimiter, rows = delimited(text)
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
-        has_words = all(len(row) == len(" ".join(row).split()) for row in rows)
+        have_spaces = [len(row) != len(" ".join(row).split()) for row in rows]
         is_even = len(set(map(len, rows))) == 1
-        is_line = has_words or not (is_even and any(map(is_number, rows[0][2:][-2:])))
+        is_table = have_spaces[0] or (is_even and any(have_spaces))
+        is_line = not (is_table and any(map(is_number, rows[0][2:][-2:])))
     elif is_line and delimiter:
         is_line = not any(map(is_number, rows[0]))
     return "csv" if delimiter and not is_line else "lines"

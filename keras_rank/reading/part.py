@@ -117,12 +117,15 @@ class Part(abc.ABC):
         self, sought: Mapping[str, Sought], types: Mapping[str, str]
     ) -> Relation:
         """Returns columns as types, under the keys of these."""
-        places = [self.place(each) for each in sought.values()]
         values = ", ".join(
             f'{self.value(i, each, types[key])} AS "{key}"'
             for i, (key, each) in enumerate(sought.items())
         )
-        return query(self.read(places), f"SELECT {values} FROM source")
+        return query(self.read_sought(sought), f"SELECT {values} FROM source")
+
+    def read_sought(self, sought: Mapping[str, Sought]) -> Relation:
+        """Returns the columns, under the names `0`, `1`, ..."""
+        return self.read([self.place(each) for each in sought.values()])
 
     def value(self, i: int, sought: Sought, type_: str) -> str:
         """The expression of the column `i` of what is read, as a type."""

@@ -36,6 +36,8 @@ _FIELDS = {
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
 _TRIMMED = r"trim(line, E' \t\f\r')"
+# The numbers of tables.
+_TABLES = itertools.count()
 # A row of JSON, in messages.
 _SHOWN = "'. Received, as number ' || row || ': ' || line"
 # The name of a column without a name.
@@ -95,6 +97,8 @@ class TextPart(Part):
 
     # Whether integers that float64 does not hold are an error.
     is_exact = True
+    # Whether texts are computed once and kept.
+    is_kept = True
     # What the number of a row counts.
     unit = "line"
     others = ", row"
@@ -107,11 +111,25 @@ class TextPart(Part):
         has_names: bool = True,
     ) -> None:
         super().__init__(named(text.file), columns, values, text.file)
-        self.text, self.has_names = text, has_names
+        self.text, self.has_names, self._kept = (
+            text,
+            has_names,
+            dict[tuple[int, ...], str](),
+        )
 
     def line_of(self, row: int) -> int:
         """The line in which a row ends."""
         return row
+
+    def read(self, places: Sequence[int]) -> Relation:
+        if not self.is_kept:
+            return super().read(places)
+        # DuckDB would compute a text again wherever it is used.
+        key = tuple(places)
+        if key not in self._kept:
+            self._kept[key] = f"texts_{next(_TABLES)}"
+            super().read(places).create(self._kept[key])
+        return self.text.connection.table(self._kept[key])
 
     def type_of(self, place: int) -> str:
         return "VARCHAR"
@@ -141,10 +159,9 @@ class TextPart(Part):
             self._is_wrong(i, each, types[key])
             for i, (key, each) in enumerate(sought.items())
         ]
-        places = [self.place(each) for each in columns]
         try:
             first = f"SELECT min(row) FROM source WHERE {' OR '.join(wrong)}"
-            ((found,),) = query(self.read(places), first).fetchall()
+            ((found,),) = query(self.read_sought(sought), first).fetchall()
         except (duckdb.Error, pa.ArrowInvalid) as error:
             parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
             where = self.place_of([int(parsed[1])]) if parsed else self.name
@@ -155,7 +172,7 @@ class TextPart(Part):
             ) from error
         if found is not None:
             checked = f"SELECT [{', '.join(wrong)}], * FROM source WHERE row = {found}"
-            ((are_wrong, *row),) = query(self.read(places), checked).fetchall()
+            ((are_wrong, *row),) = query(self.read_sought(sought), checked).fetchall()
             i = are_wrong.index(True)
             raise self.error(columns[i], row[i], row)
         return super().select(sought, types)
@@ -197,6 +214,8 @@ class CsvPart(TextPart):
         text: the file.
         names: names of columns that are looked for.
     """
+
+    is_kept = False
 
     def __init__(self, text: Text, names: Collection[str]) -> None:
         delimiter, rows = delimited(text.first())
