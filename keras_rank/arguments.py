@@ -3,9 +3,9 @@
 import functools
 import inspect
 import numbers
-import random
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import keras
@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_rank import discounts, gains
 from keras_rank.arrays.backends import Tensor, without_autograph
+from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.ordering.preference import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
@@ -155,8 +156,15 @@ def check_positive(
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and value > 0:
         return int(value)
+    hint = ""
+    has_size = isinstance(value, Collection) and getattr(value, "shape", None) != ()
+    if argument == "k" and has_size and not isinstance(value, str) and len(value) > 1:
+        hint = (
+            ". Each cutoff is a metric of its own: `keras_rank.metrics.RankingMetrics` "
+            'computes several as one, such as ["ndcg@1", "ndcg@3"]'
+        )
     raise ValueError(
-        f"`{argument}` should be {accepted}. Received: {argument}={value!r}"
+        f"`{argument}` should be {accepted}. Received: {argument}={value!r}{hint}"
     )
 
 
@@ -183,11 +191,10 @@ def check_ties_broken(shuffle_ties: Any) -> Ties:
     return ties
 
 
-def check_seed(seed: Any) -> int:
-    """Returns the seed as an int, drawn here if it is `None`."""
+def check_seed(seed: Any) -> int | None:
+    """Returns the seed as an int, or `None`."""
     if seed is None:
-        # From Python's generator, which `keras.utils.set_random_seed` seeds.
-        return random.getrandbits(31)
+        return None
     if isinstance(seed, keras.random.SeedGenerator):
         seed = seed.get_config()["seed"]
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
@@ -196,6 +203,23 @@ def check_seed(seed: Any) -> int:
         "`seed` should be an integer, a `keras.random.SeedGenerator` or None. "
         f"Received: seed={seed!r}"
     )
+
+
+def drawn_seed() -> int:
+    """Draws a seed from the operating system.
+
+    A draw from Python's or NumPy's generator would change what a program draws next,
+    such as the initial weights of its next layer.
+    """
+    return secrets.randbits(31)
+
+
+def shuffle_key(ties: Ties, seed: Any) -> int:
+    """Returns the key of a shuffle, 0 where no ties are shuffled."""
+    seed = check_seed(seed)
+    if ties != "shuffle":
+        return 0
+    return key_of_seed(drawn_seed() if seed is None else seed)
 
 
 def check_number(argument: str, value: Any) -> float | None:

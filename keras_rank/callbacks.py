@@ -1,8 +1,10 @@
 """A callback that evaluates a retrieval model over its whole catalogue in `fit`."""
 
+import contextlib
 import sys
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -31,10 +33,14 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     callbacks that monitor a result, as Keras infers the direction of compiled metrics
     only.
 
+    The weights are those that compiled metrics see on validation data: the averaged
+    ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
+
     Args:
         x: the inputs of the query model, as for `predict`.
         targets: ids of the relevant items of each query, of shape `(batch,)` or
-            `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`.
+            `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`, or a
+            sparse matrix of labels, as for `keras_rank.catalogue.evaluate`.
         candidates: embeddings of all items, as for `keras_rank.catalogue.evaluate`. To
             encode them again at each evaluation, pass a function, such as
             `lambda: item_model.predict(items)`. An `Embedding` layer is also read again
@@ -45,7 +51,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             model.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded. Or a sparse
+            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
@@ -156,17 +163,18 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             )
         if (epoch + 1) % self.frequency:
             return
-        results = evaluate(
-            self.targets,
-            self._embedded(self.x),
-            self.candidates,
-            self.metrics,
-            sample_weight=self.sample_weight,
-            exclude=self.exclude,
-            score=self.score,
-            block_size=self.block_size,
-            verbose=self.verbose,
-        )
+        with weights_of_validation(self):
+            results = evaluate(
+                self.targets,
+                self._embedded(self.x),
+                self.candidates,
+                self.metrics,
+                sample_weight=self.sample_weight,
+                exclude=self.exclude,
+                score=self.score,
+                block_size=self.block_size,
+                verbose=self.verbose,
+            )
         logs.update({self._key(name): x for name, x in results.items()})
 
     def _key(self, name: str) -> str:
@@ -177,23 +185,58 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         return model.predict(x, batch_size=self.batch_size, verbose=0)
 
 
-def _warn_of_readers_before(callback: CatalogueEvaluation) -> None:
-    """Warns of callbacks that read the logs before this one has added to them.
+@contextlib.contextmanager
+def weights_of_validation(callback: keras.callbacks.Callback) -> Iterator[None]:
+    """A context at the end of an epoch, with the weights that validation sees.
 
-    Keras does not tell a callback of the others, but its caller has the list.
+    `SwapEMAWeights` has averaged weights in the model while compiled metrics are
+    computed on validation data, and with `swap_on_epoch` also from its own turn at the
+    end of an epoch on.
     """
-    frame = sys._getframe(2)
-    callbacks = getattr(frame.f_locals.get("self"), "callbacks", [])
-    if callback not in callbacks:
-        return
+    before, after = _callbacks_around(callback)
+    with contextlib.ExitStack() as stack:
+        for other in [*before, *after]:
+            if not isinstance(other, keras.callbacks.SwapEMAWeights):
+                continue
+            if not (other.swap_on_epoch and other in before):
+                other.on_test_begin()
+                stack.callback(other.on_test_end)
+        yield
+
+
+def _warn_of_readers_before(callback: CatalogueEvaluation) -> None:
+    """Warns of callbacks that read the logs before this one has added to them."""
     name = callback.prefix + next(iter(callback.metrics.result()))
-    for other in filter(_reads_logs, callbacks[: callbacks.index(callback)]):
+    before, _ = _callbacks_around(callback)
+    for other in filter(_reads_logs, before):
         warnings.warn(
             f"`{type(other).__name__}` should be listed after "
             f"`{type(callback).__name__}`: it reads the logs before results such as "
             f"{name!r} are in them, so it misses these or raises a `KeyError`.",
-            stacklevel=2,
+            stacklevel=3,
         )
+
+
+def _callbacks_around(
+    callback: keras.callbacks.Callback,
+) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
+    """The callbacks that are called before and after this one.
+
+    Keras does not tell a callback of the others, but the list that calls it, or calls
+    another callback that calls it, is one of its callers.
+    """
+    called: list[Any] = [callback]
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, keras.callbacks.CallbackList):
+            callbacks = list(caller.callbacks)
+            for place, other in enumerate(callbacks):
+                if any(other is each for each in called):
+                    return callbacks[:place], callbacks[place + 1 :]
+        called.append(caller)
+        frame = frame.f_back
+    return [], []
 
 
 def _reads_logs(callback: keras.callbacks.Callback) -> bool:

@@ -3,10 +3,12 @@
 import copy
 import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_rank.lists import ragged
@@ -48,11 +50,11 @@ class RankingModel(keras.Model):
     metrics receive the ids and their labels stacked in one tensor of shape
     `(batch, targets, 2)`, with an id of -1 where the mask is False.
 
-    The data may be a `tf.data.Dataset` with ragged elements, or ragged tensors instead
-    of arrays. `keras.Model` would pad them with 0, which is the label of an item, or
-    fail. This model pads each batch to its longest list: labels with -1, features and
-    weights with 0. So its inputs must accept any list size:
-    `keras.Input((None, features))`.
+    The data may be a `tf.data.Dataset`, a `keras.utils.PyDataset`, a generator or a
+    torch `DataLoader` with ragged elements, or ragged tensors instead of arrays.
+    `keras.Model` would pad them with 0, which is the label of an item, or fail. This
+    model pads each batch to its longest list: labels with -1, features and weights with
+    0. So its inputs must accept any list size: `keras.Input((None, features))`.
 
     Everything else is as in `keras.Model`: create it from inputs and outputs, or
     subclass it, and pass inputs and outputs to `super().__init__` or define `call`. An
@@ -178,7 +180,9 @@ def _features(x: Any) -> Any:
         # TensorFlow chooses the number of threads.
         return x.map(_dense_batch, num_parallel_calls=-1)
     if isinstance(x, keras.utils.PyDataset):
-        return _TupleBatches(x)
+        return _DenseBatches(x)
+    if isinstance(x, types.GeneratorType):
+        return (_dense_tuples(batch) for batch in x)
     if hasattr(x, "collate_fn"):
         x = copy.copy(x)
         x.collate_fn = functools.partial(_collate_to_tuples, x.collate_fn)
@@ -186,11 +190,21 @@ def _features(x: Any) -> Any:
     return _dense("x", x, ops.convert_to_numpy)
 
 
-# Keras on TensorFlow accepts no lists in batches, and PyTorch turns tuples into lists.
+def _dense_tuples(
+    batch: Any, convert: Callable[[Any], Any] = ops.convert_to_numpy
+) -> Any:
+    """A batch without ragged tensors, and with tuples for lists.
+
+    Keras on TensorFlow accepts no lists in batches, and PyTorch turns tuples into
+    lists.
+    """
+    batch = keras.tree.lists_to_tuples(batch)
+    batch = batch if isinstance(batch, tuple) else (batch,)
+    return _dense_batch(*batch, convert=convert)
 
 
-class _TupleBatches(keras.utils.PyDataset):
-    """The batches of another `PyDataset`, with tuples for lists."""
+class _DenseBatches(keras.utils.PyDataset):
+    """The batches of another `PyDataset`, as `_dense_tuples`."""
 
     def __init__(self, batches: keras.utils.PyDataset) -> None:
         super().__init__(
@@ -204,7 +218,7 @@ class _TupleBatches(keras.utils.PyDataset):
         return number
 
     def __getitem__(self, index: int) -> Any:
-        return keras.tree.lists_to_tuples(self._batches[index])
+        return _dense_tuples(self._batches[index])
 
     def on_epoch_begin(self) -> None:
         self._batches.on_epoch_begin()
@@ -214,7 +228,8 @@ class _TupleBatches(keras.utils.PyDataset):
 
 
 def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
-    return keras.tree.lists_to_tuples(collate(samples))
+    # Keras expects tensors of PyTorch here.
+    return _dense_tuples(collate(samples), _same)
 
 
 def _labels(y: Any) -> Any:
@@ -237,26 +252,37 @@ def _validation_data(data: Any) -> Any:
     )
 
 
-def _dense_batch(*batch: Any) -> Any:
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-    return keras.utils.pack_x_y_sample_weight(
-        _dense("x", x), _dense("y_true", y), _dense("sample_weight", sample_weight)
-    )
-
-
 def _same(tensor: Any) -> Any:
     return tensor
+
+
+def _dense_batch(*batch: Any, convert: Callable[[Any], Any] = _same) -> Any:
+    parts = zip(
+        ("x", "y_true", "sample_weight"),
+        keras.utils.unpack_x_y_sample_weight(batch),
+        strict=True,
+    )
+    return keras.utils.pack_x_y_sample_weight(
+        *(_dense(name, part, convert) for name, part in parts)
+    )
 
 
 def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> Any:
     """Pads ragged tensors with the padding value of their argument."""
     parts = [
-        convert(ragged.dense("mask" if path[-1:] == ("mask",) else name, part))
-        if ragged.is_ragged_tensor(part)
-        else part
+        _dense_part("mask" if path[-1:] == ("mask",) else name, part, convert)
         for path, part in keras.tree.flatten_with_path(structure)
     ]
     return keras.tree.pack_sequence_as(structure, parts)
+
+
+def _dense_part(name: str, part: Any, convert: Callable[[Any], Any]) -> Any:
+    if ragged.is_ragged_tensor(part):
+        return convert(ragged.dense(name, part))
+    if isinstance(part, np.ndarray) and ragged.is_ragged(ragged.unboxed(part)):
+        # An array of lists of uneven length.
+        return ragged.padded(name, ragged.unboxed(part))
+    return part
 
 
 def _folded(
@@ -305,7 +331,10 @@ def _side_by_side(part: dict[str, Any]) -> Any:
         ids = mask_labels(ids, part["mask"])
     if "labels" not in part:
         return ids
-    pair = [ops.cast(x, "float32") for x in (ids, part["labels"])]
+    # A metric has to see a precision that may have rounded ids.
+    dtype = keras.backend.standardize_dtype(ids.dtype)
+    dtype = dtype if dtype in ("bfloat16", "float16") else "float32"
+    pair = [ops.cast(x, dtype) for x in (ids, part["labels"])]
     if len(pair[0].shape) == 1:
         pair = [x[:, None] for x in pair]
     return ops.stack(pair, axis=2)

@@ -1,7 +1,9 @@
 """The arguments of a metric: what is accepted, what the errors say, what is saved."""
 
 import inspect
+import random
 import re
+import secrets
 
 import keras
 import numpy as np
@@ -25,6 +27,20 @@ def test_k_should_be_a_positive_integer(k):
     with pytest.raises(ValueError) as error:
         functional.ndcg([1], [1], k=k)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("k", [[1, 3], (1, 3), {1, 3}, range(1, 4), np.array([1, 3])])
+def test_several_cutoffs_are_several_metrics(k):
+    message = f"`k` should be a positive integer. Received: k={k!r}. Each cutoff is a "
+    for call in (
+        metrics.NDCG,
+        metrics.Coverage,
+        lambda k: functional.ndcg([1], [1], k=k),
+        lambda k: catalogue.rank([0], np.eye(1), np.eye(1), k=k),
+    ):
+        with pytest.raises(ValueError, match="RankingMetrics") as error:
+            call(k)
+        assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize("k", [1, np.int32(1), np.int64(1), np.uint8(1)])
@@ -330,12 +346,49 @@ def test_empty_value():
 def test_seeds():
     assert metrics.NDCG(seed=np.int64(3)).seed == 3
     assert metrics.NDCG(seed=keras.random.SeedGenerator(5)).seed == 5
-    keras.utils.set_random_seed(0)
-    first = metrics.NDCG().seed
-    keras.utils.set_random_seed(0)
-    assert metrics.NDCG().seed == first
-    assert metrics.NDCG().seed != first
+    assert metrics.NDCG().seed != metrics.NDCG().seed
     assert float(metrics.NDCG(seed=-(10**30))([[1, 0]], [[1, 1]])) > 0
+
+
+def test_a_drawn_seed_is_kept():
+    metric = metrics.NDCG()
+    assert type(metric).from_config(metric.get_config()).seed == metric.seed
+    group = metrics.RankingMetrics([metric, metrics.NDCG(3, shuffle_ties="average")])
+    assert [each.seed for each in group.members] == [metric.seed, None]
+
+
+@pytest.mark.parametrize("shuffle_ties", [False, "average"])
+def test_no_seed_is_drawn_where_none_is_needed(shuffle_ties, monkeypatch):
+    metric = metrics.NDCG(shuffle_ties=shuffle_ties)
+    monkeypatch.setattr(secrets, "randbits", None)
+    copy = metrics.NDCG.from_config(metric.get_config())
+    group = metrics.RankingMetrics([copy, metrics.DCG(shuffle_ties=shuffle_ties)])
+    group([[1, 0]], [[1, 1]])
+    functional.ndcg([[1, 0]], [[1, 1]], shuffle_ties=shuffle_ties)
+    catalogue.rank([0], [[1.0]], [[1.0], [1.0]], shuffle_ties=shuffle_ties)
+    catalogue.top_k([[1.0]], [[1.0], [1.0]], 1)
+    assert copy.seed is None
+    with pytest.raises(TypeError):
+        copy.shuffle_ties = True
+
+
+def test_no_draw_of_others_is_changed():
+    """Neither of Python and NumPy, nor of Keras, which seeds layers from Python's."""
+    queries, candidates = [[1.0]], [[1.0], [1.0]]
+    keras.utils.set_random_seed(1)
+    before = random.getstate(), repr(np.random.get_state())
+    made = [case.make(seed=None) for case in FIRST_CASES]
+    made.append(metrics.Coverage(1, 2))
+    made = [type(metric).from_config(metric.get_config()) for metric in made]
+    group = metrics.RankingMetrics([*made, "ndcg@1"])
+    group([[1, 0]], [[1, 1]])
+    for case in FIRST_CASES:
+        case.values([[1, 0]], [[1, 1]], seed=None)
+    functional.ndcg(functional.rank([[1, 0]], [[1, 1]]))
+    functional.ndcg(catalogue.rank([0], queries, candidates))
+    catalogue.top_k(queries, candidates, 1, shuffle_ties=True)
+    catalogue.evaluate([0], queries, candidates, ["ndcg@1", "coverage@1"])
+    assert (random.getstate(), repr(np.random.get_state())) == before
 
 
 @pytest.mark.programs
@@ -665,6 +718,10 @@ def test_symbolic_tensors_have_no_values():
             metrics.NDCG().update_state(*given)
         with pytest.raises(ValueError, match=message):
             metrics.Coverage(k=1, items=3)(*given)
+    with pytest.raises(ValueError, match="y_true of type KerasTensor"):
+        metrics.Coverage(k=1, items=3)(symbolic)
+    with pytest.raises(ValueError, match="`queries` should be concrete values"):
+        keras_rank.catalogue.top_k(symbolic, np.eye(3), 1)
 
 
 @pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones((2, 9)), np.ones(3)])

@@ -12,7 +12,7 @@ import scipy.sparse
 from keras import ops
 from registry import CASES
 
-from keras_rank import discounts, functional, metrics, utils
+from keras_rank import catalogue, discounts, functional, metrics, utils
 
 NAN, INF = np.nan, np.inf
 LABELS = np.array([[0, 2, 1, 3], [1, 0, 0, 2]], "float32")
@@ -72,6 +72,8 @@ def update_errors():
     for kind in (dense, sparse):
         for part, argument in ARGUMENTS.items():
             for name, value in NO_NUMBERS.items():
+                if (kind, part, name) == (sparse, "labels", "a sparse matrix"):
+                    continue  # The grades of the items.
                 message = f"`{argument}` should hold real numbers. Received: {argument}"
                 yield f"{argument} of {name}", kind, {part: value}, message
             for name, value in UNEVEN.items():
@@ -84,9 +86,10 @@ def update_errors():
                 if (kind, part, shape) == (sparse, "labels", (2, 4, 2)):
                     continue  # Ids and labels side by side.
                 message = f"`{argument}` should have one number for each item, in the "
-                message += "shape (batch, list_size) or (batch, list_size, 1). "
-                message += "`keras.layers.Reshape((-1,))` turns other outputs of a "
-                message += "model into lists. Received: "
+                message += "shape (batch, list_size) or (batch, list_size, 1). Where "
+                message += "each position of (batch, time, items) is a list, reshape "
+                message += "everything to lists: scores and labels to (batch * time, "
+                message += "items), ids to (batch * time,). Received: "
                 message += f"{argument}.shape={shape}"
                 value = np.ones(shape)
                 yield f"{argument} of shape {shape}", kind, {part: value}, message
@@ -162,7 +165,7 @@ def update_errors():
         ("of 2**40", [2**40 + 1, 0], "ids below the number of items, 4. Received: a"),
         ("unsigned", np.array([2**64 - 1, 0], "uint64"), "ids below the number of ite"),
         ("fractions", [[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
-        ("of a one-hot matrix", LABELS > 1, "ids of items. Received: y_true of dtype"),
+        ("of a one-hot matrix", LABELS > 1, "ids of items. For True or False for each"),
     ]:
         yield f"ids {name}", sparse, {"labels": ids}, f"`y_true` should hold {message}"
     for name, ids in {
@@ -219,7 +222,7 @@ def test_an_update_says_what_is_wrong_and_leaves_the_state(
 
 # Errors of arguments.
 
-NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "", [3], (1, 2), {3}, NAN, INF]
+NO_CUTOFFS = [0, -1, 1.5, 1.0, True, False, "3", "13", [3], (), {3}, NAN, INF]
 NO_CUTOFFS += [np.int64(0), np.int8(-3), np.float32(2), np.bool_(True), np.array([3])]
 NO_CUTOFFS += [np.array(3), 1j, b"3", object()]
 
@@ -516,6 +519,79 @@ def test_labels_that_float32_does_not_hold(name):
     given, labels = BEYOND_FLOAT32[name]
     expected = oracle_ndcg(labels, SCORES)
     np.testing.assert_allclose(ndcg(*given), expected, atol=2e-3)
+
+
+MILLISECONDS = 1_700_000_000_001
+# Labels of which float32 makes ties, and the share of pairs in the order of the scores.
+CLOSE_LABELS = {
+    "int64": (np.array([[1, 3, 2]]) + MILLISECONDS, 2 / 3),
+    "int32": (np.array([[1, 3, 2]], "int32") + np.int32(2**30), 2 / 3),
+    "uint64": (np.array([[1, 3, 2]], "uint64") + np.uint64(MILLISECONDS), 2 / 3),
+    "float64": ([[0.5, 0.5 + 2e-9, 0.5 + 1e-9]], 2 / 3),
+    "uneven": ([[2**24, 2**24 + 1], [1, 2, 3]], 1.0),
+    "padded": ([[2**24, 2**24 + 2, 2**24 + 1, -1]], 2 / 3),
+}
+
+
+def pairwise_accuracies(labels):
+    """By all ways, as pairs of functions and arguments."""
+    scores = [[float(i) for i, _ in enumerate(row)] for row in labels]
+    ids = [list(range(len(row))) for row in labels]
+    y_true = {"ids": ids, "labels": labels}
+    group = metrics.RankingMetrics([metrics.NDCG(), metrics.PairwiseAccuracy()])
+    of_targets = metrics.PairwiseAccuracy(sparse_labels=True)
+
+    def in_catalogue():
+        candidates = np.arange(len(labels[0]))[:, None] * 1.0
+        targets = {"ids": ids[:1], "labels": labels[:1]}
+        queries = np.ones((1, 1))
+        order = catalogue.rank(targets, queries, candidates)
+        yield functional.pairwise_accuracy(order)[0]
+        found = catalogue.evaluate(
+            targets, queries, candidates, [metrics.PairwiseAccuracy()]
+        )
+        yield found["pairwise_accuracy"]
+
+    yield lambda: metrics.PairwiseAccuracy()(labels, scores)
+    yield lambda: group(labels, scores)["pairwise_accuracy"]
+    yield lambda: functional.pairwise_accuracy(labels, scores)[0]
+    order = functional.rank(labels, scores)
+    yield lambda: functional.pairwise_accuracy(order)[0]
+    yield lambda: metrics.PairwiseAccuracy()(order)
+    if len(labels) == 1 and np.min(labels) >= 0:
+        yield lambda: of_targets(y_true, scores)
+        yield lambda: next(in_catalogue())
+        yield lambda: list(in_catalogue())[1]
+
+
+@pytest.mark.parametrize("name", CLOSE_LABELS)
+def test_labels_that_tie_in_float32(name, backend):
+    """Right, or an error on JAX, which has 32 bits unless asked for more."""
+    labels, expected = CLOSE_LABELS[name]
+    for way in pairwise_accuracies(labels):
+        if backend == "jax":
+            with pytest.raises(ValueError, match=r"`y_true`.*jax_enable_x64"):
+                way()
+        else:
+            assert float(way()) == pytest.approx(expected)
+
+
+def test_thresholds_of_labels_that_tie_in_float32(backend):
+    if backend == "jax":
+        pytest.skip("JAX has no float64 unless asked for")
+    labels = [[2**24, 2**24 + 1, 2**24 + 3]]
+    found = functional.pairwise_accuracy(
+        labels, [[2, 3, 1]], relevance_threshold=2.0**24 + 1
+    )
+    # The first counts as labeled 0: of three pairs, one is in the right order.
+    assert float(found[0]) == pytest.approx(1 / 3)
+
+
+def test_positions_of_large_labels():
+    labels = [1_700_000_001, 1_700_000_003, 1_700_000_002]
+    found = functional.average_relevance_position([labels], [[1, 2, 3]])
+    expected = np.dot(labels, [3, 2, 1]) / sum(labels)
+    assert float(found[0]) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("weight", [1e300, 2**40, 2**63, 1e-300, -1e300])

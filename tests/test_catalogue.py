@@ -987,6 +987,70 @@ def test_fit_shows_results_to_the_callbacks_after(tmp_path):
     assert model.history.history["val_mrr"][-1] == pytest.approx(expected["mrr"])
 
 
+@pytest.mark.trains
+@pytest.mark.parametrize("swap_on_epoch", [False, True])
+def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):
+    """Before and after the callback that swaps them in, and by a callback of one's own.
+
+    The model scores all items, so a compiled metric computes the same.
+    """
+    users, targets, items = np.arange(6), np.arange(6) * 4, 30
+
+    class Caller(keras.callbacks.Callback):
+        def __init__(self, callback):
+            super().__init__()
+            self.callback = callback
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.callback.set_model(self.model)
+            self.callback.on_epoch_end(epoch, logs)
+
+    def fit(callbacks, **validation):
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Embedding(6, 4), keras.layers.Dense(items)]
+        model = keras.Sequential([keras.Input((), dtype="int32"), *layers])
+        adam = keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.9)
+        metric = metrics.MeanReciprocalRank(sparse_labels=True)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(adam, loss, metrics=[metric])
+        given = {"epochs": 2, "batch_size": 3, "shuffle": False, "verbose": 0}
+        return model.fit(users, targets, callbacks=callbacks, **given, **validation)
+
+    def evaluation(prefix):
+        return CatalogueEvaluation(
+            users, targets, np.eye(items), ["mrr"], prefix=prefix
+        )
+
+    def logs(*callbacks, **validation):
+        history = fit(callbacks, **validation).history
+        return {name: x for name, x in history.items() if name.endswith("_mrr")}
+
+    raw = logs(evaluation("raw_"))["raw_mrr"]
+    evaluations = [evaluation("first_"), Caller(evaluation("second_"))]
+    found = []
+    for validation in ({"validation_data": (users, targets)}, {}):
+        first, second = (keras.callbacks.SwapEMAWeights(swap_on_epoch) for _ in "12")
+        found.append(logs(*evaluations, first, **validation))
+        found.append(logs(second, *evaluations, **validation))
+    averaged = found[0]["val_mrr"]
+    assert raw != averaged
+    assert [len(each) for each in found] == [3, 3, 2, 2]
+    for values in (values for each in found for values in each.values()):
+        assert values == pytest.approx(averaged, abs=1e-6)
+
+
+@pytest.mark.trains
+def test_averaged_weights_need_an_optimizer_that_averages():
+    model, query_model, items = retrieval_model()
+    users = np.arange(6)
+    evaluation = CatalogueEvaluation(
+        users, users, items, ["mrr"], query_model=query_model
+    )
+    callbacks = [evaluation, keras.callbacks.SwapEMAWeights()]
+    with pytest.raises(ValueError, match="`use_ema=True` is set on the optimizer"):
+        model.fit([users, users], np.ones(6), verbose=0, callbacks=callbacks)
+
+
 def test_a_query_model_predicts():
     message = "`query_model` should be a model with a method `predict`, or None. Rec"
     with pytest.raises(ValueError, match=message):

@@ -19,6 +19,7 @@ from keras_rank.metrics import (
     DCG,
     NDCG,
     AverageRelevancePosition,
+    ExpectedReciprocalRank,
     MeanAveragePrecision,
     MeanReciprocalRank,
     PairwiseAccuracy,
@@ -767,6 +768,34 @@ def test_health_tells_why_to_mistrust_a_number():
         assert spread[order] == pytest.approx((value + 0 + 1 + 1) / 4)
     assert any("1 of 4 lists have tied items: mrr is" in w for w in evaluation.warnings)
     assert all(warning in str(evaluation) for warning in evaluation.warnings)
+
+
+@pytest.mark.parametrize(
+    ("labels", "metrics", "found"),
+    [
+        ([1, 1, 1, 1], ["ndcg@2", "mrr"], 2),
+        ([2, 2, 1, 0], ["ndcg"], 1),
+        # To NDCG, their order makes a difference.
+        ([2, 1, 5, 3], ["ndcg"], 0),
+        ([2, 1, 5, 3], ["ndcg", "map"], 2),
+        ([2, 1, 5, 4], ["ndcg", MeanReciprocalRank(relevance_threshold=4)], 1),
+        ([2, 1, 4, 3], [ExpectedReciprocalRank()], 0),
+        ([0, 0, 1, 0], ["map"], 0),
+        # A label that is missing counts as 0.
+        ([1, None, 0.5, 0.7], ["map"], 0),
+    ],
+)
+def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found):
+    rows = {"query_id": [1, 1, 2, 2], "label": labels, "score": [0.1, 0.2, 0.3, 0.1]}
+    evaluation = evaluate(rows, metrics)
+    assert checks(evaluation)["every item relevant"]["lists"] == found
+    warned = [w for w in evaluation.warnings if "have only relevant items" in w]
+    assert len(warned) == (found == 2)
+
+
+def test_items_that_were_not_retrieved_can_make_a_difference():
+    rows = {"query_id": [1, 1], "label": [1, 1], "score": [0.5, None]}
+    assert checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
 
 
 def test_the_spread_over_ties_is_that_of_all_orders():

@@ -13,11 +13,13 @@ from compiled import WAYS, skip_unless_here
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
+from precision import default_precision
 from registry import IS_SLOW
 from strategies import BATCH, LIST_SIZE, batches, splits
 
 from keras_rank import catalogue, utils
 from keras_rank.callbacks import CatalogueEvaluation
+from keras_rank.catalogue import counting
 from keras_rank.metrics import (
     NDCG,
     AveragePopularity,
@@ -461,3 +463,63 @@ def test_tables_have_no_catalogue():
     rows = {"query_id": [1, 1], "label": [1, 0], "score": [0.5, 0.1]}
     with pytest.raises(ValueError, match="Received: 'coverage@1', of a whole catalog"):
         evaluation.evaluate(rows, ["mrr", "coverage@1"])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
+    """Keras on JAX makes floats of numbers, which are no indices."""
+    # Queries and candidates in several blocks.
+    monkeypatch.setattr(counting, "TILE", 8)
+    scores, ids = rng.normal(size=(5, 13)), rng.integers(0, 13, (5, 2))
+    queries = rng.normal(size=(5, 3)).astype("float32")
+    items = rng.normal(size=(13, 3)).astype("float32")
+
+    def results():
+        arguments = {"sparse_labels": True, "seed": 1}
+        popularity = np.arange(1, 14) / 16
+        found = []
+        for metric in (
+            Coverage(2, 13, **arguments),
+            Gini(2, 13, **arguments),
+            AveragePopularity(2, popularity, **arguments),
+            Novelty(2, popularity, **arguments),
+        ):
+            metric.update_state(ids, scores)
+            metric.update_state(ids)
+            found.append(float(metric.result()))
+        for candidates in (items, lambda: iter([items[:9], items[9:]])):
+            arguments = {"exclude": [[1, 2]] * 5, "block_size": 4}
+            names = ["mrr", "coverage@2"]
+            found += catalogue.evaluate(
+                ids, queries, candidates, names, verbose=0, **arguments
+            ).values()
+            best = catalogue.top_k(queries, candidates, 3, **arguments)
+            found += ops.convert_to_numpy(best[1]).ravel().tolist()
+        return found
+
+    # First, as what is compiled is kept.
+    with default_precision(precision):
+        found = results()
+    assert found == results()
+
+
+def test_a_graph_of_unknown_sizes_fails_for_another_catalogue(backend):
+    if backend != "tensorflow":
+        pytest.skip("a graph of TensorFlow")
+    import tensorflow as tf
+
+    unknown = tf.TensorSpec((None, None))
+    for sparse_labels, labels in ((False, np.ones((2, 7))), (True, np.ones((2, 1)))):
+        metric = Coverage(3, 7, sparse_labels=sparse_labels)
+        other = Coverage(3, 8, sparse_labels=sparse_labels)
+        given = [tf.constant(x, "float32") for x in (labels, np.ones((2, 7)))]
+        tf.function(metric.update_state, [unknown] * 2)(*given)
+        assert int(metric.counts.numpy().sum()) == 6
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.function(other.update_state, [unknown] * 2)(*given)
+        assert int(other.counts.numpy().sum()) == 0
+    shown = tf.function(other.update_state, [unknown])
+    shown(tf.constant([[1.0, 2.0, 3.0, 4.0]]))
+    assert int(other.counts.numpy().sum()) == 3
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        shown(tf.constant([[1.0, 2.0]]))

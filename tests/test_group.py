@@ -262,6 +262,51 @@ def test_bad_members(metrics, message):
         RankingMetrics(metrics)
 
 
+@pytest.mark.parametrize(
+    ("string", "meant"),
+    [
+        ("hit@10", "hit_rate@10"),
+        ("HR@10", "hit_rate@10"),
+        ("hit_ratio_10", "hit_rate@10"),
+        ("ap@10", "map@10"),
+        ("nDCG_at_10", "ndcg@10"),
+        ("ndgc@10", "ndcg@10"),
+        ("ndcg10", "ndcg@10"),
+        ("precison", "precision"),
+        ("F1", "f1"),
+        ("MeanReciprocalRank", "mrr"),
+    ],
+)
+def test_an_unknown_name_is_a_question(string, meant):
+    queries = np.eye(2)
+    for call in (
+        lambda: RankingMetrics([string]),
+        lambda: keras_rank.catalogue.evaluate([0, 1], queries, queries, [string]),
+    ):
+        with pytest.raises(ValueError) as error:
+            call()
+        end = f'Received: {string!r}. Did you mean "{meant}"?'
+        assert str(error.value).endswith(end)
+
+
+@pytest.mark.parametrize("string", ["ndcg_cut_10", "NDCG@10", "ndcg_cut.10"])
+def test_a_name_that_means_something_else_elsewhere(string):
+    # Gains are linear there.
+    message = 'Did you mean "ndcg@10", as defined here[?] `keras_rank.evaluation` has'
+    with pytest.raises(ValueError, match=message):
+        RankingMetrics([string])
+
+
+# Metrics of other tools, some of whose names contain one of these.
+@pytest.mark.parametrize(
+    "string", ["err_ia@20", "alpha_ndcg@10", "auc", "accuracy@5", "judged@10", "x", ""]
+)
+def test_other_metrics_are_not_taken_for_these(string):
+    with pytest.raises(ValueError) as error:
+        RankingMetrics([string])
+    assert str(error.value).endswith(f"Received: {string!r}")
+
+
 def test_prefix_and_name():
     group = RankingMetrics(["ndcg@10", "mrr"], prefix="buy_")
     assert group.name == "buy_ndcg_at_10"

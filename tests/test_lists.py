@@ -7,7 +7,8 @@ import scipy.sparse
 from keras import ops
 from strategies import lists_of
 
-from keras_rank import functional, metrics
+from keras_rank import catalogue, functional, metrics, utils
+from keras_rank.metrics import HitRate
 
 
 def value(*inputs, **arguments):
@@ -60,8 +61,9 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
             None,
             "`y_pred` should have one number for each item, in the shape "
             "(batch, list_size) or (batch, list_size, 1). "
-            "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
-            "Received: y_pred.shape=(1, 2, 2)",
+            "Where each position of (batch, time, items) is a list, reshape everything "
+            "to lists: scores and labels to (batch * time, items), ids to "
+            "(batch * time,). Received: y_pred.shape=(1, 2, 2)",
         ),
         (
             {"labels": [[1, 0]], "mask": [[True]]},
@@ -259,7 +261,11 @@ def test_columns_of_tables(module):
 @pytest.mark.parametrize(
     ("labels", "received"),
     [
-        (scipy.sparse.csr_matrix(LABELS), "csr_matrix: pass `y_true.toarray()`"),
+        (
+            scipy.sparse.csr_matrix(LABELS),
+            "csr_matrix, which is sparse: pass `y_true.toarray()`, which has 0 where "
+            "nothing is stored",
+        ),
         (iter(LABELS), "list_iterator: pass `list(y_true)`"),
         ((row for row in LABELS), "generator: pass `list(y_true)`"),
         (None, "NoneType"),
@@ -271,6 +277,91 @@ def test_what_is_to_be_converted_first(labels, received):
     assert str(error.value) == (
         f"`y_true` should hold real numbers. Received: y_true of type {received}"
     )
+
+
+def sparse_tensors():
+    """Those of the backend, and the method or function that makes them dense."""
+    backend, labels = keras.backend.backend(), np.float32(LABELS)
+    if backend == "torch":
+        import torch
+
+        tensor = torch.tensor(labels)
+        tensors = [tensor.to_sparse(), tensor.to_sparse_csr(), tensor.to_sparse_csc()]
+        return [(x, ".to_dense()") for x in tensors]
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return [(tf.sparse.from_dense(labels), "tf.sparse.to_dense(")]
+    if backend == "jax":
+        from jax.experimental import sparse
+
+        kinds = sparse.BCOO, sparse.BCSR
+        return [(kind.fromdense(labels), ".todense()") for kind in kinds]
+    return [(scipy.sparse.coo_array(labels), ".toarray()")]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+def test_sparse_tensors_are_refused_by_name():
+    """Where ids are expected, a dense tensor would be misread."""
+    ids, queries = [[1]], np.ones((1, 1))
+    for tensor, way in sparse_tensors():
+        for argument, call in {
+            "y_true": lambda x: value(x, SCORES),
+            "y_pred": lambda x: value(LABELS, x),
+            "sample_weight": lambda x: value(LABELS, SCORES, x),
+            "mask": lambda x: value({"labels": LABELS, "mask": x}, SCORES),
+            "labels": lambda x: utils.mask_labels(x, LABELS),
+            "values": lambda x: utils.pad_lists(x, group_sizes=[1]),
+            "queries": lambda x: catalogue.top_k(x, queries, 1),
+            "candidates": lambda x: catalogue.top_k(queries, x, 1),
+        }.items():
+            with pytest.raises(
+                ValueError, match=f"`{argument}` should.*spars"
+            ) as error:
+                call(tensor)
+            assert way in str(error.value)
+        if isinstance(tensor, scipy.sparse.sparray):
+            continue  # Its columns are ids.
+        for argument, call in {
+            "y_true": lambda x: functional.ndcg(x, SCORES, sparse_labels=True),
+            "targets": lambda x: catalogue.rank(x, queries, np.ones((3, 1))),
+            "exclude": lambda x: catalogue.top_k(queries, queries, 1, exclude=x),
+            "item_ids": lambda x: utils.exclude_items(SCORES, x),
+            "keep": lambda x: utils.exclude_items(SCORES, ids, keep=x),
+        }.items():
+            with pytest.raises(
+                ValueError, match=f"`{argument}` should hold ids"
+            ) as error:
+                call(tensor)
+            assert "dense" not in str(error.value)
+
+
+# Scores at every position.
+
+
+def test_the_advice_for_scores_at_every_position_is_right(rng):
+    """Each position is a list: what is flattened to `(batch, time * items)` is not."""
+    ids, scores = rng.integers(0, 7, (6, 4)), rng.normal(size=(6, 4, 7))
+    labels, weights = np.eye(7)[ids], rng.random((6, 4))
+    hits = HitRate(k=2, sparse_labels=True)
+    with pytest.raises(ValueError) as error:
+        hits.update_state(ids, scores, weights)
+    for advice in (
+        "Where each position of (batch, time, items) is a list",
+        "scores and labels to (batch * time, items)",
+        "ids to (batch * time,)",
+    ):
+        assert advice in str(error.value)
+    with pytest.raises(ValueError, match=r"reshape everything to lists"):
+        HitRate(k=2).update_state(labels, scores)
+    given = scores.reshape(6 * 4, 7), weights.reshape(6 * 4)
+    # The rank of the item at each position, as a hit is one of 1 or 2.
+    own = np.take_along_axis(scores, ids[:, :, None], axis=2)
+    are_hits = np.sum(scores > own, axis=2) < 2
+    expected = np.sum(are_hits * weights) / np.sum(weights)
+    assert float(hits(ids.reshape(6 * 4), *given)) == pytest.approx(expected, rel=1e-6)
+    dense = HitRate(k=2)(labels.reshape(6 * 4, 7), *given)
+    assert float(dense) == pytest.approx(expected, rel=1e-6)
 
 
 # A third axis of 1, which `Dense(1)` over the items of lists leaves.
@@ -546,3 +637,48 @@ def test_even_lists_under_an_uneven_name():
     """Uneven lists of even length are just a batch."""
     lists = lists_of([[1, 0], [0, 1]], [[0.1, 0.2], [0.3, 0.4]])
     assert tuple(lists.labels.shape) == (2, 2)
+
+
+SINGLE = ([[1.0], [0.0], [1.0]], [[0.1], [0.2], [0.3]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: metrics.NDCG(),
+        lambda: metrics.RankingMetrics(["mrr", "ndcg"]),
+        lambda: functional.ndcg,
+    ],
+)
+@pytest.mark.parametrize("last_axis", [(), (1,)])
+def test_lists_of_one_item_have_no_order(call, last_axis):
+    labels, scores = (np.float32(x) for x in SINGLE)
+    with pytest.warns(UserWarning, match="of one item: make lists of single items by"):
+        call()(labels, scores.reshape(3, 1, *last_axis))
+
+
+def test_a_metric_warns_of_its_first_batch_alone():
+    metric = metrics.NDCG()
+    with pytest.warns(UserWarning, match="One item has no order"):
+        metric.update_state(*SINGLE)
+    metric.update_state(*SINGLE)
+    # A batch of short lists among others, as warnings are errors here.
+    sorted_by_size = metrics.NDCG()
+    sorted_by_size.update_state(LABELS, SCORES)
+    sorted_by_size.update_state(*SINGLE)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "arguments"),
+    [
+        ([[1.0]], [[0.1]], {}),
+        ([1.0, 0.0, 1.0], [0.1, 0.2, 0.3], {}),
+        ([[1.0], [], [0.0]], [[0.1], [], [0.3]], {}),
+        ({"labels": SINGLE[0], "mask": [[True], [True], [False]]}, SINGLE[1], {}),
+        ([0, 0, -1], SINGLE[1], {"sparse_labels": True}),
+        (np.zeros((0, 0)), np.zeros((0, 0)), {}),
+    ],
+)
+def test_what_is_meant_as_lists_is_not_warned_of(labels, scores, arguments):
+    metrics.MeanReciprocalRank(**arguments)(labels, scores)
+    functional.reciprocal_rank(labels, scores, **arguments)

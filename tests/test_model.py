@@ -7,6 +7,8 @@ import numpy as np
 import oracle
 import pytest
 from keras import ops
+from precision import default_precision
+from recording import Recorded
 
 import keras_rank
 from keras_rank.metrics import NDCG, MeanReciprocalRank
@@ -264,6 +266,31 @@ def test_several_outputs_as_a_list(data, source):
 
 
 @pytest.mark.trains
+def test_a_metric_of_an_override_of_compute_metrics(data):
+    """What the error for symbolic tensors advises."""
+    x, y = data
+    symbolic = keras.KerasTensor((None, ITEMS))
+    with pytest.raises(ValueError, match="override the method `compute_metrics`"):
+        NDCG()(symbolic, symbolic)
+
+    class Overriding(Subclassed):
+        def __init__(self):
+            super().__init__()
+            self.first = MeanReciprocalRank(name="first", seed=1)
+
+        def compute_metrics(self, x, y, y_pred, sample_weight=None):
+            self.first.update_state(y, y_pred)
+            logs = super().compute_metrics(x, y, y_pred, sample_weight)
+            return {**logs, "first": self.first.result()}
+
+    model = Overriding()
+    model.compile(keras.optimizers.SGD(0.0), masked_loss, metrics=[NDCG(k=3, seed=1)])
+    logs = fit(model, given_as("numpy", x, y), validation_data=(x, y))
+    expected = float(MeanReciprocalRank(seed=1)(y, model(x)))
+    assert_close(logs, {"first": expected, "val_first": expected})
+
+
+@pytest.mark.trains
 @pytest.mark.parametrize("source", SOURCES)
 def test_an_override_gets_labels_whatever_the_source(data, source):
     x, y = data
@@ -347,6 +374,59 @@ def test_evaluate_takes_ragged_labels_of_any_dtype(uneven, dtype):
     data = in_batches(ragged(x), ragged([labels.astype(dtype) for labels in y]))
     loss = model.evaluate(data, verbose=0)
     assert loss == pytest.approx(expected_of_uneven(model, x, y)["loss"], rel=1e-5)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("form", ["ragged", "arrays of lists", "lists"])
+@pytest.mark.parametrize("source", ["PyDataset", "generator"])
+def test_fit_takes_ragged_batches(uneven, source, form):
+    """As tensors, and labels as an array of lists; the parts of a batch in a list."""
+    x, y = uneven
+
+    def batch(i):
+        rows = slice(3 * i, 3 * i + 3)
+        labels = ragged(y[rows])
+        if form == "arrays of lists":
+            labels = np.array([*y[rows], None], object)[:-1]
+        parts = ragged(x[rows]), labels
+        return list(parts) if form == "lists" else parts
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            return batch(i)
+
+    def source_of_batches():
+        if source == "PyDataset":
+            return Batches()
+        return (batch(i % 2) for i in range(100))
+
+    model = build_uneven()
+    expected = expected_of_uneven(model, x, y)
+    steps = {"steps_per_epoch": 2} if source == "generator" else {}
+    assert_close(fit(model, {"x": source_of_batches()}, **steps), expected)
+    steps = {"steps": 2} if source == "generator" else {}
+    logs = model.evaluate(source_of_batches(), verbose=0, return_dict=True, **steps)
+    assert_close(logs, expected)
+
+
+@pytest.mark.trains
+def test_fit_takes_nested_tensors_of_a_loader(uneven):
+    torch = pytest.importorskip("torch")
+
+    def collate(samples):
+        return [
+            torch.nested.nested_tensor(list(map(torch.tensor, x)), layout=torch.jagged)
+            for x in zip(*samples, strict=True)
+        ]
+
+    rows = list(zip(*uneven, strict=True))
+    loader = torch.utils.data.DataLoader(rows, batch_size=3, collate_fn=collate)
+    model = build_uneven()
+    expected = expected_of_uneven(model, *uneven)
+    assert_close(fit(model, {"x": loader}), expected)
 
 
 @pytest.mark.trains
@@ -550,6 +630,35 @@ def metrics_of_grades():
 
 
 @pytest.mark.trains
+def test_graded_ids_that_keras_may_have_rounded(rng):
+    """Integers stay whole, floats become those of the default precision."""
+    x = rng.normal(size=(2, FEATURES)).astype("float32")
+
+    def mrr(items, target, dtype, graded):
+        # A new one each time, as Keras on JAX can't go on with one that failed.
+        model = keras_rank.RankingModel(
+            inputs := keras.Input((FEATURES,)),
+            keras.layers.Dense(items, kernel_initializer="zeros")(inputs),
+        )
+        model.layers[-1].bias.assign(np.eye(1, items, target, dtype="float32")[0])
+        model.compile(
+            keras.optimizers.SGD(0.0),
+            lambda y, y_pred: ops.mean(y_pred),
+            metrics=[MeanReciprocalRank(sparse_labels=True)],
+        )
+        ids = np.array([[target, -1]] * 2, dtype)
+        y = {"ids": ids, "labels": np.ones((2, 2))} if graded else ids
+        return model.fit(x, y, verbose=0).history["mrr"]
+
+    with default_precision("bfloat16"):
+        for graded in (False, True):
+            assert mrr(400, 301, "int64", graded) == [1.0]
+            assert mrr(250, 201, "float32", graded) == [1.0]
+            with pytest.raises(ValueError, match="bfloat16 holds all numbers up"):
+                mrr(400, 301, "float32", graded)
+
+
+@pytest.mark.trains
 @pytest.mark.parametrize(
     ("masked", "precision"), [(False, "float32"), (True, "float16")]
 )
@@ -557,7 +666,9 @@ def test_graded_ids_in_fit(masked, precision, rng):
     """Ids stay whole where floats of the data are brought down to half precision."""
     x = rng.normal(size=(4, FEATURES)).astype("float32")
     y = {**GRADED, "mask": MASK} if masked else GRADED
-    model = catalogue_model(keras_rank.RankingModel, metrics_of_grades())
+    recorded = Recorded(4, ITEMS)
+    metrics = [*metrics_of_grades(), recorded]
+    model = catalogue_model(keras_rank.RankingModel, metrics)
     default = keras.config.floatx()
     keras.config.set_floatx(precision)
     try:
@@ -568,7 +679,7 @@ def test_graded_ids_in_fit(masked, precision, rng):
         logs = model.evaluate(x, y, return_dict=True, **given)
     finally:
         keras.config.set_floatx(default)
-    scores = model.predict(x, verbose=0)
+    scores = recorded.scores()
     for metric in metrics_of_grades():
         metric.update_state(y, scores)
         expected = metric.result()

@@ -248,6 +248,33 @@ def test_the_rules_of_this_package():
     assert evaluate(rows_of(), ["mrr"]).summary().notes == []
 
 
+def test_trec_eval_reads_labels_as_integers():
+    qrels = {"1": {"a": 2.5, "b": 0.5, "c": 1.9}, "2": {"a": -0.5, "b": 1}}
+    run = {"1": {"b": 0.9, "a": 0.8, "c": 0.7}, "2": {"a": 0.9, "b": 0.8}}
+    whole = {"1": {"a": 2, "b": 0, "c": 1}, "2": {"a": 0, "b": 1}}
+    measures = ["ndcg", "map", "bpref", NDCG(name="gains of this package")]
+    for unjudged in ("irrelevant", "drop"):
+        found, same = (
+            evaluate_run(each, run, measures, unjudged=unjudged)
+            for each in (qrels, whole)
+        )
+        assert found.to_dict() == same.to_dict()
+    assert found.summary().notes[1] == (
+        "Labels that are fractions were truncated, as in trec_eval."
+    )
+    (warning,) = found.warnings
+    assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
+    assert same.summary().notes == ["Rules: trec_eval (version 10), unjudged=drop"]
+    assert same.warnings == []
+    ours = evaluate_run(qrels, run, [NDCG()], rules="keras")
+    ideal = 2**2.5 - 1, 2**1.9 - 1, 2**0.5 - 1
+    dcg = ideal[2] + ideal[0] / np.log2(3) + ideal[1] / 2
+    best = ideal[0] + ideal[1] / np.log2(3) + ideal[2] / 2
+    assert ours.per_list["ndcg"][0].as_py() == pytest.approx(dcg / best)
+    assert ours.summary().notes == ["Rules: keras"]
+    assert ours.warnings == []
+
+
 def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     for rules in ("trec_eval", "keras"):
         assert metric_of("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
@@ -261,6 +288,21 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
 def test_measures_that_are_not_known(string):
     with pytest.raises(ValueError, match=string):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
+
+
+@pytest.mark.parametrize(
+    ("string", "meant"),
+    [("hit@10", "hit_rate@10"), ("ap@10", "map@10"), ("recip_rnk", "mrr")],
+)
+def test_the_closest_measure_is_offered(string, meant, capsys, tmp_path):
+    message = f'Received: {string!r}. Did you mean "{meant}"?'
+    with pytest.raises(ValueError, match=re.escape(message)):
+        evaluate(rows_of(), [string])
+    for name, text in (("qrels", "q 0 a 1\n"), ("run", "q Q0 a 1 0.5 t\n")):
+        (tmp_path / name).write_text(text)
+    files = [str(tmp_path / name) for name in ("qrels", "run")]
+    assert run_command(["evaluate", *files, "-m", string]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_names_are_those_that_were_written():
@@ -643,6 +685,40 @@ def test_wrong_dicts(tmp_path):
         (tmp_path / "qrels.json").write_text(text)
         with pytest.raises(ValueError, match=message):
             evaluate_run(tmp_path / "qrels.json", RUN, ["mrr"])
+
+
+@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
+def test_ids_without_numbers(rules):
+    # By their ids, as trec_eval orders tied items, b would come before a.
+    run = {"1": ["a", "b", "c"], "2": ("x", "b"), "3": [], "4": {}}
+    qrels = {"1": {"b"}, "2": ["b", "z"], "3": frozenset("a"), "4": ("a",)}
+    found = evaluate_run(qrels, run, ["mrr", "recall@10"], rules=rules)
+    assert found.per_list["mrr"].to_pylist() == [1 / 2, 1 / 2, 0, 0]
+    assert found.per_list["recall@10"].to_pylist() == [1, 1 / 2, 0, 0]
+    numbers = evaluate_run({1: [3, 4]}, {1: np.array([9, 3, 4])}, ["map"], rules=rules)
+    assert numbers["map"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "message"),
+    [
+        ({}, {"2": None}, "out: both count as 0. Received: None, for the query '2'"),
+        ({}, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
+        ({}, {"2": "a"}, "Received: 'a', for the query '2'"),
+        ({}, {"2": [("a", 0.5)]}, "Received: .*, for the query '2'"),
+        ({}, {"2": [0.5]}, "Received: .0.5., for the query '2'"),
+        ({}, {"2": ["a", None]}, "Received: .'a', None., for the query '2'"),
+        ({}, {"2": ["a"], "1": {"a": 0.5}}, "Received: .'a'., for the query '2'"),
+        ({}, {"2": ["a", "b", "a"]}, "twice: the item 'a' of the query '2'"),
+        ({"2": None}, {}, "Leave a query without .* Received: None, for the query '2'"),
+        ({"2": {"a"}, "1": {"a": 2}}, {}, "Received: {'a'}, for the query '2'"),
+        ({"2": ["a", "a"]}, {}, "`qrels` .* twice: the item 'a' of the query '2'"),
+        ({"docid": ["a"], "q": ["1"], "n": [1]}, {}, "`query` should name a column"),
+    ],
+)
+def test_wrong_ids_without_numbers(qrels, run, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_run(qrels or {"1": {"a": 1}}, run or {"1": {"a": 1.0}}, ["mrr"])
 
 
 def test_standard_input_has_lines(monkeypatch):

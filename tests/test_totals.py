@@ -1,11 +1,10 @@
 """Sums that stay exact, and states that add up."""
 
-import contextlib
-
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from precision import default_precision
 from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
@@ -137,21 +136,6 @@ def test_merging_the_state_of_another_metric_is_an_error(state):
     with pytest.raises(ValueError, match=r"states with the names.*Received: \{"):
         keras_rank.utils.merge_state(metric, [good, state])
     assert keras_rank.utils.export_state(metric)["ndcg_at_1/lists_seen"] == 0
-
-
-@contextlib.contextmanager
-def default_precision(precision):
-    """The default of all that Keras makes: `floatx`, or a policy of mixed precision."""
-    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
-    try:
-        if precision.startswith("mixed"):
-            keras.config.set_dtype_policy(precision)
-        else:
-            keras.config.set_floatx(precision)
-        yield
-    finally:
-        keras.config.set_floatx(floatx)
-        keras.config.set_dtype_policy(policy)
 
 
 PRECISIONS = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]

@@ -600,6 +600,21 @@ def to_device(array: Array) -> Tensor:
     return jax.device_put(array)
 
 
+def widest(dtype: str) -> str:
+    """The dtype that a 64-bit dtype becomes: JAX has 64 bits only if enabled."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return str(jax.dtypes.canonicalize_dtype(dtype))
+    if keras.backend.backend() == "torch" and dtype == "float64":
+        import torch
+
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None and accelerator.type == "mps":
+            return "float32"
+    return dtype
+
+
 def from_host(array: Array) -> Tensor:
     """An array as a tensor; unchanged on JAX, where programs accept arrays."""
     return array if keras.backend.backend() == "jax" else to_device(array)
@@ -824,6 +839,7 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """Returns the largest entries of each row in descending order, and their positions.
 
     Equal entries are in any order, and any of those equal to the last may be included.
+    NaN comes first or last, by its sign on some backends.
     """
     if _is_best_sorted_whole(x, count):
         positions = _argsort_by_keys(-x)[:, :count]
@@ -850,10 +866,10 @@ def _not_sliced(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """The same values, by an operation that XLA does not recognize as a no-op.
 
     On CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless there
-    is such an operation between the two.
+    is such an operation between the two. NaN stays NaN, so that it can be seen.
     """
     lowest, first = constant(-math.inf, values), constant(0, positions)
-    values = ops.where(values > lowest, values, lowest)
+    values = ops.where(values <= lowest, lowest, values)
     return values, ops.maximum(positions, first)
 
 
@@ -1118,7 +1134,8 @@ def number_of_each(ids: Tensor, number: int) -> Tensor:
     """
     if isinstance(ids, np.ndarray):
         return np.bincount(ids[ids < number], minlength=number).astype("int32")
-    ids = ops.reshape(ops.minimum(ids, number), (-1,))
+    # Not `ops.minimum`, that makes a float of the number on JAX in half precision.
+    ids = ops.reshape(library_of(ids).minimum(ids, constant(number, ids)), (-1,))
     ones = ops.ones_like(ids)
     if keras.backend.backend() == "torch":
         # In one operation, which torch.compile can trace.
@@ -1202,7 +1219,7 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Multiplies float32 matrices in float32, on devices that would round them."""
+    """Multiplies float32 matrices in float32, where they would be rounded."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -1224,11 +1241,23 @@ def full_precision() -> Iterator[None]:
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _without_autocast():
                 yield
         finally:
             torch.set_float32_matmul_precision(precision)
     else:
+        yield
+
+
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Switches off `torch.autocast`, which multiplies in half precision."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator()
+    with contextlib.ExitStack() as stack:
+        for device in {"cpu", accelerator.type if accelerator else "cpu"}:
+            stack.enter_context(torch.autocast(device, enabled=False))
         yield
 
 
@@ -1273,7 +1302,9 @@ def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
     """
     import torch
 
-    as_bytes, size = conditions.view(torch.uint8), conditions.shape[1]
+    # A comparison of a transposed view has its layout.
+    as_bytes = conditions.contiguous().view(torch.uint8)
+    size = conditions.shape[1]
     if size >= _MANY_ENTRIES and size % 4 == 0 and not is_traced(conditions):
         some = math.gcd(size // 4, 128)
         words = as_bytes.view(torch.int32).view(-1, size // 4 // some, some)

@@ -100,13 +100,14 @@ def candidates(x: Tensor, count: int) -> "Candidates":
     largest maxima, so only these are searched, and the rows are read once.
 
     Args:
-        x: tensor of shape `(batch, size)`, without NaN.
+        x: tensor of shape `(batch, size)`. With NaN, see `Candidates.all_maxima`.
         count: the number of blocks.
     """
     blocks = Blocks.of(x, count)
-    maxima, best = top_k(blocks.maxima(x), count + 1)
+    all_maxima = blocks.maxima(x)
+    maxima, best = top_k(all_maxima, count + 1)
     best = best[:, :count]
-    return Candidates(blocks.entries(x, best), maxima, best, blocks)
+    return Candidates(blocks.entries(x, best), maxima, best, blocks, all_maxima)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,12 +120,16 @@ class Candidates:
             and that of all other entries.
         chosen: int tensor of shape `(batch, count)`. The chosen blocks.
         blocks: how the rows are cut.
+        all_maxima: tensor of shape `(batch, blocks)`. The maxima of all blocks, which
+            tell `may_have_nan` whether the entries are the largest: with NaN, they may
+            be any.
     """
 
     entries: Tensor
     maxima: Tensor
     chosen: Tensor
     blocks: "Blocks"
+    all_maxima: Tensor
 
     @property
     def positions(self) -> Tensor:

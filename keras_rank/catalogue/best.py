@@ -14,9 +14,9 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_dtype,
     check_positive,
-    check_seed,
     check_ties_broken,
     names_arguments,
+    shuffle_key,
 )
 from keras_rank.arrays import backends
 from keras_rank.arrays.arithmetic import where
@@ -30,10 +30,10 @@ from keras_rank.arrays.backends import (
     shortcut,
     sort_by,
     take,
+    to_device,
     without_warnings,
 )
 from keras_rank.arrays.backends import top_k as best_entries
-from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.catalogue.candidates import Candidates
@@ -46,7 +46,7 @@ from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_score
 from keras_rank.catalogue.scoring import Score, check_score, checked
 from keras_rank.catalogue.shards import OpenShards, Part, map_parts
 from keras_rank.lists.base import as_ranked
-from keras_rank.lists.tensors import to_tensor
+from keras_rank.lists.tensors import as_tensor, to_tensor
 from keras_rank.ordering.preference import item_keys
 
 
@@ -80,7 +80,8 @@ def top_k(
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that are left out,
-            such as seen items.
+            such as seen items. Or a sparse matrix of SciPy of shape `(batch, items)`,
+            whatever values it stores.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `False`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
@@ -105,7 +106,7 @@ def top_k(
     [[0, 1], [2, 1]]
     """
     k, ties = check_positive("k", k), check_ties_broken(shuffle_ties)
-    dtype = check_dtype(dtype)
+    key, dtype = shuffle_key(ties, seed), check_dtype(dtype)
     embeddings, found = open_scored(queries, candidates, score, block_size)
     number = int(embeddings.shape[0])
     if number == 0:
@@ -117,7 +118,7 @@ def top_k(
     keys = None
     if ties == "shuffle":
         everyone = np.ones(number, "bool")
-        keys = keys_of_queries(None, key_of_seed(check_seed(seed)), everyone)
+        keys = keys_of_queries(None, key, everyone)
     best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
     return ops.cast(best.scores, dtype), best.ids
 
@@ -184,8 +185,9 @@ def best_of(
     rows = list(chunks_of(number, candidates.block_size))
     chunks = [seekers]
     if len(rows) > 1:
+        whole = seekers.each(as_tensor)
         chunks = [
-            seekers.each(functools.partial(ops.take, indices=each, axis=0))
+            whole.each(functools.partial(ops.take, indices=to_device(each), axis=0))
             for each in rows
         ]
     best = dict[int, Best]()
@@ -363,7 +365,7 @@ def _found(
         order = sort_by(-values, -keys(places))[:, :number]
         return take(values, order), take(places, order)
 
-    are_odd = ops.concatenate([ops.isnan(values[:, :1]), are_tied[:, 1:]], axis=1)
+    are_odd = ops.concatenate([ops.isnan(values), are_tied[:, 1:]], axis=1)
     values, places = shortcut(
         none_of(are_tied),
         lambda: (values[:, :number], places[:, :number]),

@@ -367,7 +367,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
             are_here = block_numbers == number
             rows = np.zeros(size, "int32")
             rows[columns[are_here]] = known_rows[are_here]
-            block = ops.take(embeddings, ops.convert_to_tensor(rows), axis=0)
+            block = ops.take(embeddings, to_device(rows), axis=0)
             with full_precision(), without_warnings():
                 scores = steps.score_targets(chunk.embeddings, block, own_columns)
             is_here = is_held & are_here[place]

@@ -16,9 +16,14 @@ from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.base import InOneOrder, check_takes_targets, orders_of
+from keras_rank.metrics.base import (
+    InOneOrder,
+    check_takes_targets,
+    orders_of,
+)
 from keras_rank.metrics.exposure import ExposureMetric
-from keras_rank.metrics.group import Member, as_group, by_kind
+from keras_rank.metrics.group import as_group, by_kind
+from keras_rank.metrics.names import Member
 from keras_rank.ordering.preference import Ties, list_keys
 
 # With `verbose="auto"`, progress is shown after this many seconds.
@@ -52,7 +57,8 @@ def evaluate(
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
             with -1. The id of an item is its row among the candidates. Or a dict of
             `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
-            them: all other items have the label 0.
+            them: all other items have the label 0. Or a sparse matrix of SciPy of shape
+            `(batch, items)`, whose stored values are the labels.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
@@ -67,7 +73,8 @@ def evaluate(
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded. Or a sparse
+            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         block_size: positive int. The number of candidates that are scored at a time.
             Defaults to `None`: 4,096.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
@@ -90,6 +97,7 @@ def evaluate(
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
+    of_lists, of_exposure = by_kind(group.members)
     # Copies, as the metrics may be in use elsewhere.
     states = {member.name: member.stateless_reset_state() for member in group.members}
     # Opened once, as to encode or to read the candidates may take long.
@@ -105,13 +113,12 @@ def evaluate(
             dtype=dtype,
         )
     )
-    of_lists, of_exposure = by_kind(group.members)
     for order in orders_of(of_lists):
         task = task_in(order.dtype)
         progress = _progress(verbose, task.candidates.items)
         counts = task.counted(order.ties, order.key, progress)
         for lists, part in _parts(task.lists, counts, order.ties, order.k):
-            ranked = ranked_by_counts(lists, part, order.ties, order.k)
+            ranked = ranked_by_counts(lists, part, order.ties, order.k, targets)
             for member in order.members:
                 states[member.name] = member.stateless_update_state(
                     states[member.name], ranked

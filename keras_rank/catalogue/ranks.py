@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -14,12 +15,11 @@ from keras_rank.arguments import (
     check_dtype,
     check_k,
     check_positive,
-    check_seed,
     check_ties,
     names_arguments,
+    shuffle_key,
 )
 from keras_rank.arrays.backends import Array, Tensor, from_host, is_traced, size_of
-from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import program
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import (
@@ -34,13 +34,8 @@ from keras_rank.catalogue.shards import (
     count_in_shards,
     open_shards,
 )
-from keras_rank.lists.inputs import (
-    checked_ids,
-    read_targets,
-    standardize_targets,
-    to_ids,
-)
-from keras_rank.lists.ragged import rectangular
+from keras_rank.lists.ids import checked_ids, to_ids
+from keras_rank.lists.inputs import read_targets, standardize_targets
 from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
 from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
 from keras_rank.ordering.preference import Ties, list_keys
@@ -82,7 +77,8 @@ def rank(
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
             with -1. The id of an item is its row among the candidates. Or a dict of
             `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
-            them: all other items have the label 0.
+            them: all other items have the label 0. Or a sparse matrix of SciPy of shape
+            `(batch, items)`, whose stored values are the labels.
         queries: embeddings of shape `(batch, features)`.
         candidates: embeddings of all items, of shape `(items, features)`: an array, a
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
@@ -94,7 +90,8 @@ def rank(
             returns scores of shape `(batch, candidates)`. A score may depend only on
             its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded.
+            such as seen items. A target of the same list is never excluded. Or a sparse
+            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         k: positive int. The largest cutoff of the functions. Defaults to `None`: any
             cutoff.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
@@ -120,7 +117,8 @@ def rank(
     >>> [float(value) for value in keras_rank.functional.reciprocal_rank(ranked)]
     [1.0, 0.5]
     """
-    k, ties, key = check_k(k), check_ties(shuffle_ties), key_of_seed(check_seed(seed))
+    k, ties = check_k(k), check_ties(shuffle_ties)
+    key = shuffle_key(ties, seed)
     task = retrieval(
         targets,
         queries,
@@ -131,7 +129,7 @@ def rank(
         block_size=block_size,
         dtype=check_dtype(dtype),
     )
-    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k)
+    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,11 +182,11 @@ class Retrieval:
 
 
 def ranked_by_counts(
-    lists: TargetLists, counts: Counts, ties: Ties, k: int | None
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
     lists, ranking = _ranked(RankingKind(True, ties, k), lists, counts)
-    return RankedLists(lists, ranking, k, ties)
+    return RankedLists(lists, ranking, k, ties, targets)
 
 
 @program
@@ -257,8 +255,11 @@ def open_scored(
         block_size: the number of candidates in a block.
         wanted: function that returns the ids of candidates that will be asked for.
     """
-    embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
-    if is_traced(embeddings):
+    is_symbolic = isinstance(queries, keras.KerasTensor)
+    embeddings = queries
+    if not is_symbolic:
+        embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
+    if is_symbolic or is_traced(embeddings):
         raise ValueError(
             "`queries` should be concrete values, as candidates are ranked block by "
             "block, outside compiled functions. Received: a traced tensor"
@@ -307,8 +308,7 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
         kept: int array of shape `(batch, targets)`, -1 where there is none.
         items: the number of candidates.
     """
-    (ids,) = rectangular(exclude=exclude)
-    ids = to_ids("exclude", ids)
+    ids = to_ids("exclude", exclude, items)
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):
         raise ValueError(
             "`exclude` should have the shape (batch, n), padded with -1. "

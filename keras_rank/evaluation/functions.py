@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.measures import members_of
+from keras_rank.evaluation.lists.measures import members_of, truncates
 from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.ids import with_numbers
 from keras_rank.reading.rows import Columns
 
 
@@ -146,16 +147,17 @@ def evaluate_run(
     Args:
         qrels: the relevance judgements: a file with lines of `query iteration item
             label`, as in TREC, or of `query item label`; a dict `{query: {item:
-            label}}`, also as a JSON file; or a table, as for `evaluate`, with the
-            columns `query`, `item` and `label`. Without columns of the default names,
-            those of BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are
-            recognized, such as `query-id`, `corpus-id` and `score`. Columns without
-            names are those of TREC, or query, item, label and iteration, if that is
-            clear; otherwise name them `"column0"`, `"column1"` and so on.
+            label}}`, also as a JSON file, or of relevant items only, `{query: [items]}`
+            or `{query: {items}}`; or a table, as for `evaluate`, with the columns
+            `query`, `item` and `label`. Without columns of the default names, those of
+            BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are recognized,
+            such as `query-id`, `corpus-id` and `score`. Columns without names are those
+            of TREC, or query, item, label and iteration, if that is clear; otherwise
+            name them `"column0"`, `"column1"` and so on.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
-            `{query: {item: score}}`; or a table with the columns `query`, `item` and
-            `score`.
+            `{query: {item: score}}` or `{query: [items]}`, the best first; or a table
+            with the columns `query`, `item` and `score`.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
             `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`) or ir_measures
             (`"nDCG@10"`); or `RankingMetrics`. The result of a string has that string
@@ -210,7 +212,18 @@ def evaluate_run(
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)
-    settings = Settings(members, columns, ties, unjudged, memory_limit=memory_limit)
+    qrels, run = (
+        with_numbers(name, source, columns)
+        for name, source in (("qrels", qrels), ("run", run))
+    )
+    settings = Settings(
+        members,
+        columns,
+        ties,
+        unjudged,
+        memory_limit=memory_limit,
+        truncates=truncates(rules),
+    )
     table, left_out = table_of_run(qrels, run, settings, progress)
     return Evaluation(
         table, metrics=members, query=query, left_out=left_out, rules=followed

@@ -8,7 +8,7 @@ from keras_rank.arrays.arithmetic import at_least, at_most, highest, ratio, tota
 from keras_rank.arrays.backends import Tensor, size_of, sorted_along, sorted_rows
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.sorting import in_order_of, inversions
-from keras_rank.lists.base import LARGEST_GAIN, Lists
+from keras_rank.lists.base import LARGEST_GAIN, Lists, as_ranked
 from keras_rank.lists.judged import JudgedLists, Values
 from keras_rank.lists.sparse import TargetLists
 from keras_rank.ordering.ranking import Ranking
@@ -155,7 +155,7 @@ def _pairs_in_order(
 
 def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:
     """The labels, 0 below the threshold, and infinite where there is no item."""
-    labels = lists.labels
+    labels = lists.compared_labels
     if threshold is not None:
         labels = where(labels >= threshold, labels, 0.0)
     return where(lists.mask, labels, math.inf)
@@ -163,7 +163,8 @@ def _labels_from(lists: Lists | JudgedLists, threshold: float | None) -> Tensor:
 
 def _scores_down_to(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The scores, where all below the last rank are set to the highest of these."""
-    last = ranking.best(lists.scores)[:, -1:]
-    cut = ops.logical_and(lists.scores < last, lists.scores > -math.inf)
-    below = highest(where(cut, lists.scores, -math.inf), keepdims=True)
-    return where(cut, below, lists.scores)
+    scores = as_ranked(lists.scores)
+    last = ranking.best(scores)[:, -1:]
+    cut = ops.logical_and(scores < last, scores > -math.inf)
+    below = highest(where(cut, scores, -math.inf), keepdims=True)
+    return where(cut, below, scores)

@@ -1,4 +1,8 @@
-"""Ranking metrics as functions that return one value per list."""
+"""Ranking metrics as functions that return one value per list.
+
+In `compile`, use the classes of `keras_rank.metrics`: the mean that Keras takes of a
+function is NaN with a list of padding, and ignores the weights of lists.
+"""
 
 from keras_rank.functional.binary import (
     average_precision,

@@ -16,6 +16,9 @@ from keras_rank.formulas.pairwise import (
 )
 from keras_rank.formulas.relevance import of_label_above_zero
 from keras_rank.functional.per_list import Formula, FormulaArguments
+from keras_rank.lists.inputs import check_told_apart
+from keras_rank.lists.sparse import TargetLists
+from keras_rank.ordering.ranks import RankedLists
 
 
 @adds_arguments(Formula.per_list)
@@ -108,6 +111,8 @@ def pairwise_accuracy(
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
     right order. With a cutoff, all items scored below the k-th count as tied. With
     `sparse_labels` there can be no cutoff, as the number of these items is not known.
+    Labels are compared in float64 if they come in 64 bits. JAX has these only if they
+    are enabled: without, labels that tie in float32 are an error in eager code.
 
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
@@ -157,6 +162,10 @@ def pairwise_accuracy(
     """
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
+    labels, is_sparse = y_true, arguments.get("sparse_labels", False)
+    if isinstance(y_true, RankedLists):
+        labels, is_sparse = y_true.given, isinstance(y_true.lists, TargetLists)
+    check_told_apart("y_true", labels, is_sparse)
     formula = Formula(
         ordered_pairs_over_pairs,
         (

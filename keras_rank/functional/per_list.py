@@ -10,12 +10,11 @@ from keras_rank.arguments import (
     check_flag,
     check_k,
     check_not_sparse,
-    check_seed,
     check_ties,
     names_arguments,
+    shuffle_key,
 )
 from keras_rank.arrays.backends import Tensor
-from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.arrays.programs import first_rows, is_whole, program
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import (
@@ -24,6 +23,7 @@ from keras_rank.lists.inputs import (
     of_few_shapes,
     read,
     read_sparse,
+    warn_of_single_items,
 )
 from keras_rank.lists.judged import Judgement, judge
 from keras_rank.lists.sparse import TargetLists
@@ -81,11 +81,15 @@ class Formula(NamedTuple):
             y_true.check_cutoff(k)
             return _values((self, k), y_true.lists, y_true.ranking)
         self._check_takes(is_sparse)
-        order = check_dtype(dtype), RankingKind(is_sparse, check_ties(shuffle_ties), k)
+        ties = check_ties(shuffle_ties)
+        order = check_dtype(dtype), RankingKind(is_sparse, ties, k)
         given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-        padded = of_few_shapes(given, is_sparse) if is_whole(self) else given
-        key = key_of_seed(check_seed(seed))
-        values = _ranked_values((order, self), padded, key)
+        padded = given
+        if is_whole(self):
+            padded = of_few_shapes(given, is_sparse)
+            if not is_sparse:
+                warn_of_single_items(given, y_true, y_pred)
+        values = _ranked_values((order, self), padded, shuffle_key(ties, seed))
         return first_rows(values, shape_of(given.labels)[0])
 
     def _check_takes(self, is_sparse: bool) -> None:
@@ -150,13 +154,13 @@ def rank(
     >>> f"{float(keras_rank.functional.average_precision(ranked)[0]):.4f}"
     '0.7500'
     """
-    k, ties, seed = check_k(k), check_ties(shuffle_ties), check_seed(seed)
+    k, ties = check_k(k), check_ties(shuffle_ties)
     is_sparse = check_flag("sparse_labels", sparse_labels)
     order = check_dtype(dtype), RankingKind(is_sparse, ties, k)
     given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
     # In their own shape, as formulas of a user's may see them.
-    lists, ranking = _ranked(order, given, key_of_seed(seed))
-    return RankedLists(lists, ranking, k, ties)
+    lists, ranking = _ranked(order, given, shuffle_key(ties, seed))
+    return RankedLists(lists, ranking, k, ties, y_true)
 
 
 def _check_agree(

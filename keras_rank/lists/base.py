@@ -23,6 +23,8 @@ class Lists(Shared):
 
     Attributes:
         labels: tensor of shape `(batch, list_size)`. 0 where there is no item.
+        compared_labels: the same, in float64 if that tells more of the given labels
+            apart and the backend has it.
         scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
             item, or one that was not retrieved.
         mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
@@ -38,6 +40,7 @@ class Lists(Shared):
     """
 
     labels: Tensor
+    compared_labels: Tensor
     scores: Tensor
     mask: Tensor
     weights: Tensor | None

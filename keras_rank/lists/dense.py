@@ -36,6 +36,7 @@ from keras_rank.lists.base import (
     within_limits,
     without_denormal,
 )
+from keras_rank.lists.tensors import ranked_as
 
 
 @as_tree
@@ -50,12 +51,14 @@ class DenseLists(Lists):
         given_scores: tensor of the same shape.
         given_mask: boolean tensor of the same shape, or `None`.
         given_weights: tensor of the same shape, or `None`.
+        wide_labels: the given labels, if `wide_or_none`.
     """
 
     given_labels: Tensor
     given_scores: Tensor
     given_mask: Tensor | None = None
     given_weights: Tensor | None = None
+    wide_labels: Tensor | None = None
 
     @kept
     def mask(self) -> Tensor:
@@ -71,6 +74,13 @@ class DenseLists(Lists):
     @kept
     def labels(self) -> Tensor:
         return within_limits(self._labels_or_none)
+
+    @kept
+    def compared_labels(self) -> Tensor:
+        if self.wide_labels is None:
+            return self.labels
+        labels = ranked_as(self.wide_labels)
+        return within_limits(where(self.mask, labels, -math.inf))
 
     @kept
     def scores(self) -> Tensor:

@@ -1,45 +1,57 @@
 """Checks and casts what users pass, and makes lists of equal size."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, shifted, where
+from keras_rank.arrays.arithmetic import at_most, where
 from keras_rank.arrays.backends import (
     Tensor,
     constant,
-    is_known_false,
     is_of_few_shapes,
     is_traced,
-    library_of,
     size_of,
-    stable_argsort,
-    take,
+    widest,
     without_gradient,
 )
-from keras_rank.arrays.programs import enlarged, program, require, rounded_up
+from keras_rank.arrays.programs import enlarged, program, rounded_up
 from keras_rank.lists import ragged
 from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal, within_limits
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.ids import (
+    are_items,
+    are_repeated,
+    check_items,
+    check_kind,
+    check_no_matrix,
+    is_matrix,
+    stored_in,
+    to_ids,
+)
 from keras_rank.lists.sparse import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,
-    cast,
     cast_finite,
+    check_values,
+    is_sparse,
     ranked_as,
     shape_of,
     sizes_agree,
     to_array,
-    widest,
+    wide_or_none,
 )
 
 # The smallest sizes that are rounded up to: lists and items.
 _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
-# float32 holds all integers up to this one.
-_MOST_FLOATS = 2**24
+# What to do where a row is an item, not a list.
+_SINGLE = (
+    "n lists of one item: make lists of single items by "
+    "`keras_rank.utils.pad_lists(scores, group_ids=...)`, outside `fit`"
+)
 
 # The id of a relevant item that is not in the catalogue: it is never found.
 NO_CANDIDATE = -2
@@ -96,19 +108,37 @@ def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
     return given
 
 
+def warn_of_single_items(given: Given, y_true: Any, y_pred: Any) -> None:
+    """Warns of lists of one item, if no mask or ragged type says that they are lists.
+
+    They are what a model returns that scores single items.
+    """
+    lists, items = given.labels.shape
+    is_dense = given.mask is None and not any(map(ragged.is_ragged, (y_true, y_pred)))
+    if items == 1 and lists != 1 and is_dense:
+        warnings.warn(
+            "One item has no order, so that most metrics are the share of relevant "
+            f"items. Labels and scores of shape (n, 1) are {_SINGLE}. See "
+            "docs/rows.md.",
+            stacklevel=2,
+        )
+
+
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
     """Converts the ids of relevant items, and the scores of a catalogue.
 
     Args:
         y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
             a dict with the keys `"ids"`, `"labels"` and `"mask"`, or stacked ids and
-            labels, of shape `(batch, targets, 2)`.
+            labels, of shape `(batch, targets, 2)`, or a sparse matrix of labels, of
+            shape `(batch, items)`.
         y_pred: scores of shape `(batch, items)`.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
     """
-    ids, labels, mask = _read_ids("y_true", y_true)
     scores = _lists("y_pred", y_pred)
+    items = scores.shape[1] if len(scores.shape) == 2 else None
+    ids, labels, mask = _read_ids("y_true", y_true, items)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -124,7 +154,6 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
             "`y_true` and `y_pred` should have the same number of lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
-    _require_distinct(ids, scores)
     return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids), labels)
 
 
@@ -181,6 +210,7 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
     labels, scores, mask, weights, _ = map(as_tensor, given)
+    wide = wide_or_none(labels, dtype)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     if mask is not None:
         mask = ops.cast(mask, "bool")
@@ -189,11 +219,15 @@ def dense_lists(dtype: str, given: Given) -> DenseLists:
     if labels.shape[1] in (0, None):
         # A position of padding changes no number, and spares every operation
         # the case of an axis of size 0, as one of unknown size may be.
-        labels, scores, mask, weights = (
+        wide = None if wide is None else ranked_as(wide)
+        labels, scores, mask, weights, wide = (
             None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
-            for x, fill in ((labels, -1), (scores, 0), (mask, 0), (weights, 0))
+            for x, fill in (
+                *((labels, -1), (scores, 0), (mask, 0), (weights, 0)),
+                (wide, -1),
+            )
         )
-    return DenseLists(labels, scores, mask, weights)
+    return DenseLists(labels, scores, mask, weights, wide)
 
 
 def sparse_lists(dtype: str, given: Given) -> SparseLists:
@@ -209,7 +243,7 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
     ids, scores, mask, weights, labels = map(as_tensor, given)
     ids, labels = _of_lists(*_targets(ids, labels, mask))
     if labels is None:
-        _require_no_labels("y_true", ids, scores.shape[1])
+        check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
     items = size_of(scores, 1)
     if is_traced(ids):
         # The ids can't be seen later.
@@ -227,6 +261,39 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
     )
 
 
+def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
+    """Raises for labels of a list that only float64 tells apart, if there is none.
+
+    Args:
+        argument: the name of the argument.
+        value: labels, as for `read`; or ids and their labels, as for `read_sparse`.
+            Those that are traced can't be seen.
+        sparse_labels: which of both.
+    """
+    if widest("float64") == "float64" or isinstance(value, keras.KerasTensor):
+        return
+    if sparse_labels:
+        _, labels, _ = _ids_labels_and_mask(argument, value, 0)
+    else:
+        labels, _ = _labels_and_mask(value)
+    (labels,) = ragged.rectangular(y_true=labels)
+    if labels is None or is_sparse(labels) or is_traced(labels) or not np.ndim(labels):
+        return
+    in_order = np.sort(np.asarray(labels), axis=-1)
+    in_float32 = in_order.astype("float32")
+    differ, tie = (
+        in_order[..., 1:] != in_order[..., :-1],
+        in_float32[..., 1:] == in_float32[..., :-1],
+    )
+    if np.any(differ & tie & (in_order[..., :-1] >= 0)):
+        raise ValueError(
+            f"`{argument}` should hold labels that float32 tells apart, as JAX has no "
+            'float64 unless asked for: call `jax.config.update("jax_enable_x64", '
+            "True)`, or subtract the same number from all labels of a list. Received: "
+            "different labels in a list that float32 rounds to the same"
+        )
+
+
 def standardize_targets(
     targets: Any, items: int, sample_weight: Any = None, dtype: str = "float32"
 ) -> TargetLists:
@@ -234,7 +301,8 @@ def standardize_targets(
 
     Args:
         targets: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
-            a dict with the keys `"ids"`, `"labels"` and `"mask"`.
+            a dict with the keys `"ids"`, `"labels"` and `"mask"`, or a sparse matrix
+            of labels, of shape `(batch, items)`.
         items: the number of items of the catalogue.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
@@ -243,7 +311,7 @@ def standardize_targets(
     Returns:
         `TargetLists`. An id that is given twice in a list counts once.
     """
-    ids, labels, mask = _read_ids("targets", targets)
+    ids, labels, mask = _read_ids("targets", targets, items)
     if len(ids.shape) not in (1, 2):
         raise ValueError(
             "`targets` should have the shape (batch,) or (batch, targets). Received: "
@@ -265,7 +333,7 @@ def _targets_of(
     ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
     ids, labels = _of_lists(*_targets(ids, labels, mask))
     if labels is None:
-        _require_no_labels("targets", ids, items)
+        check_no_matrix("targets", ids, items, are_relevant=True)
     check_items("targets", ids, items)
     return _target_lists(ids, labels, are_items(ids, items), items, weights, dtype)
 
@@ -277,14 +345,24 @@ def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     above 0. With labels, `NO_CANDIDATE` is the id of a target that is not among the
     items.
     """
-    return _targets(*map(as_tensor, _read_ids(argument, value)))
+    return _targets(*map(as_tensor, _read_ids(argument, value, 0)))
 
 
-def _read_ids(argument: str, value: Any) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Returns ids, and their labels and mask if there are any, of the same shape."""
-    ids, labels, mask = _ids_labels_and_mask(argument, value)
+def _read_ids(
+    argument: str, value: Any, items: int | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Returns ids, and their labels and mask if there are any, of the same shape.
+
+    Args:
+        argument: the name of the argument.
+        value: what users pass.
+        items: the number of items, `None` if it is unknown in a graph, 0 to leave it
+            unchecked.
+    """
+    ids, labels, mask = _ids_labels_and_mask(argument, value, items)
+    check_kind(argument, ids, items)
     ids, labels, mask = ragged.rectangular(y_true=ids, labels=labels, mask=mask)
-    ids = _lists(argument, to_ids(argument, ids))
+    ids = _lists(argument, to_ids(argument, ids, items))
     if labels is not None:
         labels = _lists("labels", labels)
         _require_same_shape("labels", labels, ids)
@@ -304,7 +382,7 @@ def _targets(
     # A comparison with NaN is False.
     is_target = ids >= 0
     if labels is not None:
-        labels = cast_finite(labels, "float64" if _is_float64(labels) else "float32")
+        labels = ranked_as(labels)
         is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
         is_worth = labels >= smallest_normal(labels)
         is_target = ops.logical_and(is_target, is_worth)
@@ -312,10 +390,6 @@ def _targets(
     if mask is not None:
         is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
     return where(is_target, ids, -1), labels
-
-
-def _is_float64(x: Tensor) -> bool:
-    return bool(keras.backend.standardize_dtype(x.dtype) == "float64")
 
 
 def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -343,8 +417,8 @@ def _target_lists(
         has_items = False
     counts = ops.broadcast_to(constant(has_items, is_target), (size_of(ids, 0),))
     if ids.shape[1] != 1:
-        are_repeated = _are_repeated(ids, labels)
-        is_target = ops.logical_and(is_target, ops.logical_not(are_repeated))
+        is_first = ops.logical_not(are_repeated(ids, labels))
+        is_target = ops.logical_and(is_target, is_first)
     if weights is not None:
         weights = cast_finite(weights, dtype)
         weights = ops.broadcast_to(weights, (size_of(ids, 0), 1))
@@ -353,12 +427,16 @@ def _target_lists(
         is_target = ops.logical_and(is_target, is_weighed)
         weights = where(is_weighed, at_most(weights, LARGEST_WEIGHT), 0.0)
     can_be_found = ops.logical_and(is_target, are_in_catalogue)
-    targets = ops.cast(is_target, dtype)
+    targets, wide_targets = ops.cast(is_target, dtype), None
     if labels is not None:
         can_be_found = ops.logical_and(can_be_found, ids >= 0)
+        wide_targets = wide_or_none(labels, dtype)
+        if wide_targets is not None:
+            wide_targets = where(is_target, within_limits(wide_targets), 0.0)
         targets = where(is_target, within_limits(cast_finite(labels, dtype)), 0.0)
     return TargetLists(
         targets=targets,
+        wide_targets=wide_targets,
         is_target=is_target,
         list_weights=weights,
         # Only now, as a large id might change.
@@ -370,31 +448,24 @@ def _target_lists(
     )
 
 
-def _are_repeated(ids: Tensor, labels: Tensor | None) -> Tensor:
-    """Whether an id occurs earlier in its list; adjacent, if they are sorted."""
-    order = stable_argsort(ids)
-    in_order = take(ids, order)
-    same = ops.logical_and(in_order == shifted(in_order, 1, -1), in_order >= 0)
-    if labels is not None:
-        label = take(labels, order)
-        is_other = ops.logical_and(same, label != shifted(label, 1, 0.0))
-        require(
-            ops.logical_not(ops.any(is_other)),
-            "`labels` should be the same where an id is given twice in a list. "
-            "Received: an id with two labels",
-        )
-    return take(same, stable_argsort(order))
-
-
-def _ids_labels_and_mask(argument: str, value: Any) -> tuple[Any, Any, Any]:
+def _ids_labels_and_mask(
+    argument: str, value: Any, items: int | None
+) -> tuple[Any, Any, Any]:
+    if is_matrix(value):
+        return *stored_in(argument, value, items), None
     if not isinstance(value, dict):
-        shape = tuple(getattr(value, "shape", ()))
+        # A nested tensor of torch may have no shape.
+        is_ragged = ragged.is_ragged_tensor(value)
+        shape = () if is_ragged else tuple(getattr(value, "shape", ()))
         if len(shape) == 3 and shape[2] == 2:
             return value[:, :, 0], value[:, :, 1], None
         return value, None, None
     if "ids" not in value:
         # The ids take the place of the labels of dense lists.
-        return _labels_and_mask(value)[0], None, value.get("mask")
+        ids, mask = _labels_and_mask(value)
+        if mask is None:
+            return _ids_labels_and_mask(argument, ids, items)
+        value = {"ids": ids, "mask": mask}
     unknown = sorted(str(key) for key in value if key not in ("ids", "labels", "mask"))
     if unknown:
         raise ValueError(
@@ -402,7 +473,21 @@ def _ids_labels_and_mask(argument: str, value: Any) -> tuple[Any, Any, Any]:
             f'(optional) and "mask" (optional). Received: {argument} with the keys '
             f"{list(value)}, of which {unknown} are unknown"
         )
-    return value["ids"], value.get("labels"), value.get("mask")
+    ids, labels, mask = value["ids"], value.get("labels"), value.get("mask")
+    if is_matrix(ids) and (labels is not None or mask is not None):
+        raise ValueError(
+            f"`{argument}` should have no labels or mask beside a sparse matrix of "
+            "ids: the labels are the values of a matrix that is given by itself. "
+            f"Received: {argument} with the keys {list(value)}"
+        )
+    for part, given in (("labels", labels), ("mask", mask)):
+        if is_sparse(given):
+            raise ValueError(
+                f"`{part}` should hold real numbers. Received: {part} of type "
+                f"{type(given).__name__}, which is sparse: give it in the shape of the "
+                "ids"
+            )
+    return ids, labels, mask
 
 
 def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
@@ -423,12 +508,7 @@ def _lists(argument: str, value: Any) -> Tensor:
 
     It is also detached from torch's gradients.
     """
-    if isinstance(value, keras.KerasTensor):
-        raise ValueError(
-            f"`{argument}` should have values. For symbolic tensors, compute the "
-            "metric in the method `call` of a layer. Received: "
-            f"{argument} of type KerasTensor"
-        )
+    check_values(argument, value)
     x = to_array(argument, value)
     x = without_gradient(x) if ops.is_tensor(x) else x
     try:
@@ -444,8 +524,9 @@ def _lists(argument: str, value: Any) -> Tensor:
     if x.shape[2] not in (1, None):
         raise ValueError(
             f"`{argument}` should have one number for each item, in the shape "
-            "(batch, list_size) or (batch, list_size, 1). "
-            "`keras.layers.Reshape((-1,))` turns other outputs of a model into lists. "
+            "(batch, list_size) or (batch, list_size, 1). Where each position of "
+            "(batch, time, items) is a list, reshape everything to lists: scores and "
+            "labels to (batch * time, items), ids to (batch * time,). "
             f"Received: {argument}.shape={shape_of(x)}"
         )
     if isinstance(x, np.ndarray):
@@ -454,120 +535,12 @@ def _lists(argument: str, value: Any) -> Tensor:
     return ops.reshape(x, ops.shape(x)[:2])
 
 
-def to_ids(argument: str, value: Any) -> Tensor:
-    """Converts to a tensor of ids, in a dtype that also holds the number of items."""
-    ids = to_array(argument, _as_integers(ragged.unboxed(value)))
-    dtype = keras.backend.standardize_dtype(ids.dtype)
-    if dtype == "bool":
-        raise ValueError(
-            f"`{argument}` should hold ids of items. Received: {argument} of dtype bool"
-        )
-    if dtype in ("float64", "int64"):
-        return ids
-    if keras.backend.is_float_dtype(dtype):
-        return cast(ids, "float32")
-    return cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
-
-
-def _as_integers(value: Any) -> Any:
-    """Returns whole floats as integers, which no backend rounds."""
-    is_masked = isinstance(value, np.ma.MaskedArray)
-    if is_masked or not isinstance(value, list | tuple | np.ndarray):
-        return value
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        # Rows of uneven length have a better error message.
-        return value
-    if array.dtype.kind != "f":
-        return value
-    # NaN pads, as -1 does.
-    array = np.where(np.isnan(array), -1, array)
-    are_whole = np.all((array == np.floor(array)) & (np.abs(array) < 2.0**63))
-    return array.astype("int64") if are_whole else value
-
-
-def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
-    """Whether ids are whole numbers below the number of items."""
-    are_below = ids < _as(items, ids)
-    if not keras.backend.is_float_dtype(ids.dtype):
-        return are_below
-    # Keras would round float64 to float32 on some backends.
-    return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
-
-
-def _require_distinct(ids: Tensor, scores: Tensor) -> None:
-    """Raises for ids in a precision that can't distinguish all items."""
-    dtype, items = keras.backend.standardize_dtype(ids.dtype), scores.shape[1]
-    if dtype == "float32" and items is not None and items > _MOST_FLOATS:
-        raise ValueError(
-            f"`y_true` should hold whole numbers as ids of more than {_MOST_FLOATS} "
-            f"items. Received: float32, with scores of {items} items"
-        )
-
-
-def _as(number: Tensor | int, ids: Tensor) -> Tensor:
-    is_known = isinstance(number, int)
-    return constant(number, ids) if is_known else ops.cast(number, ids.dtype)
-
-
-@program
-def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Tensor:
-    """Returns ids below the number of items, with -1 for all that are below 0."""
-    argument, items = argument_and_items
-    ids = as_tensor(ids)
-    # A large negative id would become that of an item in int32.
-    ids = where(ids >= 0, ids, -1)
-    check_items(argument, ids, items)
-    return ids
-
-
-def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
-    """Raises for invalid ids, if values can be seen."""
-    if is_known_false(ops.any(ops.logical_not(are_items(ids, items)))):
-        return
-    require(
-        ops.all(ids < _as(items, ids)),
-        f"`{argument}` should hold ids below the number of items, {items}. "
-        "Received: a larger id",
-    )
-    require(
-        ops.all(are_items(ids, items)),
-        f"`{argument}` should hold whole numbers as ids. Received: a fraction",
-    )
-
-
-def _require_no_labels(argument: str, ids: Tensor, items: Tensor | int | None) -> None:
-    """Raises for labels of all items, if values can be seen.
-
-    There are fewer labels than items, so that lists of labels have duplicates, which
-    targets don't have.
-    """
-    lists, targets = shape_of(ids)
-    if targets == items and lists != 0 and (targets or 0) > 2:
-        where, way_out = {
-            "y_true": (" with `sparse_labels=True`", "leave `sparse_labels` out"),
-            "targets": ("", "give the ids of those that are relevant"),
-        }[argument]
-        require(
-            ops.logical_not(ops.all(ops.any(_are_repeated(ids, None), axis=1))),
-            f"`{argument}` should hold the ids of the relevant items{where}. For a "
-            f"label for each item, such as a one-hot matrix, {way_out}. Received: "
-            f"{targets} ids for each list, as many as there are items, and in each "
-            "list some of them twice",
-        )
-
-
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
     if not sizes_agree(shape_of(x), shape_of(labels)):
         # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
-        hint = (
-            "Scores of shape (n, 1) are n lists of one item: make lists of single "
-            "items by `keras_rank.utils.pad_lists(scores, group_ids=...)`, outside "
-            "`fit`. "
-        )
+        hint = f"Scores of shape (n, 1) are {_SINGLE}. "
         raise ValueError(
             f"`{argument}` should have the same shape as `y_true`, a row for each list "
             f"with a number for each item. {hint if are_single else ''}Received: "

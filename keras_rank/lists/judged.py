@@ -156,6 +156,7 @@ class JudgedLists(Shared):
     gains: Values
 
     labels = property(lambda self: self.lists.labels)
+    compared_labels = property(lambda self: self.lists.compared_labels)
     scores = property(lambda self: self.lists.scores)
     mask = property(lambda self: self.lists.mask)
     weights = property(lambda self: self.lists.weights)

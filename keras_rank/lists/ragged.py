@@ -14,7 +14,6 @@ PADDING = {
     "mask": 0,
     "sample_weight": 0,
     "x": 0,
-    "exclude": -1,
 }
 
 
@@ -64,7 +63,7 @@ def unboxed(value: Any) -> Any:
 def is_ragged(value: Any) -> bool:
     """Whether a value holds lists of uneven length, or has a ragged type."""
     if isinstance(value, list | tuple):
-        lengths = {len(row) if _is_row(row) else None for row in value}
+        lengths = {_length(row) for row in value}
         return len(lengths) > 1 and None not in lengths
     return is_ragged_tensor(value)
 
@@ -158,6 +157,14 @@ def _lengths(value: Any) -> Sequence[int] | None:
 
 def _is_row(row: Any) -> bool:
     return isinstance(row, list | tuple) or len(getattr(row, "shape", ())) > 0
+
+
+def _length(row: Any) -> int | None:
+    """The number of items of a row, `None` for what is no row."""
+    if not _is_row(row):
+        return None
+    # Sparse matrices have no length.
+    return len(row) if isinstance(row, list | tuple) else row.shape[0]
 
 
 def _is_flat(row: Any) -> bool:

@@ -24,7 +24,9 @@ class TargetLists(Lists):
     `(batch, targets)`. It holds no scores.
 
     Attributes:
-        targets: tensor of shape `(batch, targets)`. 1 where there is a target.
+        targets: tensor of shape `(batch, targets)`. 1 where there is a target, or its
+            label.
+        wide_targets: the same in float64, if `wide_or_none`.
         is_target: boolean tensor of shape `(batch, targets)`.
         list_weights: tensor of shape `(batch, 1)`, or `None` if all are 1.
         ids: int tensor of shape `(batch, targets)`. The position of each target.
@@ -35,6 +37,7 @@ class TargetLists(Lists):
     """
 
     targets: Tensor
+    wide_targets: Tensor | None
     is_target: Tensor
     list_weights: Tensor | None
     ids: Tensor
@@ -43,6 +46,9 @@ class TargetLists(Lists):
     items: Tensor | int
 
     labels = property(lambda self: self.targets)
+    compared_labels = property(
+        lambda self: self.targets if self.wide_targets is None else self.wide_targets
+    )
     mask = property(lambda self: self.is_target)
     has_items = property(lambda self: self.counts)
     highest_labels = kept(lambda self: highest(self.targets, keepdims=True))

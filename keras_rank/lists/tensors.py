@@ -14,8 +14,12 @@ from keras_rank.arrays.backends import (
     from_host,
     on_host,
     to_device,
+    widest,
 )
 from keras_rank.lists import ragged
+
+# The integers that float32 does not hold.
+_WIDE_INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
 def to_tensor(argument: str, value: Any) -> Tensor:
@@ -25,6 +29,7 @@ def to_tensor(argument: str, value: Any) -> Tensor:
 
 def to_array(argument: str, value: Any) -> Tensor:
     """The same, but arrays stay arrays where reshaping a tensor would be compiled."""
+    check_dense(argument, value)
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
             f"`{argument}` should be an array without a mask of its own: give it in "
@@ -36,6 +41,9 @@ def to_array(argument: str, value: Any) -> Tensor:
     if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
         # A variable's value, as TensorFlow's conversion returns the variable itself.
         value = ops.stop_gradient(value)
+    if isinstance(value, np.ndarray):
+        # A subclass may index and multiply in ways of its own, as `np.matrix` does.
+        value = np.asarray(value)
     value = on_host(value) if ops.is_tensor(value) else _array(argument, value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _is_number(dtype):
@@ -82,9 +90,50 @@ def _array(argument: str, value: Any) -> Any:
 
 
 def _remedy(argument: str, value: Any) -> str:
-    if isinstance(value, Iterator):
-        return f": pass `list({argument})`"
-    return f": pass `{argument}.toarray()`" if hasattr(value, "toarray") else ""
+    return f": pass `list({argument})`" if isinstance(value, Iterator) else ""
+
+
+def check_values(argument: str, value: Any) -> None:
+    """Raises for a symbolic tensor."""
+    if isinstance(value, keras.KerasTensor):
+        raise ValueError(
+            f"`{argument}` should have values. For symbolic tensors, pass the metric "
+            "to `compile`, or override the method `compute_metrics` of the model. "
+            f"Received: {argument} of type KerasTensor"
+        )
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether it is a sparse matrix or tensor, of any library."""
+    return bool(_made_dense("", value))
+
+
+def check_dense(argument: str, value: Any) -> None:
+    """Raises for a sparse matrix or tensor, and says how to make it dense."""
+    dense = _made_dense(argument, value)
+    if dense:
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of type "
+            f"{type(value).__name__}, which is sparse: pass `{dense}`, which has 0 "
+            "where nothing is stored"
+        )
+
+
+def _made_dense(name: str, value: Any) -> str:
+    """The expression that makes a sparse matrix or tensor dense, or nothing."""
+    # Asks the class, as TensorFlow is slow to report a missing attribute.
+    kind = type(value)
+    if hasattr(kind, "toarray"):
+        return f"{name}.toarray()"
+    if hasattr(kind, "todense"):
+        # Of JAX, among others.
+        return f"{name}.todense()"
+    if hasattr(kind, "dense_shape"):
+        is_indexed = kind.__name__ == "IndexedSlices"
+        return f"tf.{'convert_to_tensor' if is_indexed else 'sparse.to_dense'}({name})"
+    if hasattr(kind, "to_sparse_csr") and "sparse" in str(value.layout):
+        return f"{name}.to_dense()"
+    return ""
 
 
 def _uneven_error(argument: str, value: Any) -> ValueError:
@@ -118,13 +167,6 @@ def in_native_order(array: Array) -> Array:
 def _fits(array: Array, dtype: str) -> bool:
     limits = np.iinfo(dtype)
     return bool(np.all((array >= limits.min) & (array <= limits.max)))
-
-
-def widest(dtype: str) -> str:
-    """The dtype that a 64-bit dtype becomes: JAX has 64 bits only if enabled."""
-    tensor = ops.convert_to_tensor(np.zeros((), dtype))
-    name: str = keras.backend.standardize_dtype(tensor.dtype)
-    return name
 
 
 def cast_finite(x: Tensor, dtype: str) -> Tensor:
@@ -178,12 +220,19 @@ def check_returned(found: Any, like: Tensor, expected: Callable[[], str]) -> Non
         raise ValueError(f"{expected()}. Received: {received}")
 
 
+def wide_or_none(labels: Tensor, dtype: str) -> Tensor | None:
+    """Labels that a dtype may not tell apart where `ranked_as` does, `None` if none."""
+    given = keras.backend.standardize_dtype(labels.dtype)
+    is_wide = given == "float64" or given in _WIDE_INTEGERS
+    return labels if is_wide and widest("float64") != dtype else None
+
+
 def ranked_as(scores: Tensor) -> Tensor:
     """Casts scores up to float32 or float64, so that no tie is made by rounding."""
     dtype = keras.backend.standardize_dtype(scores.dtype)
     if dtype in ("float32", "float64"):
         return scores
-    if dtype not in ("int32", "uint32", "int64", "uint64"):
+    if dtype not in _WIDE_INTEGERS:
         return ops.cast(scores, "float32")
     if isinstance(scores, np.ndarray):
         return scores.astype("float64")

@@ -28,10 +28,12 @@ from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
 from keras_rank.lists.inputs import (
     Given,
+    check_told_apart,
     lists_of,
     of_few_shapes,
     read,
     read_sparse,
+    warn_of_single_items,
 )
 from keras_rank.lists.judged import JudgedLists, Judgement, judge
 from keras_rank.lists.sparse import TargetLists
@@ -41,8 +43,8 @@ from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
     assign,
+    end_compiling,
     grouped,
-    sum_variable,
 )
 from keras_rank.ordering.preference import Ties
 from keras_rank.ordering.ranking import Ranking
@@ -147,6 +149,9 @@ class RankingMetric(OrderedMetric):
     # Whether the formula supports `sparse_labels`.
     takes_sparse_labels = False
 
+    # Whether labels are compared with each other, each of which matters then.
+    _compares_labels = False
+
     # Whether lists without relevant items are always left out.
     _leaves_out_empty = False
 
@@ -182,15 +187,17 @@ class RankingMetric(OrderedMetric):
         )
         check = check_flag if self.takes_sparse_labels else check_not_sparse
         self.sparse_labels = check("sparse_labels", sparse_labels)
-        self.totals = sum_variable(totals.SHAPE, "float32", "totals")
-        self.remainders = sum_variable(totals.SHAPE[1:], "float32", "remainders")
+        self.totals = self._sum_variable(totals.SHAPE, "float32", "totals")
+        self.remainders = self._sum_variable(totals.SHAPE[1:], "float32", "remainders")
         # Here, as torch.compile can't trace `inspect`.
         names = inspect.signature(type(self)).parameters
         self._names_of_arguments = tuple(
             name for name in names if name not in ("seed", "name")
         )
         # Keys the shuffle. It may wrap after 2**31 lists.
-        self.lists_seen = sum_variable((), "int32", "lists_seen")
+        self.lists_seen = self._sum_variable((), "int32", "lists_seen")
+        # Whether no batch was added yet.
+        self._is_new = True
 
     def relevance(self, lists: Lists) -> Tensor:
         """Returns what finding an item is worth, 0 if it is irrelevant.
@@ -305,11 +312,14 @@ def updates_of(
     All are computed before any is assigned, so that an error leaves all states
     unchanged. Metrics share common computations.
     """
+    end_compiling()
     states: list[tuple[RankingMetric, State]] = []
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
         for metric in metrics:
             _check_takes(metric, y_true)
+        are_targets = isinstance(y_true.lists, TargetLists)
+        check_labels_for(metrics, "y_true", y_true.given, are_targets)
         new_states = _states_with_ranked(
             Plan.of(metrics).once_ranked(),
             y_true.lists,
@@ -322,8 +332,11 @@ def updates_of(
             given = (read_sparse if sparse_labels else read)(
                 y_true, y_pred, sample_weight
             )
+            check_labels_for(members, "y_true", y_true, sparse_labels)
             plan = Plan.of(members)
             if is_whole(plan):
+                if _has_first_batch(members) and not sparse_labels:
+                    warn_of_single_items(given, y_true, y_pred)
                 given = of_few_shapes(given, sparse_labels)
             new_states = _states_with(plan, given, _states_of(members), plan.keys)
             states += zip(members, new_states, strict=True)
@@ -334,6 +347,14 @@ def updates_of(
             (metric.totals, metric.remainders, metric.lists_seen), state, strict=True
         )
     ]
+
+
+def _has_first_batch(metrics: Sequence[RankingMetric]) -> bool:
+    """Whether metrics get their first batch, of which they may warn."""
+    is_first = any(metric._is_new for metric in metrics)
+    for metric in metrics:
+        metric._is_new = False
+    return is_first
 
 
 def _states_of(metrics: Sequence[RankingMetric]) -> list[State]:
@@ -439,6 +460,14 @@ def check_takes_targets(metric: RankingMetric) -> None:
             f"`{type(metric).__name__}` should get the labels of all items. Received: "
             "ranked lists that hold only the relevant items"
         )
+
+
+def check_labels_for(
+    metrics: Sequence[RankingMetric], argument: str, value: Any, sparse_labels: bool
+) -> None:
+    """Raises for labels that some of the metrics could not compare."""
+    if any(metric._compares_labels for metric in metrics):
+        check_told_apart(argument, value, sparse_labels)
 
 
 def _check_takes(metric: RankingMetric, ranked: RankedLists) -> None:

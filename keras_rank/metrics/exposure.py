@@ -17,28 +17,33 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Array, Tensor, number_of_each
+from keras_rank.arrays.backends import Array, Tensor, number_of_each, size_of
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import Order
 from keras_rank.formulas.exposure import concentration, mean_over_shown, share_shown
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.inputs import (
     Given,
-    checked_ids,
     lists_of,
     of_few_shapes,
     read,
     read_sparse,
-    to_ids,
 )
 from keras_rank.lists.sparse import SparseLists
-from keras_rank.lists.tensors import shape_of, sizes_agree, to_array
+from keras_rank.lists.tensors import (
+    check_values,
+    is_sparse,
+    shape_of,
+    sizes_agree,
+    to_array,
+)
 from keras_rank.metrics.ordered import (
     OrderedMetric,
     Update,
     assign,
+    end_compiling,
     grouped,
-    sum_variable,
 )
 from keras_rank.ordering.items import rank_lists
 from keras_rank.ordering.preference import Ties
@@ -92,8 +97,8 @@ class ExposureMetric(OrderedMetric):
             items = check_positive("items", items, "a positive integer or None")
         self.items = items
         # int32 is exact on every device, up to 2**31 lists.
-        self.counts = sum_variable((items or 0,), "int32", "counts")
-        self.lists_seen = sum_variable((), "int32", "lists_seen")
+        self.counts = self._sum_variable((items or 0,), "int32", "counts")
+        self.lists_seen = self._sum_variable((), "int32", "lists_seen")
 
     @names_arguments
     def update_state(
@@ -113,7 +118,8 @@ class ExposureMetric(OrderedMetric):
                 left out; all others count the same.
 
         Raises:
-            ValueError: if shapes or dtypes don't match. The state is unchanged then.
+            ValueError: if shapes or dtypes don't match. The state is unchanged then. In
+                a graph that does not know sizes, TensorFlow raises its own error.
         """
         assign(updates_of([self], y_true, y_pred, sample_weight))
 
@@ -382,6 +388,7 @@ def updates_of(
 
     Lists are ordered once for all metrics with the same order.
     """
+    end_compiling()
     alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
     updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
@@ -394,7 +401,7 @@ def updates_of(
             given = (read_sparse if sparse_labels else read)(
                 y_true, y_pred, sample_weight
             )
-            _check_as_many_items(given.scores, items)
+            given = _of_all_items(given, items, sparse_labels)
             given = of_few_shapes(given, sparse_labels)
             showing = Showing(sparse_labels, ties, cutoffs, items)
             seen = members[0].lists_seen.value
@@ -455,12 +462,21 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             "of all items in `y_pred`. Received: "
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
-    ids = to_ids("y_true", ids)
+    if is_sparse(ids):
+        raise ValueError(
+            "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
+            "sparse matrix has no order. Received: y_true of type "
+            f"{type(ids).__name__}"
+        )
+    check_values("y_true", ids)
+    ids = to_ids("y_true", ids, items)
     if len(ids.shape) != 2 or not (ids.shape[1] is None or ids.shape[1] >= k):
         raise ValueError(
             f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "
             f"each list, padded with -1. Received: y_true.shape={shape_of(ids)}"
         )
+    if ids.shape[1] is None:
+        ids = _of_width(ids[:, :k], k)
     return ops.cast(checked_ids(("y_true", items), ids), "int32")
 
 
@@ -475,9 +491,27 @@ def _known_items(metric: ExposureMetric) -> int:
     return metric.items
 
 
-def _check_as_many_items(scores: Tensor, items: int) -> None:
+def _of_all_items(given: Given, items: int, sparse_labels: bool) -> Given:
+    """Checks that there is a score for each item."""
+    scores = given.scores
     if not sizes_agree(shape_of(scores)[1:], (items,)):
         raise ValueError(
             "`y_pred` should have a score for each item of the catalogue, of shape "
             f"(batch, {items}). Received: y_pred.shape={shape_of(scores)}"
         )
+    if scores.shape[1] is not None:
+        return given
+    given = given._replace(scores=_of_width(scores, items))
+    return (
+        given
+        if sparse_labels
+        else given._replace(
+            labels=_of_width(given.labels, items),
+            mask=None if given.mask is None else _of_width(given.mask, items),
+        )
+    )
+
+
+def _of_width(x: Tensor, width: int) -> Tensor:
+    """Fails when the graph runs if the unknown size of its rows is another."""
+    return ops.reshape(x, (size_of(x, 0), width))

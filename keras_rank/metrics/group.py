@@ -1,7 +1,7 @@
 """Many metrics as one that orders each batch once."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -10,58 +10,18 @@ from keras_rank.arguments import check_flag, names_arguments
 from keras_rank.arrays.backends import Tensor
 from keras_rank.metrics import base, exposure
 from keras_rank.metrics.base import RankingMetric
-from keras_rank.metrics.binary import (
-    BPref,
-    F1AtK,
-    FallOut,
-    HitRate,
-    MeanAveragePrecision,
-    MeanReciprocalRank,
-    PrecisionAtK,
-    RankBiasedPrecision,
-    RecallAtK,
-    RPrecision,
-)
-from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
-from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
-from keras_rank.metrics.ordered import assign
-from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
-
-# The metrics that a group can hold.
-Member = RankingMetric | ExposureMetric
+from keras_rank.metrics.exposure import ExposureMetric
+from keras_rank.metrics.names import BY_NAME, Member, question_of
+from keras_rank.metrics.ordered import Place, PlacedMetric, assign, place
 
 # The parts of a string such as "ndcg@10" or "ndcg_at_10".
 _STRING = re.compile(r"(?P<name>\w+?)((@|_at_)(?P<k>[0-9]+))?")
-_BY_NAME: dict[str | None, Callable[..., Member]] = {
-    metric.base_name: metric
-    for metric in (
-        NDCG,
-        DCG,
-        MeanAveragePrecision,
-        MeanReciprocalRank,
-        PrecisionAtK,
-        RecallAtK,
-        HitRate,
-        F1AtK,
-        RPrecision,
-        ExpectedReciprocalRank,
-        RankBiasedPrecision,
-        BPref,
-        FallOut,
-        AverageRelevancePosition,
-        PairwiseAccuracy,
-        Coverage,
-        Gini,
-    )
-}
-
-
 # The name of the standard error of a result.
 _ERROR = "{}_stderr"
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class RankingMetrics(keras.metrics.Metric):
+class RankingMetrics(PlacedMetric):
     """Computes many metrics at little more than the cost of one.
 
     Each batch is checked once, and ordered once for all members with the same tie rule,
@@ -128,6 +88,7 @@ class RankingMetrics(keras.metrics.Metric):
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
+        place(self._places(), set())
         _share_drawn_seed(members)
 
     @property
@@ -182,6 +143,9 @@ class RankingMetrics(keras.metrics.Metric):
             self.prefix + member.name: member.standard_error()
             for member in self.members
         }
+
+    def _places(self) -> list[tuple[Place, str]]:
+        return [(each._place, self.prefix + each.name) for each in self.members]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -251,13 +215,13 @@ def _member(metric: Any, as_written: bool = False) -> Member:
 
 def _from_string(string: str, name: str | None) -> Member:
     parts = _STRING.fullmatch(string)
-    if parts and parts["name"] in _BY_NAME:
+    if parts and parts["name"] in BY_NAME:
         k = None if parts["k"] is None else int(parts["k"])
-        return _BY_NAME[parts["name"]](k=k, name=name)
+        return BY_NAME[parts["name"]](k=k, name=name)
     raise ValueError(
         "`metrics` given as strings should be a name and an optional cutoff, such as "
-        f'"ndcg@10". The names are {sorted(map(str, _BY_NAME))}. '
-        f"Received: {string!r}"
+        f'"ndcg@10". The names are {sorted(BY_NAME)}. '
+        f"Received: {string!r}{question_of(string)}"
     )
 
 
@@ -292,6 +256,10 @@ def _described(metric: Member) -> str:
 
 def _share_drawn_seed(members: Sequence[Member]) -> None:
     """Gives members without a seed the same shuffle."""
-    drawn = [member for member in members if member._seed_is_drawn]
+    drawn = [
+        member
+        for member in members
+        if member._seed_is_drawn and member.shuffle_ties is True
+    ]
     for member in drawn:
         member.seed = drawn[0].seed

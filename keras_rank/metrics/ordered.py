@@ -1,12 +1,18 @@
 """What metrics that order lists by score have in common: a cutoff, ties, a name."""
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 import keras
 
-from keras_rank.arguments import Seed, ShuffleTies, check_seed, check_ties
+from keras_rank.arguments import (
+    Seed,
+    ShuffleTies,
+    check_seed,
+    check_ties,
+    drawn_seed,
+)
 from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.ordering.preference import Ties
@@ -25,7 +31,61 @@ M = TypeVar("M", bound="OrderedMetric")
 K = TypeVar("K", bound=Hashable)
 
 
-class OrderedMetric(keras.metrics.Metric):
+# The paths of the metrics that Keras is compiling into one model.
+_paths_in_model: set[str] = set()
+
+
+class Place:
+    """Where the variables of a metric are in the state tree of a model."""
+
+    path = ""
+
+
+class PlacedMetric(keras.metrics.Metric):
+    """A metric with a place of its own in the state tree of a model.
+
+    Its path is its name, as for Keras's metrics. Of equal names in one model, such as
+    those of two outputs, the second gets a number, as Keras numbers results.
+    """
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        # Keras sets the name again when it compiles a model: that of one metric after
+        # the other, before it updates the first.
+        is_compiled = "_name" in vars(self)
+        self._name = name
+        if is_compiled:
+            place(self._places(), _paths_in_model)
+
+    def _places(self) -> Iterable[tuple[Place, str]]:
+        """The places of variables, and what they are named after."""
+        raise NotImplementedError
+
+
+def place(places: Iterable[tuple[Place, str]], taken: set[str]) -> None:
+    """Gives each place a path that is not taken yet."""
+    for each, name in places:
+        # A path is split at this character.
+        path = first = name.replace("/", ">")
+        number = 0
+        while path in taken:
+            number += 1
+            path = f"{first}_{number}"
+        taken.add(path)
+        each.path = path
+
+
+def end_compiling() -> None:
+    """Notes that Keras has compiled the metrics of a model, as it updates one."""
+    if _paths_in_model:
+        _paths_in_model.clear()
+
+
+class OrderedMetric(PlacedMetric):
     """A metric that orders lists by their scores.
 
     Args:
@@ -59,9 +119,10 @@ class OrderedMetric(keras.metrics.Metric):
     ) -> None:
         self.k = k
         super().__init__(name=name or self._default_name(), dtype=dtype)
+        self._place = Place()
+        place(self._places(), set())
+        self._seed, self._seed_is_drawn = check_seed(seed), seed is None
         self.shuffle_ties = shuffle_ties
-        self.seed = check_seed(seed)
-        self._seed_is_drawn = seed is None
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -80,18 +141,21 @@ class OrderedMetric(keras.metrics.Metric):
     @shuffle_ties.setter
     def shuffle_ties(self, shuffle_ties: ShuffleTies) -> None:
         self._ties: Ties = self._check_ties(shuffle_ties)
+        self.seed = self._seed
 
     @property
-    def seed(self) -> int:
-        """The seed of the shuffle."""
+    def seed(self) -> int | None:
+        """The seed of the shuffle, `None` if none was given or needed."""
         return self._seed
 
     @seed.setter
-    def seed(self, seed: int) -> None:
+    def seed(self, seed: int | None) -> None:
         # Here, as torch.compile can't trace how the key is made.
-        self._seed, self._key = seed, key_of_seed(seed)
+        if seed is None and self._ties == "shuffle":
+            seed = drawn_seed()
+        self._seed, self._key = seed, 0 if seed is None else key_of_seed(seed)
 
-    def _with_seed(self, seed: int) -> Self:
+    def _with_seed(self, seed: int | None) -> Self:
         """The metric with another seed, which has its state in common with this one."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -107,6 +171,16 @@ class OrderedMetric(keras.metrics.Metric):
     def _direction(self, direction: str) -> None:
         # As Keras's own metrics do in `__init__`.
         self.higher_is_better = direction == "up"
+
+    def _places(self) -> list[tuple[Place, str]]:
+        return [(self._place, self.name)]
+
+    def _sum_variable(
+        self, shape: tuple[int, ...], dtype: str, name: str
+    ) -> keras.Variable:
+        """Creates a variable that is summed over replicas."""
+        with for_any_use():
+            return SumVariable(self._place, shape, dtype, name)
 
     @property
     def _order(self) -> tuple[Ties, int]:
@@ -134,14 +208,26 @@ def assign(updates: Sequence[Update]) -> None:
         variable.assign(value)
 
 
-def sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variable:
-    """Creates a variable that is summed over replicas.
+class SumVariable(keras.Variable):
+    """A variable that is summed over replicas, at the place of its metric.
 
     `add_variable` would create it in the precision of a mixed-precision policy, which
-    is too low for sums.
+    is too low for sums, and at a path that does not follow: a group has its members
+    when their variables exist. Its name scope also fails in a graph of TensorFlow for
+    names such as "ndcg@10".
+
+    Args:
+        place: where the variables of the metric are.
+        shape: the shape.
+        dtype: the dtype.
+        name: the last part of the path.
     """
-    with for_any_use():
-        return keras.Variable(
+
+    def __init__(
+        self, place: Place, shape: tuple[int, ...], dtype: str, name: str
+    ) -> None:
+        self._place = place
+        super().__init__(
             initializer="zeros",
             shape=shape,
             dtype=dtype,
@@ -151,3 +237,9 @@ def sum_variable(shape: tuple[int, ...], dtype: str, name: str) -> keras.Variabl
             synchronization="on_read",
             name=name,
         )
+
+    @property
+    def path(self) -> str:
+        """The path of the metric, and the name."""
+        scope = super().path.removesuffix(self.name)
+        return f"{scope}{self._place.path}/{self.name}"

@@ -105,7 +105,9 @@ class PairwiseAccuracy(RankingMetric):
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
     right order. With a cutoff, all items scored below the k-th count as tied. With
     `sparse_labels` there can be no cutoff, as the number of these items is not known.
-    A pair has the weight of its item with the higher label.
+    A pair has the weight of its item with the higher label. Labels are compared in
+    float64 if they come in 64 bits. JAX has these only if they are enabled: without,
+    labels that tie in float32 are an error in eager code.
 
     The result is from 0 to 1.
 
@@ -148,6 +150,7 @@ class PairwiseAccuracy(RankingMetric):
 
     base_name = "pairwise_accuracy"
     _leaves_out_empty = True
+    _compares_labels = True
     takes_sparse_labels = True
 
     @adds_arguments(RankingMetric.__init__)

@@ -8,7 +8,13 @@ from keras import ops
 
 from keras_rank.arrays import backends
 from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, take, top_k
-from keras_rank.arrays.selection import candidates, is_long, is_worth_a_look, largest
+from keras_rank.arrays.selection import (
+    Candidates,
+    candidates,
+    is_long,
+    is_worth_a_look,
+    largest,
+)
 from keras_rank.arrays.sorting import Order
 from keras_rank.lists.base import as_ranked
 from keras_rank.lists.dense import DenseLists
@@ -65,23 +71,22 @@ def of_high_scores(
 def _candidates(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """High scores, their positions, and the highest of all others."""
 
-    def found(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        high = candidates(scores, count)
-        return high.entries, high.positions, high.maxima
+    def found(high: Candidates) -> tuple[Tensor, Tensor, Tensor]:
+        return high.entries, high.positions, high.highest_other
 
     def of_masked() -> tuple[Tensor, Tensor, Tensor]:
-        return found(lists.scores)
+        return found(candidates(lists.scores, count))
 
     if lists.is_by_label:
         # Not in a branch of a graph, where XLA on CPU computes on one core.
-        plain = found(lists.given_scores)
-        has_nan = may_have_nan(lists.given_scores, plain[2])
+        plain = candidates(lists.given_scores, count)
+        has_nan = may_have_nan(lists.given_scores, plain.all_maxima)
         is_plain = ops.logical_and(lists.is_full, ops.logical_not(has_nan))
-        high = shortcut(is_plain, lambda: plain, of_masked)
+        high = shortcut(is_plain, lambda: found(plain), of_masked)
     else:
         high = of_masked()
-    scores, positions, maxima = high
-    return as_ranked(scores), positions, as_ranked(maxima[:, -1:])
+    scores, positions, highest_other = high
+    return as_ranked(scores), positions, as_ranked(highest_other)
 
 
 def _highest_of_short(lists: DenseLists, count: int) -> tuple[Tensor, Tensor, Tensor]:

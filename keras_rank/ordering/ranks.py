@@ -68,12 +68,14 @@ class RankedLists(Shared):
         ranking: their order, up to the cutoff.
         k: the cutoff, or `None`.
         ties: how tied items are ordered.
+        given: the labels, or targets, as they were given.
     """
 
     lists: Lists
     ranking: Ranking
     k: int | None
     ties: Ties
+    given: Any
 
     def __repr__(self) -> str:
         return (

@@ -6,7 +6,8 @@ from keras_rank.arrays.backends import Tensor, may_have_nan, shortcut, size_of, 
 from keras_rank.arrays.counting import count_above_and_tied, count_before
 from keras_rank.arrays.programs import program
 from keras_rank.arrays.selection import at_most_size, candidates, is_long
-from keras_rank.lists.inputs import check_items
+from keras_rank.lists.base import as_ranked
+from keras_rank.lists.ids import check_items
 from keras_rank.lists.sparse import SparseLists
 from keras_rank.ordering.preference import Ties, preference_of
 from keras_rank.ordering.ranking import Ranking
@@ -76,11 +77,13 @@ def _counts(
         # What is above a target of the top k is among these, and what ties with it is
         # too, or is as high as all others. Several scores may stand for 0.
         high = candidates(raw, k + 1)
-        above_top, equal = count_above_and_tied(high.entries, target_scores, dtype)
+        above_top, equal = count_above_and_tied(
+            as_ranked(high.entries), target_scores, dtype
+        )
         may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
         may_tie = ops.logical_or(may_tie, target_scores == high.highest_other)
         ties_matter = ops.any(ops.logical_and(in_reach(above_top), may_tie))
-        has_nan = may_have_nan(raw, high.maxima)
+        has_nan = may_have_nan(raw, high.all_maxima)
         is_plain = ops.logical_and(
             lists.are_ids, ops.logical_not(ops.logical_or(ties_matter, has_nan))
         )

@@ -12,8 +12,9 @@ from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor, size_of
 from keras_rank.arrays.programs import program
-from keras_rank.lists.inputs import are_items, checked_ids, to_ids
+from keras_rank.lists.ids import are_items, checked_ids, to_ids
 from keras_rank.lists.tensors import (
+    check_dense,
     in_native_order,
     ranked_as,
     sizes_agree,
@@ -123,6 +124,7 @@ def unpad_lists(
 
 
 def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
+    check_dense(argument, values)
     if ops.is_tensor(values):
         values = ops.convert_to_numpy(values)
     try:
@@ -153,6 +155,8 @@ def _places(
             f"group_sizes={reprlib.repr(group_sizes)}, "
             f"group_ids={reprlib.repr(group_ids)}"
         )
+    check_dense("group_sizes", group_sizes)
+    check_dense("group_ids", group_ids)
     if group_ids is None:
         return _places_by_size(rows, group_sizes)
     return _places_by_id(rows, group_ids)
@@ -231,16 +235,19 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
 
     Args:
         y_pred: scores of shape `(batch, items)`.
-        item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude.
-        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1. Items that keep
-            their scores even if they are in `item_ids`, such as the targets.
+        item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude. Or a
+            sparse matrix of SciPy of shape `(batch, items)`, whatever values it stores.
+        keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or such a matrix.
+            Items that keep their scores even if they are in `item_ids`, such as the
+            targets.
 
     Returns:
         A tensor of the shape of `y_pred`.
 
     Raises:
         ValueError: if shapes don't match, or an id is not below the number of items. In
-            compiled code, such an id is ignored.
+            compiled code, such an id is ignored. Or if `item_ids` is a dense matrix
+            with a column for each item, which compiled code reads as ids.
 
     Example:
 
@@ -249,7 +256,9 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     >>> [float(score) for score in scores[0]]
     [-inf, 2.0, 1.0]
     """
-    scores, ids = to_tensor("y_pred", y_pred), to_ids("item_ids", item_ids)
+    scores = to_tensor("y_pred", y_pred)
+    items = scores.shape[1] if len(scores.shape) == 2 else None
+    ids = to_ids("item_ids", item_ids, items)
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = ranked_as(scores)
     fits = len(scores.shape) == len(ids.shape) == 2
@@ -261,7 +270,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
         )
     kept = None
     if keep is not None:
-        kept = to_ids("keep", keep)
+        kept = to_ids("keep", keep, items)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
         if len(kept.shape) != 2 or not sizes_agree(kept.shape[:1], ids.shape[:1]):
             raise ValueError(

@@ -4,13 +4,13 @@ The result of a string has that string as its name.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind
+from keras_rank.metrics.names import spelled_elsewhere
 
 # Whose definitions and tie order this package's own names have: those of trec_eval 10,
 # of its predecessors and pytrec_eval, or its own.
@@ -18,23 +18,6 @@ RULES = ("trec_eval", "trec_eval-9", "keras")
 
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
-
-# The names of trec_eval (lower case, `P`, `Rprec`) and of ir_measures, with `k` for a
-# cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
-# `AP(rel=2)@100`.
-_SPELLINGS = {
-    "map": "map_cut_k AP AP@k MAP MAP@k",
-    "mrr": "recip_rank RR RR@k MRR MRR@k",
-    "ndcg": "ndcg_cut_k nDCG nDCG@k NDCG NDCG@k",
-    "precision": "P_k P@k Precision@k set_P SetP",
-    "recall": "recall_k R@k Recall@k set_recall SetR",
-    "f1": "set_F SetF",
-    "hit_rate": "success_k Success@k",
-    "r_precision": "Rprec Rprec@k RPrec RPrec@k",
-    "bpref": "Bpref Bpref@k BPref BPref@k",
-}
-_OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
-_PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
 
 class Measured(NamedTuple):
@@ -82,14 +65,15 @@ def members_of(
 
 def metric_of(string: str, rules: str) -> RankingMetric:
     """Returns the metric of a string, with the string as its name."""
-    parts = _PARTS.fullmatch(string)
-    if parts:
-        name, relevance, sign, k = parts.groups()
-        at_k = "" if k is None else f"@{k}"
-        own = _OWN.get(name + ("@k" if sign == "@" else "_k") if k else name)
-        if own is not None and not (relevance and name.islower()):
-            return _named(string, own + at_k, "trec_eval", relevance)
+    spelled = spelled_elsewhere(string)
+    if spelled is not None:
+        return _named(string, spelled.own, "trec_eval", spelled.relevance)
     return _named(string, string, rules)
+
+
+def truncates(rules: str | None) -> bool:
+    """Whether labels are read as integers, as trec_eval reads them."""
+    return rules is not None and rules.startswith("trec_eval")
 
 
 def measured_of(metric: RankingMetric) -> Measured:

@@ -13,7 +13,13 @@ from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
 from keras_rank.lists.inputs import Given, lists_of, of_few_shapes, read
 from keras_rank.lists.judged import Judgement, judge
-from keras_rank.metrics.base import Plan, RankingMetric, alike, values_with
+from keras_rank.metrics.base import (
+    Plan,
+    RankingMetric,
+    alike,
+    check_labels_for,
+    values_with,
+)
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
 from keras_rank.ordering.preference import Ties
@@ -69,6 +75,7 @@ class PaddedBatches:
         """The columns of the lists of a padded batch."""
         found: dict[str, Array] = {}
         health = _health_of(batch, self.cutoffs)
+        health["only relevant"] = _only_relevant(batch, self.metrics)
         # In the precision of most metrics, as these columns take most of the memory.
         spread: dict[str, Array] = {}
         for metric, has_relevant, values, weights in _computed(
@@ -157,6 +164,7 @@ def _computed(
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)
         for members in alike(of_label).values():
+            check_labels_for(members, "label", batch[label], sparse_labels=False)
             plan = Plan.of(members, ties)
             computed = values_with(plan, lists, plan.keys, keys)
             for metric, of_lists in zip(members, computed, strict=True):
@@ -187,6 +195,21 @@ def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Arr
         none = np.zeros(len(tied), bool)
         found[f"tied@{k}"] = tied[:, k - 1] if k <= tied.shape[1] else none
         found[f"judged@{k}"] = _judged_share(batch, k)
+    return found
+
+
+def _only_relevant(batch: dict[str, Array], metrics: Sequence[RankingMetric]) -> Array:
+    """Whether all items of a list were retrieved, and no order of them is better.
+
+    They have the same label above 0, or are all relevant to one of the metrics.
+    """
+    is_item = batch["label"] >= 0.0
+    lowest = np.min(batch["label"], axis=1, where=is_item, initial=np.inf)
+    highest = np.max(batch["label"], axis=1)
+    levels = [m.relevance_threshold for m in metrics if m._judgement.is_binary]
+    least = min((level for level in levels if level is not None), default=np.inf)
+    are_alike = (lowest >= least) | ((lowest == highest) & (lowest > 0.0))
+    found: Array = np.all((batch["score"] > -np.inf) | ~is_item, axis=1) & are_alike
     return found
 
 

@@ -108,7 +108,8 @@ class PerList:
         found: dict[str, Any] = {self.columns.query: lists.queries}
         for i, name in enumerate(self.columns.keep):
             found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
-        given, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+        written, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+        given = np.trunc(written) if self.settings.truncates else written
         if self.settings.ties != "metric":
             # trec_eval ranks any number. The rows are in its order, so that ties which
             # are made here, or where a backend has float32 only, stay in it.
@@ -137,7 +138,7 @@ class PerList:
             "items": items["label"] >= 0.0,
             "judged": items["judged"],
             "nan": is_nan,
-            "fractional labels": np.floor(given) < given,
+            "fractional labels": np.floor(written) < written,
             "fractional scores": np.floor(score) < score,
         }.items():
             found[HEALTH + name] = lists.counts(is_counted)

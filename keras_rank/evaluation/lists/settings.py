@@ -31,6 +31,7 @@ class Settings:
         unjudged: what an item without a label is.
         duplicates: how duplicate items of a query are treated.
         memory_limit: the memory to use.
+        truncates: whether labels are read as integers, as trec_eval reads them.
     """
 
     metrics: Sequence[RankingMetric]
@@ -39,6 +40,7 @@ class Settings:
     unjudged: str
     duplicates: str = "error"
     memory_limit: str | None = None
+    truncates: bool = False
 
     def __post_init__(self) -> None:
         for argument, choices in CHOICES.items():

@@ -21,7 +21,7 @@ from keras_rank.evaluation.lists.columns import (
     WEIGHT,
     require_free_names,
 )
-from keras_rank.evaluation.lists.measures import Measured, find
+from keras_rank.evaluation.lists.measures import Measured, find, truncates
 
 # The key of the description in the schema.
 _KEY = b"keras_rank"
@@ -96,11 +96,14 @@ class ListValues:
     @property
     def health(self) -> dict[str, Array]:
         """The columns of health, by their names without the prefix."""
-        return {
+        found = {
             name.removeprefix(HEALTH): self.array(name)
             for name in self.table.column_names
             if name.startswith(HEALTH)
         }
+        if truncates(self.rules) and "fractional labels" in found:
+            found["truncated labels"] = found["fractional labels"]
+        return found
 
     @property
     def has_health(self) -> bool:

@@ -56,6 +56,9 @@ _SOUGHT = {
     ("nothing relevant", "relevant", 0, 0.1): "have no relevant items for "
     "{first_metric}: all orders of their items are equally good, so they change the "
     "mean in the same way for any model",
+    ("every item relevant", "only relevant", None, 0.5): "have only relevant items: "
+    "metrics such as map and mrr are 1 in any order. Are irrelevant items missing, or "
+    "is `relevance_threshold` too low?",
     ("one item", "items", 1, 0.5): "have one item, so that there is nothing to order: "
     "does `query` name the column of the lists, not that of the items?",
     ("nothing retrieved", "retrieved", 0, 0.0): "have no items with a score, as if the "
@@ -70,6 +73,13 @@ _SOUGHT = {
     "occurrence counts",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
+    (
+        "truncated labels",
+        "truncated labels",
+        None,
+        0.0,
+    ): "have labels that are fractions, "
+    "which trec_eval truncates: 0.5 counts as 0, and 1.9 as 1",
     # Not checked if scores are fractions too.
     ("labels like scores", "fractional labels", None, 0.5): "have labels that are "
     "fractions, while all scores are integers: are `label` and `score` swapped?",

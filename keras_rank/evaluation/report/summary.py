@@ -34,4 +34,6 @@ def summarized(
             rows.append({**found._asdict(), "metric": metric.name, **slice_})
     name, comma, others = (lists.rules or "").partition(",")
     notes = [f"Rules: {name}{_TOOLS.get(name, '')}{comma}{others}"] if name else []
+    if np.any(lists.health.get("truncated labels", 0)):
+        notes.append("Labels that are fractions were truncated, as in trec_eval.")
     return table_of(rows, [*by, *_COLUMNS], notes)

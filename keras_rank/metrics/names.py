@@ -1,0 +1,135 @@
+"""The names of metrics, here and in other tools, and what an unknown one may mean."""
+
+import difflib
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.binary import (
+    BPref,
+    F1AtK,
+    FallOut,
+    HitRate,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    PrecisionAtK,
+    RankBiasedPrecision,
+    RecallAtK,
+    RPrecision,
+)
+from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
+from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
+from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+
+# The metrics that a group can hold.
+Member = RankingMetric | ExposureMetric
+
+_METRICS: tuple[Callable[..., Member], ...] = (
+    NDCG,
+    DCG,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    PrecisionAtK,
+    RecallAtK,
+    HitRate,
+    F1AtK,
+    RPrecision,
+    ExpectedReciprocalRank,
+    RankBiasedPrecision,
+    BPref,
+    FallOut,
+    AverageRelevancePosition,
+    PairwiseAccuracy,
+    Coverage,
+    Gini,
+)
+BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS}
+
+# The names of trec_eval (lower case, `P`, `Rprec`) and of ir_measures, with `k` for a
+# cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
+# `AP(rel=2)@100`.
+_SPELLINGS = {
+    "map": "map_cut_k AP AP@k MAP MAP@k",
+    "mrr": "recip_rank RR RR@k MRR MRR@k",
+    "ndcg": "ndcg_cut_k nDCG nDCG@k NDCG NDCG@k",
+    "precision": "P_k P@k Precision@k set_P SetP",
+    "recall": "recall_k R@k Recall@k set_recall SetR",
+    "f1": "set_F SetF",
+    "hit_rate": "success_k Success@k",
+    "r_precision": "Rprec Rprec@k RPrec RPrec@k",
+    "bpref": "Bpref Bpref@k BPref BPref@k",
+}
+_OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
+_PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
+
+# What else people write for these metrics. Only errors read it, as some of these names
+# have other definitions elsewhere.
+_SYNONYMS = {
+    "map": "average_precision",
+    "mrr": "reciprocal_rank",
+    "precision": "prec",
+    "recall": "rec",
+    "f1": "f f_score f1_score f_measure",
+    "hit_rate": "hit hits hr hit_ratio",
+    "r_precision": "r_prec",
+    "fall_out": "fpr",
+}
+_NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
+
+
+class Spelled(NamedTuple):
+    """A string as spelled in trec_eval or ir_measures: the own one, and its level."""
+
+    own: str
+    relevance: str | None
+
+
+def spelled_elsewhere(string: str) -> Spelled | None:
+    """Reads a string as spelled in trec_eval or ir_measures, if it is."""
+    parts = _PARTS.fullmatch(string)
+    if not parts:
+        return None
+    name, relevance, sign, k = parts.groups()
+    own = _OWN.get(name + ("@k" if sign == "@" else "_k") if k else name)
+    if own is None or (relevance and name.islower()):
+        return None
+    return Spelled(own if k is None else f"{own}@{k}", relevance)
+
+
+def question_of(string: str) -> str:
+    """Returns the end of an error: the metric that an unknown string may stand for.
+
+    It is empty if there is none. A name with one more word, such as `err_ia`, is that
+    of another metric.
+    """
+    spelled = spelled_elsewhere(string)
+    if spelled is not None:
+        own = f'Did you mean "{spelled.own}", as defined here? ' * (
+            not spelled.relevance
+        )
+        return f". {own}`keras_rank.evaluation` has trec_eval's and ir_measures' own"
+    parts = _NAME_AND_CUTOFF.fullmatch(string.strip())
+    name, k = parts.groups() if parts else (string, None)
+    if _compact(string) in _MEANT:
+        # Such as F1, whose digit is no cutoff.
+        name, k = string, None
+    close = [_compact(name)]
+    if close[0] not in _MEANT:
+        if not BY_NAME.keys().isdisjoint(re.split(r"[\W_]+", name.lower())):
+            return ""
+        long = [each for each in _MEANT if len(each) > 2]
+        close = difflib.get_close_matches(close[0], long, n=1, cutoff=0.7)
+    at_k = "" if k is None else f"@{k}"
+    return "".join(f'. Did you mean "{_MEANT[each]}{at_k}"?' for each in close)
+
+
+def _compact(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+_MEANT = {
+    _compact(spelled): name
+    for name, metric in BY_NAME.items()
+    for spelled in (name, metric.__name__, *_SYNONYMS.get(name, "").split())
+} | {_compact(re.sub("[_@]k$", "", spelled)): name for spelled, name in _OWN.items()}

@@ -1,0 +1,20 @@
+"""Runs code with another default precision of Keras."""
+
+import contextlib
+
+import keras
+
+
+@contextlib.contextmanager
+def default_precision(precision):
+    """The default of all that Keras makes: `floatx`, or a policy of mixed precision."""
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    try:
+        if precision.startswith("mixed"):
+            keras.config.set_dtype_policy(precision)
+        else:
+            keras.config.set_floatx(precision)
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)

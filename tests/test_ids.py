@@ -1,0 +1,293 @@
+"""What may be passed as ids of items: numbers, or sparse matrices of SciPy."""
+
+import compiled
+import keras
+import numpy as np
+import pytest
+import scipy.sparse
+from keras import ops
+
+from keras_rank import catalogue, functional, metrics, utils
+from keras_rank.callbacks import CatalogueEvaluation
+
+# Each row is a list. Items 1 and 3 are seen in the first, none in the second.
+HISTORY = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]])
+SEEN = [[1, 3], [-1, -1], [0, -1]]
+GRADES = np.array([[3, 0, 1, 0], [0, 0, 0, 0], [0, 0, 2, 1]])
+GRADED = {
+    "ids": [[0, 2], [-1, -1], [2, 3]],
+    "labels": [[3, 1], [-1, -1], [2, 1]],
+}
+# Item 3 has the highest score, item 0 the lowest.
+SCORES = np.array([[1.0, 2.0, 3.0, 4.0]] * 3, "float32")
+QUERIES = np.ones((3, 1), "float32")
+CANDIDATES = SCORES[:1].T
+NAMES = ["ndcg@2", "mrr", "recall@2"]
+
+BOTH = ("matrix", "array")
+FORMATS = [f"{name}_{kind}" for name in ("csr", "csc", "coo", "lil") for kind in BOTH]
+FORMATS += [f"{name}_{kind}" for name in ("dok", "bsr", "dia") for kind in BOTH]
+
+
+def unsorted(matrix):
+    """With the columns of each row in descending order."""
+    matrix = scipy.sparse.csr_array(matrix)
+    parts = list(zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True))
+    indices, values = (
+        np.concatenate([x[start:end][::-1] for start, end in parts])
+        for x in (matrix.indices, matrix.data)
+    )
+    return scipy.sparse.csr_array((values, indices, matrix.indptr), matrix.shape)
+
+
+def in_halves(matrix):
+    """With two entries for each, which count as their sum."""
+    matrix = scipy.sparse.coo_array(matrix)
+    values = np.tile(matrix.data / 2, 2)
+    return scipy.sparse.coo_array((values, np.tile(matrix.coords, 2)), matrix.shape)
+
+
+SPARSE = {name: getattr(scipy.sparse, name) for name in FORMATS}
+SPARSE["blocks"] = lambda x: scipy.sparse.bsr_array(x, blocksize=(3, 2))
+SPARSE |= {"unsorted": unsorted, "in halves": in_halves}
+
+
+def evaluate(targets, exclude=None):
+    arguments = {"exclude": exclude, "verbose": 0}
+    return catalogue.evaluate(targets, QUERIES, CANDIDATES, NAMES, **arguments)
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_sparse_matrix_is_its_columns(name):
+    history, grades = SPARSE[name](HISTORY), SPARSE[name](GRADES)
+    expected = evaluate(GRADED, SEEN)
+    assert evaluate(grades, history) == expected
+    assert evaluate({"ids": grades}, history) == evaluate(GRADED["ids"], SEEN)
+    for found, top in zip(
+        catalogue.top_k(QUERIES, CANDIDATES, 4, exclude=history),
+        catalogue.top_k(QUERIES, CANDIDATES, 4, exclude=SEEN),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(array(found), array(top))
+    np.testing.assert_array_equal(
+        array(utils.exclude_items(SCORES, history, keep=grades)),
+        array(utils.exclude_items(SCORES, SEEN, keep=GRADED["ids"])),
+    )
+    for function in (functional.ndcg, functional.recall):
+        np.testing.assert_array_equal(
+            array(function(grades, SCORES, k=2, sparse_labels=True)),
+            array(function(GRADED, SCORES, k=2, sparse_labels=True)),
+        )
+    ranked = catalogue.rank(grades, QUERIES, CANDIDATES, exclude=history)
+    values = array(functional.reciprocal_rank(ranked))
+    np.testing.assert_allclose(values, [1.0, 0.0, 1.0])
+    np.testing.assert_allclose(values.mean(), expected["mrr"])
+
+
+def test_what_is_stored_counts():
+    """A stored 0 is seen, but it is no grade, and neither is a number below it."""
+    history, grades = scipy.sparse.csr_matrix(HISTORY), scipy.sparse.csr_matrix(GRADES)
+    history.data[0] = 0
+    assert evaluate(GRADED, history) == evaluate(GRADED, SEEN)
+    assert evaluate(GRADED, history.astype(bool)) == evaluate(GRADED, SEEN)
+    without = {"ids": GRADED["ids"], "labels": [[3, -1], [-1, -1], [2, 1]]}
+    for nothing in (0, -2):
+        grades.data[1] = nothing
+        assert evaluate(grades, history) == evaluate(without, SEEN)
+
+
+def test_a_callback_takes_sparse_matrices():
+    inputs = keras.Input((1,))
+    model = keras.Model(
+        inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs)
+    )
+    callback = CatalogueEvaluation(
+        QUERIES,
+        scipy.sparse.csr_matrix(GRADES),
+        CANDIDATES,
+        NAMES,
+        exclude=scipy.sparse.csr_array(HISTORY),
+    )
+    callback.set_model(model)
+    logs = {}
+    callback.on_train_begin()
+    callback.on_epoch_end(0, logs)
+    assert logs["val_ndcg_at_2"] == pytest.approx(evaluate(GRADED, SEEN)["ndcg@2"])
+
+
+NARROW = scipy.sparse.csr_matrix(HISTORY[:, :3])
+SHORT = scipy.sparse.csr_matrix(HISTORY[:2])
+CSR = scipy.sparse.csr_matrix(GRADES)
+ROWS = [scipy.sparse.csr_array(GRADES[i : i + 1]) for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: evaluate(NARROW), r"`targets`.*each item \(4 in all\).*\(3, 3\)"),
+        (lambda: evaluate(SHORT), "`targets` should have a row for each query"),
+        (lambda: evaluate([0] * 3, NARROW), r"`exclude`.*each item \(4 in all\)"),
+        (lambda: evaluate([0] * 3, CSR.T), r"`exclude`.*each item \(4 in all\)"),
+        (lambda: evaluate([0] * 3, SHORT), r"`exclude` should have the shape \(batch,"),
+        (lambda: utils.exclude_items(SCORES, NARROW), r"`item_ids`.*\(4 in all\)"),
+        (lambda: utils.exclude_items(SCORES, SHORT), "`item_ids` the shape"),
+        (
+            lambda: functional.ndcg(NARROW, SCORES, sparse_labels=True),
+            r"`y_true`.*each item \(4 in all\)",
+        ),
+        (
+            lambda: functional.ndcg(SHORT, SCORES, sparse_labels=True),
+            "the same number of lists",
+        ),
+        (
+            lambda: evaluate({"ids": CSR, "labels": GRADED["labels"]}),
+            "`targets` should have no labels or mask beside a sparse matrix",
+        ),
+        (
+            lambda: evaluate({"ids": GRADED["ids"], "labels": CSR}),
+            "`labels` should hold real numbers.*in the shape of the ids",
+        ),
+        (lambda: evaluate([0] * 3, ROWS), "`exclude` should hold real numbers"),
+        (
+            lambda: metrics.Coverage(k=1, items=4).update_state(CSR),
+            "`y_true` should hold ids in order.*csr_matrix",
+        ),
+    ],
+)
+def test_sparse_matrices_that_do_not_fit(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+TAKES_IDS = {
+    "exclude": lambda ids: evaluate([0, 1, 2], ids),
+    "exclude of top_k": lambda ids: catalogue.top_k(
+        QUERIES, CANDIDATES, 2, exclude=ids
+    ),
+    "targets": evaluate,
+    "item_ids": lambda ids: utils.exclude_items(SCORES, ids),
+    "keep": lambda ids: utils.exclude_items(SCORES, SEEN, keep=ids),
+    "y_true": lambda ids: functional.recall(ids, SCORES, sparse_labels=True),
+    "y_true that is shown": lambda ids: metrics.Coverage(k=2, items=4)(ids),
+}
+# The last one has a row without repetitions.
+DENSE = [HISTORY, HISTORY.tolist(), HISTORY.astype("float32")]
+DENSE += [HISTORY * 0.5, GRADES, np.array([[0, 1, 2, 3], [0, 1, 0, 0], [3, 2, 1, 0]])]
+BOOLEANS = [HISTORY > 0, (HISTORY > 0).tolist(), [[True], [True, False], [False]]]
+
+
+@pytest.mark.parametrize("name", TAKES_IDS)
+def test_a_dense_matrix_is_not_read_as_ids(name):
+    argument = name.split()[0]
+    for matrix in DENSE:
+        message = rf"(?s)`{argument}` should hold.* ids.*each item.*some of them twice"
+        with pytest.raises(ValueError, match=message):
+            TAKES_IDS[name](matrix)
+    for matrix in BOOLEANS:
+        with pytest.raises(ValueError, match=f"`{argument}` should hold ids.*bool"):
+            TAKES_IDS[name](matrix)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("name", TAKES_IDS)
+def test_a_dense_matrix_of_numpy_is_an_array(name):
+    with pytest.raises(ValueError, match=r"(?s)should hold.* ids.*some of them twice"):
+        TAKES_IDS[name](np.asmatrix(HISTORY))
+    np.testing.assert_array_equal(
+        array(utils.exclude_items(np.asmatrix(SCORES), np.asmatrix(SEEN))),
+        array(utils.exclude_items(SCORES, SEEN)),
+    )
+
+
+def test_as_many_ids_as_items_are_ids():
+    """In any order, and padded, also where some of them are given twice."""
+    for ids, left in (
+        ([[3, 1, 2, 0], [0, 1, 2, 3], [2, 3, 1, 0]], [-1, -1, -1]),
+        ([[3, 3, -1, -1], [1, -1, -1, -1], [3, 2, 2, -1]], [2, 3, 1]),
+    ):
+        _, found = catalogue.top_k(QUERIES, CANDIDATES, 1, exclude=ids)
+        assert array(found)[:, 0].tolist() == left
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_a_dense_matrix_is_ids_in_compiled_code(way):
+    """Values can't be seen there."""
+    compiled.skip_unless_here(way)
+    call = compiled.function(way, lambda y, ids: utils.exclude_items(y, ids))
+    found = array(call(*map(ops.convert_to_tensor, (SCORES, HISTORY))))
+    expected = [[-np.inf, -np.inf, 3, 4], [-np.inf, 2, 3, 4], [-np.inf, -np.inf, 3, 4]]
+    np.testing.assert_array_equal(found, expected)
+
+
+# Ids in floats that don't hold all of them.
+
+ITEMS = 2500
+MANY_SCORES = np.zeros((2, ITEMS), "float32")
+FLOATS = {
+    "functions": lambda ids, n: functional.recall(
+        ids, MANY_SCORES[:, :n], sparse_labels=True
+    ),
+    "graded": lambda ids, n: metrics.NDCG(sparse_labels=True)(
+        {"ids": ids, "labels": np.ones((2, 1))}, MANY_SCORES[:, :n]
+    ),
+    "stacked": lambda ids, n: metrics.NDCG(sparse_labels=True)(
+        ops.stack([ids, ids], axis=2), MANY_SCORES[:, :n]
+    ),
+    "targets": lambda ids, n: catalogue.rank(ids, QUERIES[:2], np.ones((n, 1))),
+    "exclude": lambda ids, n: catalogue.top_k(
+        QUERIES[:2], np.ones((n, 1)), 1, exclude=ids
+    ),
+    "item_ids": lambda ids, n: utils.exclude_items(MANY_SCORES[:, :n], ids),
+    "keep": lambda ids, n: utils.exclude_items(
+        MANY_SCORES[:, :n], [[0], [1]], keep=ids
+    ),
+    "shown": lambda ids, n: metrics.Coverage(k=1, items=n)(ids),
+    "exposure": lambda ids, n: metrics.Coverage(k=1, items=n, sparse_labels=True)(
+        ids, MANY_SCORES[:, :n]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 2**8), ("float16", 2**11)])
+def test_ids_in_half_precision(name, dtype, most):
+    """Each id is held, but it may have been another before."""
+    ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), dtype)
+    FLOATS[name](ids, most)
+    message = rf"should hold whole numbers.*{dtype} holds all numbers up to {most} only"
+    with pytest.raises(ValueError, match=message):
+        FLOATS[name](ids, most + 1)
+
+
+@pytest.mark.parametrize(
+    "ids", [np.float16([[3], [5]]), [np.float16([3]), np.float16([5, 7])]], ids=repr
+)
+def test_half_precision_of_arrays(ids):
+    with pytest.raises(ValueError, match="float16 holds all numbers up to 2048"):
+        functional.recall(ids, MANY_SCORES, sparse_labels=True)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, ops.convert_to_tensor])
+def test_float32_holds_fewer_ids_than_a_large_catalogue_has(convert):
+    scores = np.zeros((1, 2**24 + 1), "float32")
+    with pytest.raises(ValueError, match="float32 holds all numbers up to 16777216"):
+        functional.recall(convert(np.float32([[5]])), scores, sparse_labels=True)
+    assert float(functional.recall([[5]], scores[:, :-1], sparse_labels=True)[0]) == 1.0
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("way", compiled.WAYS)
+def test_half_precision_in_compiled_code(way):
+    """The dtype and the number of items are known there."""
+    compiled.skip_unless_here(way)
+    call = compiled.function(
+        way, lambda ids, y: functional.recall(ids, y, sparse_labels=True)
+    )
+    ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), "bfloat16")
+    with pytest.raises(Exception, match="bfloat16 holds all numbers up to 256 only"):
+        call(ids, ops.convert_to_tensor(MANY_SCORES))
