@@ -208,9 +208,9 @@ WRONG_FILES = {
         lambda path: None,
         "`rows` should be files that exist. Received: ",
     ),
-    "half.parquet": (half_written, "the error: Invalid Input Error: No magic bytes"),
-    "empty.parquet": (lambda path: path.touch(), "too small to be a Parquet file"),
-    "text.parquet": (lambda path: path.write_text("a,b\n" * 9), "No magic bytes"),
+    "half.parquet": (half_written, "Parquet magic bytes not found in footer"),
+    "empty.parquet": (lambda path: path.touch(), "Parquet file size is 0 bytes"),
+    "text.parquet": (lambda path: path.write_text("a,b\n" * 9), "magic bytes not"),
     "empty.csv": (
         lambda path: path.touch(),
         "`rows` should have rows. Received: none, from ",
@@ -236,8 +236,8 @@ WRONG_FILES = {
         lambda path: path.write_text(
             "query_id,label,score\n" + "1,1,0.5\n" * 30_000 + "1,good,0.5\n"
         ),
-        "CSV Error on Line: 30002; Original Line: 1,good,0.5; Error when converting "
-        'column "label"',
+        "`label` should name a column of numbers. Received: label='label', with 'good' "
+        "in line 30002 of ",
     ),
 }
 
@@ -325,13 +325,13 @@ WRONG_RUNS = {
         QRELS,
         [*RUN, "2 Q0 a 2 0.7 t"],
         "`run` should have each item of a query once. Received twice: the item 'a' of "
-        "the query '2', in RUN",
+        "the query '2', in line 2 of RUN and line 3 of RUN",
     ),
     "an item twice in the judgements": (
         [*QRELS, "2 0 a 0"],
         RUN,
         "`qrels` should have each item of a query once. Received twice: the item "
-        "'a' of the query '2', in QRELS",
+        "'a' of the query '2', in line 2 of QRELS and line 3 of QRELS",
     ),
     "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
     "empty judgements": (
@@ -358,7 +358,7 @@ def test_wrong_tables_of_runs():
     with raises("`item` should name a column. Received: item="):
         evaluate_run(qrels, run, ["mrr"])
     run = {"query_id": [None], "item_id": ["a"], "score": [0.5]}
-    with raises("without missing ids. Received: 1 missing"):
+    with raises("`run` should have a query in each row. Received: 1 without one"):
         evaluate_run(qrels, run, ["mrr"])
 
 

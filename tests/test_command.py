@@ -68,7 +68,7 @@ def test_a_run(command):
             "metric   value  standard_error      low    high  lists",
             "mrr     0.7500          0.2500  -2.4266  3.9266      2",
             "map     0.7500          0.2500  -2.4266  3.9266      2",
-            "Rules: trec_eval",
+            "Rules: trec_eval (version 10)",
         ]
     # As trec_eval has it, where the files come last.
     assert command("evaluate -m mrr map qrels run").out == printed.out
@@ -91,7 +91,7 @@ def test_several_runs_and_json(command, tmp_path):
     printed = command("evaluate qrels run other -m mrr -q -o json --health")
     found = json.loads(printed.out)
     assert list(found) == ["per_list", "health", "summary", "notes", "warnings"]
-    assert found["notes"] == ["Rules: trec_eval"]
+    assert found["notes"] == ["Rules: trec_eval (version 10)"]
     assert [(row["run"], row["value"]) for row in found["summary"]] == [
         ("run", 0.75),
         ("other", 0.25),

@@ -170,7 +170,7 @@ def test_how_rows_are_cut_does_not_matter(monkeypatch):
     """Nor which other lists there are: ties are shuffled by the id of the query."""
     rows, names = rows_of(digits=0), ["ndcg@5", "map"]
     expected = evaluate(rows, names, weight="item_weight", keep=["market"])
-    monkeypatch.setattr("keras_rank.evaluation.reading.rows._ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 7)
     monkeypatch.setattr(padded, "_POSITIONS", 40)
     found = evaluate(rows, names, weight="item_weight", keep=["market"])
     assert found.per_list.equals(expected.per_list)
@@ -218,6 +218,10 @@ def written(rows, path):
 def test_files(tmp_path, suffix):
     """A query lies in both files, in rows apart."""
     rows = rows_of()
+    if suffix in ("csv", "jsonl"):
+        # Ids are text there.
+        ids = rows["query_id"].cast(pa.string())
+        rows = rows.set_column(rows.column_names.index("query_id"), "query_id", ids)
     expected = evaluate(rows, ["ndcg@5"], keep="market").per_list
     for i, part in enumerate((rows.slice(0, 200), rows.slice(200))):
         written(part, tmp_path / f"{i}.{suffix}")
@@ -265,7 +269,7 @@ def test_rules_of_missing_labels_and_scores():
 
 
 def test_scores_keep_their_precision():
-    """Two scores that differ in float64 only are no tie, but to trec_eval."""
+    """Two scores that differ in float64 only are no tie, but to trec_eval 9."""
     rows = {"query_id": [1, 1], "item_id": ["a", "b"], "label": [0, 1]}
     rows["score"] = [1.0, 1.0 + 1e-12]
     assert column(evaluate(rows, ["mrr"]), "mrr") == [1.0]
@@ -279,12 +283,24 @@ def test_scores_keep_their_precision():
             rows,
             [MeanReciprocalRank(shuffle_ties=False)],
             item="item_id",
-            ties="trec_eval",
+            ties="trec_eval-9",
         )
         assert column(found, "mrr") == [expected]
+        found = evaluate(rows, ["mrr"], item="item_id", ties="trec_eval")
+        assert column(found, "mrr") == [0.5]
 
 
 @needs_trec
+def test_trec_eval_compares_doubles_on_all_backends():
+    """Also where a backend has float32 only: the rows are in its order."""
+    qrels, run = {"1": {"a": 1}}, {"1": {"b": 25_000.0, "a": 25_000.0 + 1e-6}}
+    run["1"] |= {"c": -1e39, "d": -2e39}
+    for rules, expected in (("trec_eval", 1.0), ("trec_eval-9", 0.5)):
+        assert evaluate_run(qrels, run, ["mrr"], rules=rules)["mrr"] == expected
+        found = evaluate_run({"1": {"c": 1}}, run, ["mrr"], rules=rules)
+        assert found["mrr"] == pytest.approx({"trec_eval": 1 / 3}.get(rules, 1 / 4))
+
+
 def test_trec_eval_prints_the_same():
     printed = {}
     for line in (TREC / "out.test.aq").read_text().splitlines():

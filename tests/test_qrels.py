@@ -1,7 +1,9 @@
 """Judgements of a search collection: the numbers of trec_eval on the full ranking."""
 
+import gzip
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -130,7 +132,8 @@ def test_what_is_missing_is_told():
         ((QRELS, "q1", ITEMS), "of ids. Received: a single id, 'q1'"),
         ((QRELS, QUERIES, "d1"), "`item_ids` should be a sequence of ids"),
         ((QRELS, 3, ITEMS), "`query_ids` should be a sequence of ids"),
-        ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows, such as"),
+        ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows of a query, an item"),
+        (({"q1": {"x": 0}}, ["q1"], ITEMS), "none of the 1 of `qrels`, 'x'"),
     ],
 )
 def test_errors(arguments, message):
@@ -141,49 +144,98 @@ def test_errors(arguments, message):
 def test_a_line_that_cannot_be_read_is_named(tmp_path):
     path = tmp_path / "qrels.txt"
     path.write_text("q1 0 d1 1\nq1 d2 1\n")
-    with pytest.raises(ValueError, match="3 columns in line 2 of"):
+    with pytest.raises(ValueError, match=r"Received: line 2 of .*, 'q1 d2 1'"):
         targets_from_qrels(path, QUERIES, ITEMS)
     path.write_bytes("q1 0 d1 1\n".encode("utf-16"))
     with pytest.raises(ValueError, match="text in UTF-8"):
         targets_from_qrels(path, QUERIES, ITEMS)
     path.write_text("q1\td1\tnan\nq1\td2\t1\n")
-    with pytest.raises(ValueError, match="finite numbers as grades"):
+    with pytest.raises(ValueError, match=r"a number as label. Received: line 1 of"):
         targets_from_qrels(path, QUERIES, ITEMS)
     path.write_text("q 1\td1\t1\nq 1\td2\n")
-    with pytest.raises(ValueError, match="2 columns in line 2 of"):
+    with pytest.raises(ValueError, match=r"line 2 of .*Expected 3 columns, got 2"):
         targets_from_qrels(path, QUERIES, ITEMS)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q1\td1\t2,0\nq1\td2\t1\n", "Received: '2,0', in line 1 of"),
-        ("q1 d1 high\nq1 d2 1\n", "Received: 'high', in line 1 of"),
-        ("\nq1 d1 high\n", "Received: 'high', in line 2 of"),
-        ("query-id corpus-id score\n\nq d2 x\n", "Received: 'x', in line 3 of"),
-        ("q1 0 d1 1\n\nq1 d2 1\n", "3 columns in line 3 of"),
+        ("q1\td1\t1\nq1\td2\t2,0\n", "line 2 of {}, 'q1\\td2\\t2,0'"),
+        ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
+        ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
+        ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
+        ("q1 0 d1 1\nq1 0 d1 0\n", "in line 1 of {0} and line 2 of {0}"),
+        ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
+        ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
+        ('{"q1": {"d1": 1, "d1": 0}}', "Received twice: 'd1', in {}"),
+        ('[["q1", "d1", 1]]', 'number 1: ["q1", "d1", 1]'),
     ],
 )
-def test_only_a_first_line_without_a_query_is_a_header(text, message, tmp_path):
+def test_files_that_are_not_understood(text, message, tmp_path):
     path = tmp_path / "qrels.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message.format(path))):
         targets_from_qrels(path, ["q1", "q"], ITEMS)
 
 
+def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
+    for name in list(sys.modules):
+        if name.startswith("keras_rank.reading"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    for qrels in (QRELS, rows()):
+        targets_from_qrels(qrels, QUERIES, ITEMS)
+    with pytest.raises(ImportError, match=r"pip install .keras-rank\[evaluation\]"):
+        targets_from_qrels(trec_file(tmp_path), QUERIES, ITEMS)
+
+
+def csv_text():
+    rows_ = "".join(f"{q};{d};{g}\r\n" for q, d, g in rows())
+    return f"query_id;item_id;label\r\n{rows_}"
+
+
+def frame():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(rows(), columns=["qid", "docno", "label"])
+
+
+def parquet_file(folder):
+    frame().to_parquet(folder / "qrels.parquet")
+    return folder / "qrels.parquet"
+
+
+def text_file(folder, name, content):
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
 @pytest.mark.parametrize(
-    "text",
+    "given",
     [
-        '{"q1": {"d1": 1}}',
-        json.dumps(QRELS, indent=1) + "\n",
-        '[["q1", "d1", 1]]',
+        lambda folder: frame(),
+        parquet_file,
+        lambda folder: text_file(folder, "qrels.csv", csv_text().encode()),
+        lambda folder: text_file(
+            folder, "qrels.csv.gz", gzip.compress(csv_text().encode())
+        ),
+        lambda folder: text_file(
+            folder, "q.json", json.dumps(QRELS, indent=1).encode()
+        ),
+        lambda folder: text_file(
+            folder,
+            "q",
+            b"#x\n" + trec_file(folder).read_bytes().replace(b"\n", b"\r", 2),
+        ),
+        lambda folder: text_file(
+            folder,
+            "q.tsv",
+            b"".join(f"{q}\t{d}\t{g}\t0\n".encode() for q, d, g in rows()),
+        ),
     ],
 )
-def test_json_is_refused(text, tmp_path):
-    path = tmp_path / "qrels.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"load JSON with `json\.load`"):
-        targets_from_qrels(path, QUERIES, ITEMS)
+def test_all_that_evaluate_run_reads(given, tmp_path):
+    found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
+    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
 
 
 def test_the_numbers_of_trec_eval(rng):

@@ -16,6 +16,7 @@ from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
 from keras_rank.evaluation.lists.measures import metric_of
 from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK
+from keras_rank.utils import targets_from_qrels
 
 
 @pytest.fixture(autouse=True)
@@ -117,10 +118,14 @@ SAME = {
 }
 
 
+@pytest.mark.parametrize("rules", ["trec_eval", "trec_eval-9"])
 @pytest.mark.parametrize("seed", range(3))
-def test_graded_runs_with_ties_are_those_of_trec_eval(seed):
+def test_graded_runs_with_ties_are_those_of_trec_eval(seed, rules):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     qrels, run = graded(seed)
+    if rules == "trec_eval-9":
+        # Ties in float32 only, which version 10 does not have.
+        run = {q: {d: 25_000 + s * 1e-4 for d, s in x.items()} for q, x in run.items()}
     measures = {each.replace("cut_", "cut.") for each in MEASURES}
     measures = {
         name.replace("P_", "P.").replace("recall_", "recall.") for name in measures
@@ -128,13 +133,70 @@ def test_graded_runs_with_ties_are_those_of_trec_eval(seed):
     measures = {name.replace("success_", "success.") for name in measures}
     expected = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
     found = values_of(
-        evaluate_run(qrels, run, [*MEASURES, *(set(SAME) - set(MEASURES))])
+        evaluate_run(qrels, run, [*MEASURES, *(set(SAME) - set(MEASURES))], rules=rules)
     )
     assert set(found) == set(expected)
     for query, by_measure in found.items():
         for name, value in by_measure.items():
             theirs = expected[query][SAME.get(name, name)]
             assert value == pytest.approx(theirs, abs=1e-6), (query, name)
+
+
+@pytest.mark.parametrize("offset", [0.9, 25_000.0, 1e300])
+def test_version_10_compares_doubles(offset):
+    """Whose order is that of the sorted scores: no two are equal."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels, run = graded(3)
+    step = offset * 1e-11
+    scores = {
+        query: {item: offset + step * i for i, item in enumerate(items)}
+        for query, items in run.items()
+    }
+    ranks = {q: {item: float(i) for i, item in enumerate(x)} for q, x in run.items()}
+    measures = {"map", "ndcg_cut.10", "recip_rank"}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(ranks)
+    names = ["map", "ndcg_cut_10", "recip_rank"]
+    assert values_of(evaluate_run(qrels, scores, names)) == {
+        query: pytest.approx({name: values[name] for name in names}, abs=1e-6)
+        for query, values in expected.items()
+    }
+
+
+# A score of the relevant item below that of another, and their values by doubles and by
+# floats: a float beyond its range is infinite, and is ranked as any other.
+BEYOND = [
+    ("0.1", "0.10000000001", 0.5, 1.0),
+    ("1e39", "2e39", 0.5, 1.0),
+    ("-1.797e308", "0.5", 0.5, 0.5),
+    ("-1.797e308", "-1e39", 0.5, 1.0),
+    ("-inf", "0.5", 0.5, 0.5),
+    ("1e39", "inf", 0.5, 1.0),
+]
+
+
+@pytest.mark.parametrize(("score", "other", "doubles", "floats"), BEYOND)
+def test_scores_that_no_float_holds(tmp_path, score, other, doubles, floats):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels = {"1": {"b": 1}}
+    (tmp_path / "run").write_text(f"1 Q0 b 1 {score} t\n1 Q0 a 2 {other} t\n")
+    scores = {"1": {"b": float(score), "a": float(other)}}
+    judged = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"})
+    assert judged.evaluate(scores)["1"]["recip_rank"] == floats
+    for run in (tmp_path / "run", scores):
+        assert evaluate_run(qrels, run, ["mrr"])["mrr"] == doubles
+        older = evaluate_run(qrels, run, ["mrr"], rules="trec_eval-9")
+        assert older["mrr"] == floats
+
+
+def test_comments_and_tags(tmp_path):
+    """As in the quick test of trec_eval."""
+    (tmp_path / "qrels").write_text("# judged by 2\n1 0 a 1\n#\n\n2 0 b 1\n")
+    run = "# made by\n1 Q0 a 1 0.9 my tag\n2 Q0 c 1 0.9\n#x\n2 Q0 b 2 0.8 t 1\n"
+    (tmp_path / "run").write_text(run)
+    found = evaluate_run(tmp_path / "qrels", tmp_path / "run", ["mrr"])
+    assert found.per_list["mrr"].to_pylist() == [1.0, 0.5]
+    targets = targets_from_qrels(tmp_path / "qrels", ["1", "2"], ["a", "b"])
+    assert targets["ids"].tolist() == [[0], [1]]
 
 
 def test_levels_of_relevance():
@@ -177,9 +239,12 @@ def test_the_rules_of_this_package():
     theirs = evaluate_run(qrels, run, metrics)
     assert abs(theirs["ndcg@10"] - ours["ndcg@10"]) > 1e-3
     assert ours.summary().notes == ["Rules: keras"]
-    assert theirs.summary().notes == ["Rules: trec_eval"]
+    assert theirs.summary().notes == ["Rules: trec_eval (version 10)"]
+    older = evaluate_run(qrels, run, metrics, rules="trec_eval-9")
+    note = "Rules: trec_eval-9 (version 9, pytrec_eval)"
+    assert older.summary().notes == [note]
     mixed = evaluate_run(qrels, run, metrics, ties="metric")
-    assert str(mixed).splitlines()[3] == "Rules: trec_eval, ties=metric"
+    assert str(mixed).splitlines()[3] == "Rules: trec_eval (version 10), ties=metric"
     assert evaluate(rows_of(), ["mrr"]).summary().notes == []
 
 
@@ -199,7 +264,7 @@ def test_trec_eval_reads_labels_as_integers():
     )
     (warning,) = found.warnings
     assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
-    assert same.summary().notes == ["Rules: trec_eval, unjudged=drop"]
+    assert same.summary().notes == ["Rules: trec_eval (version 10), unjudged=drop"]
     assert same.warnings == []
     ours = evaluate_run(qrels, run, [NDCG()], rules="keras")
     ideal = 2**2.5 - 1, 2**1.9 - 1, 2**0.5 - 1
@@ -411,6 +476,137 @@ def test_ids_with_spaces_in_three_columns(tmp_path):
     assert values_of(found) == {"what is": {"mrr": 1.0}, "who": {"mrr": 0.0}}
 
 
+# Rows without names, and what they are: an iteration is a number or `Q0`, and `0` or
+# `Q0` if that alone tells.
+NAMELESS = {
+    "1,0,7,1 1,0,8,0": "qrels",
+    "q,Q0,7,1 q,Q0,8,0": "qrels",
+    "q,4.5,7b,1 q,1,8b,0": "qrels",
+    "1,7,1,0 1,8,0,0": "qrels",
+    "q,7b,1,Q0 q,8b,0,Q0": "qrels",
+    "q,7b,1,3 q,8b,0,4": "qrels",
+    "q,7,1 q,8,0": "qrels",
+    "q,7,true q,8,false": "qrels",
+    "1,Q0,8,1,.9,t 1,Q0,7,2,.8,t": "run",
+    "1,0,8,1,.9 1,0,7,2,.8": "run",
+    "1,8,.9 1,7,.8": "run",
+}
+UNCLEAR = {
+    "1,0,7,0 1,0,8,0": "qrels",
+    "196,242,3,881250949 186,302,3,891717742": "qrels",
+    "1,1,1,1 1,1,2,1": "qrels",
+    "q,7b,good,0 q,8b,1,0": "qrels",
+    "1,0,7,1, 1,0,8,0,": "qrels",
+    "1,7,1,.9 1,8,2,.8": "run",
+}
+
+
+def rows_without_names(tmp_path, name, text, delimiter):
+    rows = text.replace(",", delimiter).replace(" ", "\n")
+    (tmp_path / name).write_text(rows + "\n")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("text", NAMELESS)
+def test_tables_without_names(tmp_path, text, delimiter):
+    """The item that starts with 7 is relevant, and comes after that with 8."""
+    query, items = text[0], ("7b", "8b") if "7b" in text else ("7", "8")
+    sides = {"qrels": {query: {items[0]: 1}}}
+    sides["run"] = {query: {items[1]: 0.9, items[0]: 0.8}}
+    for suffix in ("", ".csv", ".txt"):
+        name = NAMELESS[text]
+        sides[name] = rows_without_names(tmp_path, name + suffix, text, delimiter)
+        assert evaluate_run(**sides, metrics=["mrr"])["mrr"] == 0.5
+    if NAMELESS[text] == "qrels":
+        targets = targets_from_qrels(sides["qrels"], [query], items)
+        assert targets["ids"].tolist() == [[0]]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
+    name = UNCLEAR[text]
+    sides = {"qrels": {"1": {"7": 1}}, "run": {"1": {"7": 0.9}}}
+    sides[name] = rows_without_names(tmp_path, f"{name}.txt", text, delimiter)
+    first = repr(text.split()[0].replace(",", delimiter))
+    with raises(f"`{name}` should ") as error:
+        evaluate_run(**sides, metrics=["mrr"])
+    assert f"{name}.txt" in str(error.value)
+    assert first in str(error.value)
+    if name == "qrels":
+        assert "--query, --item, --label" in str(error.value)
+
+
+def test_tables_without_names_are_in_one_order(tmp_path):
+    files = [
+        rows_without_names(tmp_path, f"{i}.csv", text, ",")
+        for i, text in enumerate(("1,0,7,1 1,0,8,0", "2,7,1,0 2,8,0,0"))
+    ]
+    with raises("`qrels` should be files with columns in one order") as error:
+        evaluate_run(files, {"1": {"7": 0.9}}, ["mrr"])
+    assert all(str(file) in str(error.value) for file in files)
+
+
+def test_columns_without_names_are_named_by_their_places(tmp_path, capsys):
+    text = "1,7,1,3 1,8,0,4"
+    qrels = rows_without_names(tmp_path, "qrels.csv", text, ",")
+    run = tmp_path / "run"
+    run.write_text("1 Q0 8 1 .9 t\n1 Q0 7 2 .8 t\n")
+    named = {"query": "column0", "item": "column1", "label": "column2"}
+    assert evaluate_run(qrels, run, ["mrr"], **named)["mrr"] == 0.5
+    line = [f"--{option}={name}" for option, name in named.items()]
+    assert run_command(["evaluate", str(qrels), str(run), "-m", "mrr", *line]) == 0
+    assert "0.5000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("query", "docid", "rating"),
+        ("qid", "docid", "relevance"),
+        ("user_id", "item_id", "rating"),
+        ("query", "doc_id", "score"),
+        ("query-id", "corpus-id", "score"),
+    ],
+)
+def test_names_of_known_tools(tmp_path, capsys, names):
+    csv = csv_of(QRELS, *names), csv_of(RUN, *names[:2], "score", sep="\t")
+    (tmp_path / "qrels.csv").write_text(csv[0])
+    (tmp_path / "run.tsv").write_text(csv[1])
+    (tmp_path / "run.trec").write_text(FORMS["trec"][1])
+    for run in ("run.tsv", "run.trec"):
+        files = tmp_path / "qrels.csv", tmp_path / run
+        assert evaluate_run(*files, ["ndcg@10"])["ndcg@10"] == pytest.approx(
+            np.mean([each["ndcg@10"] for each in EXPECTED.values()])
+        )
+        assert run_command(["evaluate", *map(str, files), "-m", "mrr"]) == 0
+    (tmp_path / "qrels.csv").write_text(csv_of(QRELS, "q", "d", "grade"))
+    assert run_command(["evaluate", *map(str, files), "-m", "mrr"]) == 2
+    assert "with the columns ['q', 'd', 'grade']" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["rank", "Rank", "position"])
+def test_ranks_are_no_scores(tmp_path, capsys, name):
+    run = table(RUN, "query_id", "item_id", name)
+    parquet.write_table(run, tmp_path / "run.parquet")
+    parquet.write_table(
+        run.append_column("label", run[name]), tmp_path / "rows.parquet"
+    )
+    for arguments in ({}, {"score": name}):
+        with raises("where higher is better. Received: score=") as error:
+            evaluate_run(QRELS, run, ["mrr"], **arguments)
+        assert repr(name) in str(error.value)
+        with raises("times -1"):
+            evaluate(tmp_path / "rows.parquet", ["mrr"], **arguments)
+    line = ["evaluate", str(tmp_path / "rows.parquet"), "--score", name]
+    assert run_command(line) == 2
+    assert "ascend from the best item on" in capsys.readouterr().err
+    # It may be there beside the scores.
+    scored = table(RUN, "qid", "docno", "score").append_column(name, run[name])
+    evaluate_run(QRELS, scored, ["mrr"])
+
+
 def test_forms_of_tables_in_memory():
     expected = values_of(evaluate_run(QRELS, RUN, ["ndcg@10"]))
     assert expected == {
@@ -596,7 +792,7 @@ def test_rules_and_definitions_are_written_and_read(tmp_path):
     found = evaluate_run(*graded(0), ["ndcg@10"])
     found.write(tmp_path / "lists.parquet")
     again = Evaluation.read(tmp_path / "lists.parquet")
-    assert again.summary().notes == ["Rules: trec_eval"]
+    assert again.summary().notes == ["Rules: trec_eval (version 10)"]
     with pytest.raises(ValueError, match="gain_fn"):
         again.compare(evaluate_run(*graded(0), ["ndcg@10"], rules="keras"))
 

@@ -13,8 +13,8 @@ import pytest
 from pyarrow import dataset, feather, parquet
 
 from keras_rank.evaluation import evaluate, evaluate_run
-from keras_rank.evaluation.reading.engine import connect
 from keras_rank.metrics import MeanReciprocalRank
+from keras_rank.reading.engine import connect
 
 
 @pytest.fixture(autouse=True)
@@ -117,8 +117,9 @@ def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
             table.to_pandas().to_csv(file, index=False)
         else:
             table.to_pandas().to_json(file, orient="records", lines=True)
-    assert mrr_of(f"{tmp_path}/rows[1].{suffix}") == {2: 1.0}
-    assert mrr_of(f"{tmp_path}/rows1.{suffix}") == {2: 0.5}
+    query = 2 if suffix == "parquet" else "2"
+    assert mrr_of(f"{tmp_path}/rows[1].{suffix}") == {query: 1.0}
+    assert mrr_of(f"{tmp_path}/rows1.{suffix}") == {query: 0.5}
     for name, item in (("run1", "x"), ("run[1]", "a")):
         (tmp_path / name).write_text(f"1 Q0 {item} 1 0.5 t\n")
     (tmp_path / "qrels").write_text("1 0 a 1\n")
@@ -161,7 +162,7 @@ def test_folders_do_not_replace_columns(tmp_path, suffix):
             table.to_csv(file, index=False)
         else:
             table.to_json(file, orient="records", lines=True)
-        assert mrr_of(file) == {2: 1.0}
+        assert mrr_of(file) == {2 if suffix == "parquet" else "2": 1.0}
     with raises("query_id=9"):
         evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
 
@@ -179,8 +180,10 @@ LATE = 30_000
         (["01", "1"], ["01", "1"]),
         (["2024-1-1", "2024-01-01"], ["2024-01-01", "2024-1-1"]),
         (["true", "True"], ["True", "true"]),
-        (["2", "10"], [2, 10]),
-        (["-2", "18446744073709551617"], [-2, 18446744073709551617]),
+        (["2", "10"], ["10", "2"]),
+        (["-2", "18446744073709551617"], ["-2", "18446744073709551617"]),
+        (["NULL", "nan"], ["NULL", "nan"]),
+        ([" a", "a"], [" a", "a"]),
         (["7"] * LATE + ["1.10", "1e3"], ["1.10", "1e3", "7"]),
         (["7"] * LATE + ["07", "+7"], ["+7", "07", "7"]),
         (["'a'", "a", '"a, b"'], ["'a'", "a", "a, b"]),
@@ -198,7 +201,7 @@ def test_ids_in_csv_are_read_as_written(tmp_path, ids, expected):
 @pytest.mark.parametrize(
     ("ids", "expected"),
     [
-        (["1", "2"], [1, 2]),
+        (["1", "2"], ["1", "2"]),
         (['"1.10"', '"1.1"'], ["1.1", "1.10"]),
         (['"2024-1-1"', '"2024-01-01"'], ["2024-01-01", "2024-1-1"]),
         (
@@ -244,7 +247,7 @@ def test_a_file_that_another_does_not_look_like(tmp_path):
 def test_no_line_of_csv_is_left_out(tmp_path):
     """Such as a short one at the start, which might be a title."""
     (tmp_path / "qrels.csv").write_text("q0,d9\nq1,d1,1\nq1,d2,0\nq2,d1,2\n")
-    with raises("qrels.csv with the columns ['q0,d9']"):
+    with raises("qrels.csv with the columns ['q0', 'd9']"):
         evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
 
 
@@ -357,7 +360,7 @@ def test_columns_whose_names_differ_in_case(tmp_path):
         sources = [tmp_path / "rows.csv", tmp_path / "rows.jsonl"]
         sources += sources_of(tmp_path, table)
         for source in sources:
-            assert mrr_of(source, score=name) == {2: value}
+            assert [*mrr_of(source, score=name).values()] == [value]
 
 
 def test_two_columns_of_one_name(tmp_path):
@@ -400,6 +403,6 @@ def test_what_comes_of_nesting(tmp_path):
 
 def test_errors_of_json_give_no_advice_of_duckdb(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"query_id": 1, "query_id": 2}\n')
-    with raises("duplicate key") as error:
+    with raises("with each key once. Received, as number 1") as error:
         evaluate(tmp_path / "rows.jsonl", ["mrr"])
     assert "sample_size" not in str(error.value)

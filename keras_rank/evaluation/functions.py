@@ -8,11 +8,11 @@ from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import members_of, truncates
 from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.reading.ids import with_numbers
-from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.ids import with_numbers
+from keras_rank.reading.rows import Columns
 
 
 def evaluate(
@@ -43,7 +43,8 @@ def evaluate(
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
             `"rows/*.parquet"`, or a list of these. The type of a column may differ
-            between files, if the types can be compared. Or a table in memory: of
+            between files, if the types can be compared. Ids in text files are text.
+            Or a table in memory: of
             pyarrow, pandas, Polars or DuckDB, anything with `__arrow_c_stream__`, or a
             dict of columns. Or a `ray.data.Dataset`, which is evaluated on its workers:
             see `docs/tables.md`.
@@ -67,8 +68,9 @@ def evaluate(
             cluster by. Defaults to none.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
             is that of the earlier row. `"trec_eval"`: the item whose id is larger as
-            text comes first, and scores that are equal in float32 are tied. Defaults to
-            `"metric"`.
+            text comes first, and an item with a score of -inf is the last one.
+            `"trec_eval-9"`: the same, and scores that are equal in float32 are tied.
+            Defaults to `"metric"`.
         unjudged: `"irrelevant"`: an item whose label is missing or below 0 has the
             label 0. `"drop"`: it is left out, as `BPref` always does. Defaults to
             `"irrelevant"`.
@@ -148,8 +150,10 @@ def evaluate_run(
             label}}`, also as a JSON file, or of relevant items only, `{query: [items]}`
             or `{query: {items}}`; or a table, as for `evaluate`, with the columns
             `query`, `item` and `label`. Without columns of the default names, those of
-            BEIR, ir_measures, ranx, PyTerrier and Hugging Face are recognized, such as
-            `query-id`, `corpus-id` and `score`.
+            BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are recognized,
+            such as `query-id`, `corpus-id` and `score`. Columns without names are those
+            of TREC, or query, item, label and iteration, if that is clear; otherwise
+            name them `"column0"`, `"column1"` and so on.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
             `{query: {item: score}}` or `{query: [items]}`, the best first; or a table
@@ -163,16 +167,17 @@ def evaluate_run(
         item: str. The column of the items in tables. Defaults to `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
         score: str. The column of the scores in a table. Defaults to `"score"`.
-        rules: what strings mean, and how ties are ordered. `"trec_eval"`: gains are
-            linear, precision divides by k, and `ties="trec_eval"`. `"keras"`: metrics
-            have the defaults of this package, and `ties="metric"`. The spellings of
-            trec_eval and ir_measures always have the meaning of these tools, and
-            metrics that are not strings keep their own arguments. Defaults to
-            `"trec_eval"`.
+        rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
+            version 10 of trec_eval, with linear gains, precision over k, and
+            `ties="trec_eval"`. `"trec_eval-9"`: as in its predecessors, pytrec_eval,
+            BEIR and MTEB, which compare scores as floats: `ties="trec_eval-9"`.
+            `"keras"`: metrics have the defaults of this package, and `ties="metric"`.
+            The spellings of trec_eval and ir_measures always have the meaning of these
+            tools, and metrics that are not strings keep their own arguments. Defaults
+            to `"trec_eval"`.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
-            is that of the earlier line. `"trec_eval"`: the item whose id is larger as
-            text comes first, and scores that are equal in float32 are tied. Defaults to
-            `None`: as `rules` says.
+            is that of the earlier line. `"trec_eval"` and `"trec_eval-9"`: as for
+            `evaluate`. Defaults to `None`: as `rules` says.
         unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
             has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
             `BPref` always does. Defaults to `"irrelevant"`.
@@ -205,7 +210,7 @@ def evaluate_run(
     if unjudged == "drop":
         followed += ", unjudged=drop"
     if ties is None:
-        ties = "trec_eval" if rules == "trec_eval" else "metric"
+        ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)
     qrels, run = (
         with_numbers(name, source, columns)

@@ -1,17 +1,10 @@
 """Relevance judgements of a search collection, as graded targets of its queries."""
 
+import itertools
 import os
-import pathlib
 import reprlib
 import warnings
-from collections.abc import (
-    Container,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +28,10 @@ def targets_from_qrels(
     there are, and another one names queries without judgements, which have no targets.
 
     Args:
-        qrels: the judgements: a dict `{query: {item: grade}}`, an iterable of rows
-            `(query, item, grade)`, such as `frame.itertuples(index=False)`, or the path
-            of a file: a TREC file with four columns, or a BEIR file with three columns
-            and optionally a header, which starts with none of `query_ids`.
+        qrels: the judgements: a dict `{query: {item: grade}}`, or an iterable of rows
+            `(query, item, grade)`. With the extra `evaluation` installed, also a file
+            or a data frame that `keras_rank.evaluation.evaluate_run` reads as `qrels`,
+            such as a TREC file, or the TSV of BEIR. Ids in text files are text.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
@@ -62,7 +55,7 @@ def targets_from_qrels(
     queries, items = _places("query_ids", query_ids), _places("item_ids", item_ids)
     grades, unknown = list[dict[Any, float]]({} for _ in queries), dict[Any, None]()
     is_judged = np.zeros(len(queries), "bool")
-    for where, query, item, grade in _rows(qrels, queries):
+    for where, query, item, grade in _rows(qrels):
         place = queries.get(query)
         if place is None:
             unknown[query] = None
@@ -86,13 +79,18 @@ def targets_from_qrels(
         "relevant items.",
     )
     relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
-    missing = dict.fromkeys(x for row in relevant for x in row if x not in items)
-    if missing and len(missing) == len({x for row in relevant for x in row}):
+    # Where nothing is relevant, what is judged tells whether the ids are of one kind.
+    sought = dict.fromkeys(itertools.chain(*relevant)) or dict.fromkeys(
+        itertools.chain(*grades)
+    )
+    missing = [x for x in sought if x not in items]
+    if missing and len(missing) == len(sought):
         raise ValueError(
             "`item_ids` should have relevant items of `qrels`. Received: "
             f"{_some(items)}, and none of the {len(missing)} of `qrels`, "
             f"{_some(missing)}"
         )
+    missing = [x for x in dict.fromkeys(itertools.chain(*relevant)) if x not in items]
     _warn_of(
         missing,
         "Relevant items of `qrels` that are not in `item_ids`",
@@ -131,10 +129,8 @@ def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
     return places
 
 
-def _rows(qrels: Any, queries: Container[Any]) -> Iterator[_Row]:
-    if isinstance(qrels, str | os.PathLike):
-        yield from _rows_of_file(pathlib.Path(qrels), queries)
-    elif isinstance(qrels, Mapping):
+def _rows(qrels: Any) -> Iterator[_Row]:
+    if isinstance(qrels, Mapping):
         for query, grades in qrels.items():
             if not isinstance(grades, Mapping):
                 raise ValueError(
@@ -142,7 +138,13 @@ def _rows(qrels: Any, queries: Container[Any]) -> Iterator[_Row]:
                     f"Received: {type(grades).__name__} for query {query!r}"
                 )
             yield from (("", query, item, grade) for item, grade in grades.items())
-    elif isinstance(qrels, Iterable) and not hasattr(qrels, "itertuples"):
+    elif isinstance(qrels, str | os.PathLike) or hasattr(qrels, "__arrow_c_stream__"):
+        # It needs DuckDB.
+        from keras_rank.reading.runs import judgements_of
+
+        columns = judgements_of(qrels).to_pydict().values()
+        yield from (("", *row) for row in zip(*columns, strict=True))
+    elif isinstance(qrels, Iterable):
         for number, row in enumerate(qrels):
             is_row = isinstance(row, list | tuple | np.ndarray) and len(row) == 3
             if not (is_row and all(isinstance(x, Hashable) for x in row[:2])):
@@ -153,49 +155,9 @@ def _rows(qrels: Any, queries: Container[Any]) -> Iterator[_Row]:
             yield (f", in row {number}", *row)
     else:
         raise ValueError(
-            "`qrels` should be a dict, rows, such as "
-            "`frame.itertuples(index=False)`, or the path of a file. "
-            f"Received: {type(qrels).__name__}"
+            "`qrels` should be a dict, rows of a query, an item and a grade, a table, "
+            f"or the path of a file. Received: {type(qrels).__name__}"
         )
-
-
-def _rows_of_file(path: pathlib.Path, queries: Container[Any]) -> Iterator[_Row]:
-    lines = _lines(path)
-    first = lines[0][1] if lines else ""
-    # BEIR's files have tabs, as ids may contain spaces.
-    separator = "\t" if first.count("\t") == 2 else None
-    expected = 3 if len(first.split(separator)) == 3 else 4
-    for i, (number, line) in enumerate(lines):
-        columns = line.split(separator)
-        if len(columns) != expected:
-            raise ValueError(
-                "`qrels` should be a file of the columns query, iteration, item and "
-                "grade, or query-id, corpus-id and score. Received: "
-                f"{len(columns)} columns in line {number} of {path}"
-            )
-        query, *_, item, grade = columns
-        may_be_header = i == 0 and expected == 3 and _float(grade) is None
-        # With a known query, it is a row with a wrong grade.
-        if not may_be_header or query in queries:
-            yield f", in line {number} of {path}", query, item, grade
-
-
-def _lines(path: pathlib.Path) -> list[tuple[int, str]]:
-    """The lines of a file that are not blank, with their numbers."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"`qrels` should be a file of text in UTF-8. Received: {path}"
-        ) from error
-    # No grade ends in a bracket.
-    if text.lstrip().startswith(("{", "[")) and text.rstrip().endswith(("}", "]")):
-        raise ValueError(
-            "`qrels` should be a file of columns: load JSON with `json.load`, and pass "
-            f"the dict {{query: {{item: grade}}}}. Received: JSON in {path}"
-        )
-    lines = enumerate(text.split("\n"), 1)
-    return [(number, line) for number, line in lines if line.strip()]
 
 
 def _float(grade: Any) -> float | None:

@@ -6,7 +6,8 @@ import itertools
 import os
 from collections.abc import Sequence
 
-from keras_rank.evaluation.reading.files import is_table
+from keras_rank.reading.forms import is_table
+from keras_rank.reading.text import PLACE
 
 # Options without an effect on runs, which have no such columns.
 _OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
@@ -34,7 +35,8 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
         both = [parsed.qrels, *rows]
         of_tables = {"label": [parsed.qrels], "score": rows}
         of_tables |= {"query": both, "item": both}
-        unused = [name for name, of in of_tables.items() if not any(map(is_table, of))]
+        named = [x for x in of_tables if not PLACE.fullmatch(getattr(parsed, x, ""))]
+        unused = [name for name in named if not any(map(is_table, of_tables[name]))]
         _require_left_out(parsed, unused, "TREC files, whose columns have no names")
     if parsed.keep and not (parsed.print_lists or parsed.per_list):
         raise ValueError(

@@ -15,10 +15,9 @@ from keras_rank.evaluation.command.printing import show_progress
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import RULES, members_of
 from keras_rank.evaluation.lists.values import is_described
-from keras_rank.evaluation.reading.files import is_table
-from keras_rank.evaluation.reading.forms import are_judgements
-from keras_rank.evaluation.reading.rows import Columns
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.forms import are_judgements, is_table
+from keras_rank.reading.rows import Columns
 
 # Options that are passed to the functions under the same names.
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
@@ -46,6 +45,9 @@ def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> b
     """Whether the first file holds judgements."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])
+    if not all(map(is_table, files[1:])):
+        # Runs, which tables of rows don't come with.
+        return True
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
     given: Any = {name: getattr(parsed, name, x) for name, x in names.items()}
     return are_judgements(files[0], Columns(**given))
@@ -72,7 +74,7 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
     members = []
     gains, threshold = parsed.gains, parsed.relevance_threshold
     rules = rules_of(parsed)
-    is_trec = rules == "trec_eval"
+    is_trec = rules != "keras"
     own = [name for name in parsed.metrics or [] if "(rel=" in name]
     if threshold is not None and own:
         raise ValueError(

@@ -29,8 +29,8 @@ from keras_rank.evaluation.command.options import parser_of
 from keras_rank.evaluation.command.printing import joined, print_results, say
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import measured_of
-from keras_rank.evaluation.reading.files import is_table
 from keras_rank.evaluation.report.table import Table
+from keras_rank.reading.forms import is_table
 
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 

@@ -96,7 +96,8 @@ def _add_common(parser: _Parser) -> None:
     cluster = "a column, such as the user, whose lists are not independent"
     parser.add({"--cluster": cluster}, metavar="COLUMN")
     of_choices = {
-        "rules": "whose definitions to use for qrels and runs (default: trec_eval)",
+        "rules": "whose definitions to use for qrels and runs: those of trec_eval 10 "
+        "(default), those of trec_eval 9, pytrec_eval, BEIR and MTEB, or our own",
         "ties": "the order of tied items: as each metric says, or as in trec_eval, "
         "which is the default for qrels and runs",
         "unjudged": "how to treat items without a label",

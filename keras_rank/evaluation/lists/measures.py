@@ -12,8 +12,9 @@ from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind
 from keras_rank.metrics.names import spelled_elsewhere
 
-# Whose definitions and tie order this package's own names have.
-RULES = ("trec_eval", "keras")
+# Whose definitions and tie order this package's own names have: those of trec_eval 10,
+# of its predecessors and pytrec_eval, or its own.
+RULES = ("trec_eval", "trec_eval-9", "keras")
 
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
@@ -118,7 +119,7 @@ def _named(
 ) -> RankingMetric:
     (metric,) = as_group([own]).members
     config = {**metric.get_config(), "name": string, "seed": 0}
-    if rules == "trec_eval":
+    if rules != "keras":
         if "gain_fn" in config:
             config["gain_fn"] = "linear"
         if "denominator" in config:

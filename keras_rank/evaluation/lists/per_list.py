@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
 from keras_rank.evaluation.lists.padded import PaddedBatches
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.reading.engine import connected
-from keras_rank.evaluation.reading.rows import Rows, judge, read_rows, received_twice
-from keras_rank.evaluation.reading.runs import read_run
 from keras_rank.lists.base import LARGEST_WEIGHT
+from keras_rank.reading.engine import connected
+from keras_rank.reading.rows import Rows, judge, read_rows, received_twice
+from keras_rank.reading.runs import read_run
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -109,6 +110,10 @@ class PerList:
             found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
         written, score = rows["label"].to_numpy(), rows["score"].to_numpy()
         given = np.trunc(written) if self.settings.truncates else written
+        if self.settings.ties != "metric":
+            # trec_eval ranks any number. The rows are in its order, so that ties which
+            # are made here, or where a backend has float32 only, stay in it.
+            score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
         drops_unjudged = self.settings.unjudged == "drop"
         items = {
             "label": judge(given, lists.starts, drops_unjudged),

@@ -2,18 +2,19 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import cast
 
 from keras_rank.arguments import check_choice
 from keras_rank.evaluation.lists.columns import require_free_names
-from keras_rank.evaluation.reading.rows import Columns, Order
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ordering.preference import Ties
+from keras_rank.reading.rows import Columns, Order
 
 # The accepted values of arguments. `ties`: which of tied items comes first, as the
-# metric says or as in trec_eval. `unjudged`: what an item without a label is.
-# `duplicates`: how duplicate items of a query are treated.
+# metric says, as in trec_eval 10, or as in trec_eval 9. `unjudged`: what an item
+# without a label is. `duplicates`: how duplicate items of a query are treated.
 CHOICES = {
-    "ties": ("metric", "trec_eval"),
+    "ties": ("metric", "trec_eval", "trec_eval-9"),
     "unjudged": ("irrelevant", "drop"),
     "duplicates": ("error", "count"),
 }
@@ -44,9 +45,9 @@ class Settings:
     def __post_init__(self) -> None:
         for argument, choices in CHOICES.items():
             check_choice(argument, getattr(self, argument), choices)
-        if self.ties == "trec_eval" and self.columns.item is None:
+        if self.ties != "metric" and self.columns.item is None:
             raise ValueError(
-                '`item` should name a column with `ties="trec_eval"`, which orders '
+                f'`item` should name a column with `ties="{self.ties}"`, which orders '
                 "tied items by their ids. Received: item=None"
             )
         names = [metric.name for metric in self.metrics]
@@ -60,8 +61,8 @@ class Settings:
         By item if these are known, so that the numbers don't depend on the order of the
         rows, except for a metric that puts the earlier item first.
         """
-        if self.ties == "trec_eval":
-            return "trec_eval"
+        if self.ties != "metric":
+            return cast(Order, self.ties)
         are_stable = [metric.shuffle_ties is False for metric in self.metrics]
         return "row" if self.columns.item is None or any(are_stable) else "item"
 
@@ -71,4 +72,4 @@ class Settings:
 
         For trec_eval, the rows are in the order of its ties already.
         """
-        return "stable" if self.ties == "trec_eval" else None
+        return None if self.ties == "metric" else "stable"

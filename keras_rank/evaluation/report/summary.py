@@ -11,6 +11,8 @@ from keras_rank.evaluation.report.table import Table, table_of
 
 # The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
+# Whose numbers rules give.
+_TOOLS = {"trec_eval": " (version 10)", "trec_eval-9": " (version 9, pytrec_eval)"}
 
 
 def summarized(
@@ -30,7 +32,8 @@ def summarized(
                 low, high = share_interval(of_metric.values[counted], confidence)
                 found = found._replace(low=low, high=high)
             rows.append({**found._asdict(), "metric": metric.name, **slice_})
-    notes = [] if lists.rules is None else [f"Rules: {lists.rules}"]
+    name, comma, others = (lists.rules or "").partition(",")
+    notes = [f"Rules: {name}{_TOOLS.get(name, '')}{comma}{others}"] if name else []
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     return table_of(rows, [*by, *_COLUMNS], notes)

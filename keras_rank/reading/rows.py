@@ -14,18 +14,21 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.arrays.backends import Array
-from keras_rank.evaluation.reading.engine import Connection, Relation, query
-from keras_rank.evaluation.reading.files import errors_of, no_rows
-from keras_rank.evaluation.reading.part import Sought
-from keras_rank.evaluation.reading.sources import files_with, select
+from keras_rank.reading.engine import Connection, Relation, query
+from keras_rank.reading.files import errors_of, no_rows
+from keras_rank.reading.part import Sought, is_rank, no_score
+from keras_rank.reading.sources import parts_of, places_of, select
 
-Order: TypeAlias = Literal["row", "item", "trec_eval"]
+Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
 _ORDERS: dict[Order, str] = {
     "row": "row",
     "item": "item",
     # trec_eval compares ids as text, even numbers.
-    "trec_eval": "CAST(item AS VARCHAR) DESC",
+    "trec_eval": "score DESC, CAST(item AS VARCHAR) DESC",
+    "trec_eval-9": "score DESC, CAST(item AS VARCHAR) DESC",
 }
+# As C makes a float of a double: infinite beyond its range, but not if it is missing.
+_FLOAT = "coalesce(TRY_CAST(score AS FLOAT), CAST(score * 'inf'::DOUBLE AS FLOAT))"
 
 # The numeric columns of all rows.
 _NUMBERS = ("label", "score")
@@ -62,6 +65,8 @@ class Columns:
                     f"`{argument}` should be the name of a column{optional}. "
                     f"Received: {argument}={name!r}"
                 )
+        if is_rank(self.score):
+            raise no_score(repr(self.score))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,22 +99,25 @@ def read_rows(
         source: files, or a table in memory.
         columns: the names of the columns.
         order: how the rows of a query are ordered: as given, by item, or as trec_eval
-            breaks ties: by item in descending order, where scores that are equal in
-            float32 are tied.
+            ranks them: tied items in descending order, where version 9 takes scores
+            that are equal in float32 for ties.
     """
-    ids = {"query": Sought("query", columns.query)}
+    ids = {"query": Sought("query", columns.query, is_required=True)}
     if columns.item is not None:
         ids["item"] = Sought("item", columns.item)
     kept = {str(i): Sought("keep", name) for i, name in enumerate(columns.keep)}
     numbers = {name: Sought(name, getattr(columns, name)) for name in _NUMBERS}
     if columns.weight is not None:
-        numbers["weight"] = Sought("weight", columns.weight)
-    table = select(connection, "rows", source, {**ids, **kept}, numbers)
+        numbers["weight"] = Sought("weight", columns.weight, is_required=True)
+    every = {**ids, **kept, **numbers}
+    with errors_of("rows", source):
+        parts = parts_of(connection, "rows", source, {x.name for x in every.values()})
+        table = select(parts, {**ids, **kept}, numbers)
     # DuckDB sorts in parallel: without the row, the order would vary.
     table = query(table, "SELECT *, row_number() OVER () AS row FROM source")
     names = [*ids, *kept, *numbers]
     batches = sorted_batches(table, "rows", source, names, order)
-    return Rows(batches, lambda *of_item: files_with(source, ids, of_item))
+    return Rows(batches, lambda *of_item: places_of("rows", source, ids, of_item))
 
 
 def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
@@ -135,11 +143,14 @@ def sorted_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the columns of rows, sorted by query and then in an order."""
     of_name = {name: f'"{name}"' for name in names}
-    if order == "trec_eval":
-        of_name["score"] = "CAST(score AS FLOAT)"
+    if order == "trec_eval-9":
+        of_name["score"] = _FLOAT
     selected = ", ".join(f'{each} AS "{name}"' for name, each in of_name.items())
     with errors_of(argument, source):
-        ordered = f"SELECT {selected} FROM source ORDER BY query, {_ORDERS[order]}"
+        chosen = f"SELECT {selected}, row FROM source"
+        ordered = (
+            f"SELECT * EXCLUDE row FROM ({chosen}) ORDER BY query, {_ORDERS[order]}"
+        )
         reader = query(table, ordered).to_arrow_reader(_ROWS_AT_A_TIME)
     is_empty = True
     while True:

@@ -2,17 +2,20 @@
 
 from typing import Any
 
-from keras_rank.evaluation.reading.engine import Connection, Relation, query
-from keras_rank.evaluation.reading.files import errors_of, named, no_rows
-from keras_rank.evaluation.reading.forms import side_of
-from keras_rank.evaluation.reading.rows import (
+import pyarrow as pa
+
+from keras_rank.reading.engine import Connection, Relation, connect, query
+from keras_rank.reading.files import errors_of, named, no_rows
+from keras_rank.reading.forms import Side, side_of
+from keras_rank.reading.part import common_type
+from keras_rank.reading.rows import (
     Columns,
     Order,
     Rows,
     received_twice,
     sorted_batches,
 )
-from keras_rank.evaluation.reading.sources import common_type
+from keras_rank.reading.sources import places_of
 
 
 def read_run(
@@ -46,6 +49,15 @@ def read_run(
     return Rows(batches, lambda query, item: named(run), left_out)
 
 
+def judgements_of(source: Any) -> pa.Table:
+    """Returns judgements as a table of queries, items and labels."""
+    columns = Columns("query_id", "label", "score", "item_id")
+    with connect() as connection:
+        _create(connection, "qrels", source, columns, "label")
+        rows = "SELECT query, item, label FROM qrels ORDER BY row"
+        return connection.sql(rows).to_arrow_table()
+
+
 def _create(
     connection: Connection, name: str, source: Any, columns: Columns, number: str
 ) -> tuple[str, str]:
@@ -55,10 +67,9 @@ def _create(
         numbered = "SELECT *, row_number() OVER () AS row FROM source"
         query(side.table, numbered).create(name)
         created = connection.table(name)
-        _require_ids(name, source, created)
-        _require_numbers(name, source, created, number)
-        if name == "run" and not side.has_names:
-            _require_scores(created, source)
+        _require_rows(name, side, created, number)
+        if name == "run" and side.may_be_ranks:
+            _require_scores(created, side.source)
     return str(created.types[0]), str(created.types[1])
 
 
@@ -78,36 +89,35 @@ def _count_left_out(connection: Connection) -> int:
     return int(in_run - common)
 
 
-def _require_ids(name: str, source: Any, table: Relation) -> None:
-    """Raises for no rows, missing ids, and duplicate items of a query."""
-    ((rows, *of_ids),) = table.aggregate(
-        "count(*), count(query), count(item)"
+def _require_rows(name: str, side: Side, table: Relation, number: str) -> None:
+    """Raises for no rows, missing values, and duplicate items of a query.
+
+    A score may be NaN: it has no rank.
+    """
+    source = side.source
+    is_number = f"{number} IS NOT NULL"
+    if name == "qrels":
+        is_number += f" AND isfinite(CAST({number} AS DOUBLE))"
+    ((rows, *there),) = table.aggregate(
+        f"count(*), count(query), count(item), count(*) FILTER ({is_number})"
     ).fetchall()
     if rows == 0:
         raise no_rows(name, source)
-    for id_, number in zip(("query", "item"), of_ids, strict=True):
-        if number < rows:
+    accepted = (
+        "a query",
+        "an item",
+        "a score" if number == "score" else "a finite label",
+    )
+    for what, found in zip(accepted, there, strict=True):
+        if found < rows:
             raise ValueError(
-                f"`{id_}` should name a column without missing ids. Received: "
-                f"{rows - number} missing, in {named(source)}"
+                f"`{name}` should have {what} in each row. Received: "
+                f"{rows - found} without one, in {named(source)}"
             )
     counts = table.aggregate("query, item, count(*) AS number")
     for twice in counts.filter("number > 1").limit(1).fetchall():
-        raise received_twice(name, twice[0], twice[1], named(source))
-
-
-def _require_numbers(name: str, source: Any, table: Relation, number: str) -> None:
-    """Raises for a row without a number. A score may be NaN: it has no rank."""
-    is_there = f"{number} IS NOT NULL"
-    if name == "qrels":
-        is_there += f" AND isfinite(CAST({number} AS DOUBLE))"
-    ((missing,),) = table.aggregate(f"count(*) FILTER (NOT ({is_there}))").fetchall()
-    if missing:
-        accepted = "a finite label" if name == "qrels" else "a score"
-        raise ValueError(
-            f"`{name}` should have {accepted} in each row. Received: "
-            f"{missing} without one, in {named(source)}"
-        )
+        where = places_of(name, source, side.ids, twice[:2])
+        raise received_twice(name, twice[0], twice[1], where)
 
 
 def _require_scores(table: Relation, source: Any) -> None:

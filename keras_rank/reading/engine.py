@@ -2,12 +2,10 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterator
+from typing import TypeAlias, cast
 
 import duckdb
-
-from keras_rank.evaluation.reading.files import folders_of, literally
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Relation: TypeAlias = duckdb.DuckDBPyRelation
@@ -46,43 +44,9 @@ def query(table: Relation, sql: str) -> Relation:
     return cast(Relation, table.query("source", sql))
 
 
-def read_files(
-    connection: Connection,
-    function: str,
-    files: Sequence[str],
-    columns_inside: Sequence[str] | None,
-    **arguments: Any,
-) -> Relation:
-    """Returns the files as read by a function of DuckDB.
-
-    Args:
-        connection: a DuckDB.
-        function: the function.
-        files: the files.
-        columns_inside: the columns of the files, which those from folder names must not
-            replace. `None`: no columns from folder names.
-        arguments: the other arguments of the function.
-    """
-    folders = folders_of(files[0])
-    has_folders = columns_inside is not None and not folders & set(columns_inside)
-    arguments["hive_partitioning"] = bool(folders) and has_folders
-    # Values in folder names are read as written too.
-    arguments["hive_types_autocast"] = False
-    given = "".join(f", {name} := {in_sql(each)}" for name, each in arguments.items())
-    paths = in_sql(list(map(literally, files)))
-    return connection.sql(f"SELECT * FROM {function}({paths}{given})")
-
-
-def in_sql(value: Any) -> str:
-    """A value as SQL, as relations with parameters can't be combined."""
-    if isinstance(value, dict):
-        pairs = [f"{in_sql(key)}: {in_sql(each)}" for key, each in value.items()]
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(in_sql, value))}]"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return str(value)
+def in_sql(text: str) -> str:
+    """A text as SQL, as relations with parameters can't be combined."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _share_memory(connection: Connection, memory_limit: str) -> None:

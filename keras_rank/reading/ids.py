@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_rank.evaluation.reading.rows import Columns, received_twice
+from keras_rank.reading.rows import Columns, received_twice
 
 # Keys of a dict of columns, which a query is not likely to have for an id.
 _COLUMN = re.compile(

@@ -1,1 +1,0 @@
-"""Reading: files, tables and dicts become rows sorted by query."""

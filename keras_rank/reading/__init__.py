@@ -1,0 +1,10 @@
+"""Tables, judgements and runs, as files or in memory: one way to read each."""
+
+try:
+    import duckdb as _duckdb  # noqa: F401
+    import pyarrow as _pyarrow  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "Files and tables are read with duckdb and pyarrow: "
+        f'`pip install "keras-rank[evaluation]"`. Received: {error}'
+    ) from error

@@ -1,0 +1,61 @@
+"""How a text is laid out, by its first lines."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+
+from keras_rank.reading.files import is_number
+
+# The start of a JSON file with an object for each query.
+_NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+# The place of the number among the fields of a line, by how many there are.
+_NUMBER_AT = {3: 2, 4: 3}
+
+
+def layout_of(text: str) -> str:
+    """Whether a text is `nested` JSON, `json`, `csv`, or has `lines` of fields."""
+    if _NESTED.match(text):
+        return "nested"
+    if text.lstrip().startswith(("{", "[")):
+        return "json"
+    fields = fields_of(text)
+    is_line = len(fields) > 2 and (
+        is_number(fields[_NUMBER_AT.get(len(fields), 4)]) or fields[1] == "Q0"
+    )
+    delimiter, rows = delimited(text)
+    if is_line and delimiter == "\t":
+        # Ids may contain spaces between tabs.
+        have_spaces = [len(row) != len(" ".join(row).split()) for row in rows]
+        is_even = len(set(map(len, rows))) == 1
+        is_table = have_spaces[0] or (is_even and any(have_spaces))
+        is_line = not (is_table and any(map(is_number, rows[0][2:][-2:])))
+    elif is_line and delimiter:
+        is_line = not any(map(is_number, rows[0]))
+    return "csv" if delimiter and not is_line else "lines"
+
+
+def delimited(text: str) -> tuple[str, list[list[str]]]:
+    """The delimiter of a text, if it has any, and its rows."""
+    found = {}
+    for delimiter in "\t,;|":
+        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        found[delimiter] = list(filter(is_row, read)) or [[]]
+    # The one that gives rows of the same length, or else most columns in the first.
+    lengths = {x: set(map(len, rows)) for x, rows in found.items()}
+    are_even = [x for x, each in lengths.items() if len(each) == 1 and each != {1}]
+    delimiter = max(are_even or found, key=lambda x: len(found[x][0]))
+    rows = found[delimiter]
+    return (delimiter if len(rows[0]) > 1 else ""), rows
+
+
+def is_row(fields: Sequence[str]) -> bool:
+    """Whether a line is not blank."""
+    return len(fields) > 1 or bool("".join(fields).strip())
+
+
+def fields_of(text: str) -> list[str]:
+    """The fields of the first line that is neither blank nor a comment."""
+    lines = re.split("\r\n|\r|\n", text)
+    fields = (line.split() for line in lines if not line.startswith("#"))
+    return next(filter(None, fields), [])

@@ -1,0 +1,221 @@
+"""A table in memory, or files with the same columns."""
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from keras_rank.reading.engine import Relation, in_sql, query
+from keras_rank.reading.files import folders_of
+
+# DuckDB's types: integers that float64 can hold, other integers, and numbers.
+_SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "_SMALL")}
+_SMALL |= {"INTEGER", "UINTEGER"}
+_BIG = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
+_INTEGERS = _SMALL | _BIG
+_FLOATS = {"FLOAT", "DOUBLE"}
+_LARGE = (*_BIG, "DECIMAL")
+_NUMBERS = (*_INTEGERS, *_FLOATS, "BOOLEAN", "DECIMAL")
+# Types that cannot be ids.
+_NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
+# The type of a column that has no values.
+_NOTHING = '"NULL"'
+# Types whose text is unique, so that they can be compared with text.
+_AS_TEXT = {*_INTEGERS, "DATE", "UUID", "VARCHAR"}
+# How finite numbers, and all numbers, are written as text.
+FINITE = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
+# Names of columns whose numbers ascend from the best item on, in lower case.
+_RANKS = {"rank", "ranks", "ranking", "position", "pos"}
+# From here on, float64 does not hold all integers.
+_LARGEST_INTEGER = 2**53
+
+
+class Sought(NamedTuple):
+    """A column that an argument names.
+
+    Attributes:
+        argument: the name of the argument.
+        name: the name of the column.
+        is_required: whether a row of text without a value is an error.
+        is_finite: whether infinities and NaN in text are.
+    """
+
+    argument: str
+    name: str
+    is_required: bool = False
+    is_finite: bool = False
+
+
+class Part(abc.ABC):
+    """A table in memory, or files with the same columns.
+
+    Args:
+        name: its name in messages.
+        columns: the names of the columns, as written.
+        values: the expression of each column, in terms of what `scan` returns.
+        file: a file, the names of whose folders are columns too.
+    """
+
+    # What `scan` returns beside the columns.
+    others = ""
+
+    def __init__(
+        self, name: str, columns: Iterable[str], values: Iterable[str], file: Any = ""
+    ) -> None:
+        self.name, self.columns, self._values = name, list(columns), list(values)
+        for folder, value in folders_of(file).items():
+            if folder not in self.columns:
+                self.columns.append(folder)
+                self._values.append(in_sql(value))
+
+    @abc.abstractmethod
+    def type_of(self, place: int) -> str:
+        """Returns the type of the column at a place."""
+
+    @abc.abstractmethod
+    def scan(self, places: Sequence[int]) -> Relation:
+        """Returns what the expressions of the columns at places need."""
+
+    def read(self, places: Sequence[int]) -> Relation:
+        """Returns the columns at places, under the names `0`, `1`, ..."""
+        values = [f'{self._values[x]} AS "{i}"' for i, x in enumerate(places)]
+        columns = ", ".join(values) + self.others
+        return query(self.scan(places), f"SELECT {columns} FROM source")
+
+    def id_type(self, sought: Sought) -> str:
+        """Returns the type of a column of ids, or of a kept column."""
+        type_ = self.type_of(self.place(sought))
+        if type_.endswith("]") or type_.startswith(_NO_IDS):
+            raise ValueError(
+                f"`{sought.argument}` should name columns of numbers, text, or dates. "
+                f"Received: {sought.argument}={sought.name!r}, which is of the type "
+                f"{type_}"
+            )
+        # Categories would be sorted by their codes, which may differ between files.
+        return "VARCHAR" if type_.startswith("ENUM") else type_
+
+    def number_type(self, sought: Sought) -> str:
+        """Returns the type of a column of numbers."""
+        place = self.place(sought)
+        type_ = self.type_of(place)
+        if type_ == _NOTHING or (type_.startswith(_NUMBERS) and type_[-1] != "]"):
+            return type_
+        found = self.read([place]).filter('"0" IS NOT NULL')
+        if type_ == "VARCHAR":
+            # The error shows a text that is not a number, if there is one.
+            found = found.order(f"regexp_full_match(\"0\", '{WRITTEN}')")
+        # The type of a column without values is arbitrary.
+        for (value,) in found.limit(1).fetchall():
+            raise ValueError(
+                f"`{sought.argument}` should name a column of numbers. Received: "
+                f"{sought.argument}={sought.name!r}, which is of the type {type_}, "
+                f"such as {value!r}"
+            )
+        return type_
+
+    def select(
+        self, sought: Mapping[str, Sought], types: Mapping[str, str]
+    ) -> Relation:
+        """Returns columns as types, under the keys of these."""
+        values = ", ".join(
+            f'{self.value(i, each, types[key])} AS "{key}"'
+            for i, (key, each) in enumerate(sought.items())
+        )
+        return query(self.read_sought(sought), f"SELECT {values} FROM source")
+
+    def read_sought(self, sought: Mapping[str, Sought]) -> Relation:
+        """Returns the columns, under the names `0`, `1`, ..."""
+        return self.read([self.place(each) for each in sought.values()])
+
+    def value(self, i: int, sought: Sought, type_: str) -> str:
+        """The expression of the column `i` of what is read, as a type."""
+        value = f'CAST("{i}" AS {type_})'
+        if type_ in _FLOATS:
+            # The ids -0.0 and 0.0 are the same.
+            value = f"{value} + CAST(0 AS {type_})"
+            if self.type_of(self.place(sought)).startswith(_LARGE):
+                value = _if_exact(value, sought)
+        return value
+
+    def where(self, ids: Mapping[str, Sought], values: Sequence[Any]) -> list[str]:
+        """Returns where the first two rows of the given ids are."""
+        are_ids = " AND ".join(
+            f'CAST("{i}" AS VARCHAR) = {in_sql(str(value))}'
+            for i, value in enumerate(values)
+        )
+        rows = self.read(list(map(self.place, ids.values()))).filter(are_ids).limit(2)
+        return list(dict.fromkeys(map(self.place_of, rows.fetchall())))
+
+    def place_of(self, row: Sequence[Any]) -> str:
+        """Where a row of what is read is."""
+        return self.name
+
+    def place(self, sought: Sought) -> int:
+        """Returns the place of a column. Raises unless there is exactly one."""
+        number = self.columns.count(sought.name)
+        if number == 1:
+            return self.columns.index(sought.name)
+        received = f"Received: {sought.argument}={sought.name!r}"
+        if number:
+            raise ValueError(
+                f"`{sought.argument}` should name one column. {received}, which is the "
+                f"name of {number} columns of {self.name}"
+            )
+        for name in filter(is_rank, self.columns):
+            if sought.argument == "score":
+                raise no_score(f"{sought.name!r}, and {self.name} with {name!r}")
+        raise ValueError(
+            f"`{sought.argument}` should name a column. {received}, and {self.name} "
+            f"with the columns {self.columns}"
+        )
+
+
+def is_rank(name: str) -> bool:
+    """Whether a name is that of a column of ranks."""
+    return name.strip().lower() in _RANKS
+
+
+def no_score(received: str) -> ValueError:
+    """The error for ranks in the place of scores."""
+    return ValueError(
+        "`score` should name a column of scores, where higher is better. Received: "
+        f"score={received}, whose numbers ascend from the best item on: add a column "
+        "with these numbers times -1, and name it"
+    )
+
+
+def common_type(argument: str, types: Mapping[str, str]) -> str:
+    """Returns a type in which ids of several types can be compared without loss.
+
+    Args:
+        argument: the name of the argument that names the ids.
+        types: the types, by where they are found.
+    """
+    types = {where: type_ for where, type_ in types.items() if type_ != _NOTHING}
+    found = set(types.values()) or {"VARCHAR"}
+    if len(found) == 1:
+        return found.pop()
+    if found <= _SMALL | {"BIGINT"}:
+        return "BIGINT"
+    if found <= _FLOATS:
+        return "DOUBLE"
+    if found <= _INTEGERS or ("VARCHAR" in found and found <= _AS_TEXT):
+        return "VARCHAR"
+    (one, type_), *others = types.items()
+    other, other_type = next(each for each in others if each[1] != type_)
+    raise ValueError(
+        f"`{argument}` should have ids of types that can be compared. Received: "
+        f"{type_} in {one}, and {other_type} in {other}"
+    )
+
+
+def _if_exact(value: str, sought: Sought) -> str:
+    """The expression of a number, with an error for too large integers."""
+    message = (
+        f"the column {sought.name!r} has integers of 2**53 or more, not all of which "
+        "float64 can hold"
+    )
+    return (
+        f"CASE WHEN abs({value}) >= {_LARGEST_INTEGER} THEN "
+        f"error({in_sql(message)}) ELSE {value} END"
+    )
