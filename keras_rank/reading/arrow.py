@@ -31,8 +31,7 @@ class ArrowPart(Part):
         source: pa.Table | dataset.Dataset | Iterable[pa.RecordBatch],
         file: str = "",
     ) -> None:
-        values = (f'"{place}"' for place in range(len(schema)))
-        super().__init__(name, schema.names, values, file)
+        super().__init__(name, schema.names, file)
         self._connection, self._source = connection, source
         self._schema = pa.schema(map(_without_half, schema))
 

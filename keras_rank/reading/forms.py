@@ -149,7 +149,7 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
     if name == "qrels" and len(part.columns) == 4:
         places = _places_of_four(part)
     if places is None:
-        line = re.split("[\r\n]", part.text.first().lstrip("\r\n"), maxsplit=1)[0]
+        line = re.split("[\r\n]", part.first.lstrip("\r\n"), maxsplit=1)[0]
         raise ValueError(
             f"`{name}` should name its columns, or have those of TREC. Received: "
             f"{part.name}, whose first line is {line!r}: say which are the `query`, "
@@ -162,7 +162,7 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
 def _places_of_four(part: TextPart) -> tuple[int, ...] | None:
     """The places in rows of four columns, of which one is the iteration, if clear."""
     is_spaced = isinstance(part, LinesPart)
-    if is_spaced and "\t" not in part.text.first():
+    if is_spaced and "\t" not in part.first:
         return _TREC
     label, iteration = f"(?i)\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
     # Of a row in the order of TREC, and of one in the other.

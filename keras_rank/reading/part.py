@@ -27,7 +27,7 @@ WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
 # Names of columns whose numbers ascend from the best item on, in lower case.
 _RANKS = {"rank", "ranks", "ranking", "position", "pos"}
 # From here on, float64 does not hold all integers.
-_LARGEST_INTEGER = 2**53
+LARGEST_INTEGER = 2**53
 
 
 class Sought(NamedTuple):
@@ -52,17 +52,15 @@ class Part(abc.ABC):
     Args:
         name: its name in messages.
         columns: the names of the columns, as written.
-        values: the expression of each column, in terms of what `scan` returns.
         file: a file, the names of whose folders are columns too.
     """
 
     # What `scan` returns beside the columns.
     others = ""
 
-    def __init__(
-        self, name: str, columns: Iterable[str], values: Iterable[str], file: Any = ""
-    ) -> None:
-        self.name, self.columns, self._values = name, list(columns), list(values)
+    def __init__(self, name: str, columns: Iterable[str], file: Any = "") -> None:
+        self.name, self.columns = name, list(columns)
+        self._values = [f'"{place}"' for place in range(len(self.columns))]
         for folder, value in folders_of(file).items():
             if folder not in self.columns:
                 self.columns.append(folder)
@@ -74,7 +72,7 @@ class Part(abc.ABC):
 
     @abc.abstractmethod
     def scan(self, places: Sequence[int]) -> Relation:
-        """Returns what the expressions of the columns at places need."""
+        """Returns at least the columns at places, but those of folders, by place."""
 
     def read(self, places: Sequence[int]) -> Relation:
         """Returns the columns at places, under the names `0`, `1`, ..."""
@@ -216,6 +214,6 @@ def _if_exact(value: str, sought: Sought) -> str:
         "float64 can hold"
     )
     return (
-        f"CASE WHEN abs({value}) >= {_LARGEST_INTEGER} THEN "
+        f"CASE WHEN abs({value}) >= {LARGEST_INTEGER} THEN "
         f"error({in_sql(message)}) ELSE {value} END"
     )
