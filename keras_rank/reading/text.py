@@ -263,7 +263,7 @@ class JsonPart(TextPart):
 
     def _objects(self) -> Relation:
         if self.unit == "line":
-            return self._lines().filter("trim(line) <> ''")
+            return self._lines().filter(r"regexp_matches(line, '\S')")
         objects = pa.array(map(json.dumps, json_of(self.file)), pa.string())
         columns = {"line": objects, "row": np.arange(1, len(objects) + 1)}
         return self.connection.from_arrow(pa.table(columns))
