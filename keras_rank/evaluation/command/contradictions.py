@@ -22,22 +22,30 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
     """Raises for options without an effect, given the files that hold rows."""
     if not rows:
         where = "files written by --per-list, whose values are already computed"
-        _require_left_out(parsed, _OF_READING, where)
+        unused = dict.fromkeys(_OF_READING, where)
     elif parsed.qrels is None:
-        _require_left_out(parsed, ["rules"], "tables, where the metrics say what to do")
-        if "duplicates" in parsed and "item" not in parsed:
-            raise ValueError(
-                "--duplicates should come with --item, the column of the items. "
-                f"Received: --duplicates {parsed.duplicates}"
-            )
+        unused = {"rules": "tables, where the metrics say what to do"}
     else:
-        _require_left_out(parsed, _OF_ROWS, "qrels and runs, where it has no effect")
+        unused = dict.fromkeys(_OF_ROWS, "qrels and runs, where it has no effect")
         both = [parsed.qrels, *rows]
-        of_tables = {"label": [parsed.qrels], "score": rows}
-        of_tables |= {"query": both, "item": both}
-        named = [x for x in of_tables if not PLACE.fullmatch(getattr(parsed, x, ""))]
-        unused = [name for name in named if not any(map(is_table, of_tables[name]))]
-        _require_left_out(parsed, unused, "TREC files, whose columns have no names")
+        of_tables = {"query": both, "item": both, "label": both[:1], "score": rows}
+        for name, files in of_tables.items():
+            is_place = PLACE.fullmatch(getattr(parsed, name, ""))
+            if not (is_place or any(map(is_table, files))):
+                unused[name] = "TREC files, whose columns have no names"
+    for name, where in unused.items():
+        value = getattr(parsed, name, None)
+        if value not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            values = " ".join(map(str, value)) if isinstance(value, list) else value
+            raise ValueError(
+                f"{option} should be left out with {where}. Received: {option} {values}"
+            )
+    if "duplicates" in parsed and "item" not in parsed:
+        raise ValueError(
+            "--duplicates should come with --item, the column of the items. "
+            f"Received: --duplicates {parsed.duplicates}"
+        )
     if parsed.keep and not (parsed.print_lists or parsed.per_list):
         raise ValueError(
             "--keep should come with --print-lists or --per-list. Received: --keep "
@@ -45,33 +53,19 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
         )
 
 
-def require_kept(parsed: argparse.Namespace, file: str, kept: Sequence[str]) -> None:
-    """Raises for slices and clusters that a file of `--per-list` does not have."""
-    clusters = [parsed.cluster] if parsed.cluster else []
-    for option, names in (("--by", parsed.by or []), ("--cluster", clusters)):
-        for name in names:
-            if name not in kept:
-                raise ValueError(
-                    f"{option} should name columns that were kept: --keep {name} "
-                    f"--per-list {file}. Received: {option} {name}, and a file with "
-                    f"{', '.join(kept) or 'none'}"
-                )
-
-
-def require_once(names: Sequence[str]) -> None:
-    """Raises for duplicate runs or models, as names identify results."""
-    for name in names:
-        if names.count(name) > 1:
+def require_distinct(
+    qrels: str | None, files: Sequence[str], models: Sequence[str]
+) -> None:
+    """Raises for judgements that are also a run, and for duplicate models."""
+    for name in models:
+        if models.count(name) > 1:
+            # Names identify results.
             raise ValueError(f"Each file should be given once. Received twice: {name}")
-
-
-def require_apart(qrels: str | None, runs: Sequence[str]) -> None:
-    """Raises for judgements that are also given as a run."""
-    for run in runs:
-        if qrels is not None and _are_one_file(qrels, run):
+    for file in files:
+        if qrels is not None and _are_one_file(qrels, file):
             raise ValueError(
                 "Qrels and runs should be different files. Received: "
-                f"{qrels!r} and {run!r}"
+                f"{qrels!r} and {file!r}"
             )
 
 
@@ -102,16 +96,3 @@ def require_writable(
 
 def _are_one_file(file: str, other: str) -> bool:
     return all(map(os.path.exists, (file, other))) and os.path.samefile(file, other)
-
-
-def _require_left_out(
-    parsed: argparse.Namespace, names: Sequence[str], where: str
-) -> None:
-    for name in names:
-        value = getattr(parsed, name, None)
-        if value not in (None, []):
-            option = f"--{name.replace('_', '-')}"
-            values = " ".join(map(str, value)) if isinstance(value, list) else value
-            raise ValueError(
-                f"{option} should be left out with {where}. Received: {option} {values}"
-            )

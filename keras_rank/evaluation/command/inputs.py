@@ -4,7 +4,7 @@ import argparse
 import glob
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -105,32 +105,21 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
     return RankingMetrics(members)
 
 
-def lists_of(file: str, metrics: Sequence[str] | None) -> Evaluation:
-    """Reads a file of `--per-list`, and selects metrics if any are named."""
-    values = Evaluation.read(file)._values
-    names = []
-    for name in metrics or values.metric_names:
-        metric = values.find(name)
-        if metric is None:
-            raise ValueError(
-                f"--metrics should be some of those in {file}, which has "
-                f"{values.metric_names}. Received: {name!r}"
-            )
-        names.append(metric.name)
-    return Evaluation(values.of_metrics(names).table)
-
-
-def evaluated(
-    parsed: argparse.Namespace, source: str | list[str], metrics: RankingMetrics
+def evaluation_of(
+    parsed: argparse.Namespace,
+    source: str | list[str],
+    metrics: RankingMetrics | None = None,
 ) -> Evaluation:
-    """Evaluates a run, or the rows of files."""
+    """Evaluates a run or the rows of files, or reads a file of `--per-list`."""
+    clusters = [parsed.cluster] if parsed.cluster else []
+    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
+    kept = {name: option for option, names in of_options.items() for name in names}
+    if metrics is None or (isinstance(source, str) and are_lists(source)):
+        return _of_lists(str(source), parsed.metrics, kept)
     of_one = ("weight", "duplicates") if parsed.qrels is None else ("rules",)
     names = [name for name in (*_OF_BOTH, *of_one) if name in parsed]
     arguments: dict[str, Any] = {name: getattr(parsed, name) for name in names}
     arguments["progress"] = show_progress if sys.stderr.isatty() else None
-    clusters = [parsed.cluster] if parsed.cluster else []
-    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
-    kept = {name: option for option, names in of_options.items() for name in names}
     try:
         if parsed.qrels is not None:
             return evaluation.evaluate_run(parsed.qrels, source, metrics, **arguments)
@@ -145,3 +134,27 @@ def evaluated(
     finally:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _of_lists(
+    file: str, metrics: Sequence[str] | None, columns: Mapping[str, str]
+) -> Evaluation:
+    """Reads a file of `--per-list`, and selects metrics if any are named."""
+    values = Evaluation.read(file)._values
+    names = []
+    for name in metrics or values.metric_names:
+        metric = values.find(name)
+        if metric is None:
+            raise ValueError(
+                f"--metrics should be some of those in {file}, which has "
+                f"{values.metric_names}. Received: {name!r}"
+            )
+        names.append(metric.name)
+    for name, option in columns.items():
+        if name not in values.kept:
+            raise ValueError(
+                f"{option} should name columns that were kept: --keep {name} "
+                f"--per-list {file}. Received: {option} {name}, and a file with "
+                f"{', '.join(values.kept) or 'none'}"
+            )
+    return Evaluation(values.of_metrics(names).table)
