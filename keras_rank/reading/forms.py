@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from keras_rank.reading.engine import Connection, Relation, connect, query
 from keras_rank.reading.files import (
     are_files,
@@ -21,10 +19,11 @@ from keras_rank.reading.files import (
     is_named_table,
     named,
 )
+from keras_rank.reading.ids import table_of_queries
 from keras_rank.reading.part import FINITE, Part, Sought
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.sources import layout_of_file, parts_of, select
-from keras_rank.reading.text import PLACE, LinesPart, TextPart, json_of
+from keras_rank.reading.text import PLACE, LinesPart, json_of
 
 # The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
 # and Quepid among them: the first of them that a table has.
@@ -76,7 +75,11 @@ def side_of(
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
     if _is_nested(name, source):
-        source = _of_queries(name, source, columns, number)
+        with errors_of(name, source):
+            nested = [json_of(file) for file in files_of(name, source)]
+        source = table_of_queries(name, nested, columns, number, is_nested=True)
+    elif isinstance(source, Mapping):
+        source = table_of_queries(name, [source], columns, number)
     parts = parts_of(connection, name, source, _names_of(columns))
     of_roles, *others = [_roles(name, part, columns, number) for part in parts]
     if any(each != of_roles for each in others):
@@ -89,7 +92,7 @@ def side_of(
         for role, column in of_roles.items()
     }
     numbers = {number: found.pop(number)}
-    is_bare = _has_no_names(parts[0]) and len(parts[0].columns) == 3
+    is_bare = not parts[0].has_names and len(parts[0].columns) == 3
     may_be_ranks = is_bare and numbers[number].name != columns.score
     return Side(select(parts, found, numbers), source, found, may_be_ranks)
 
@@ -103,7 +106,7 @@ def are_judgements(file: str, columns: Columns) -> bool:
     if {columns.label, columns.score} <= set(part.columns):
         return False
     found = _of_names(part.columns, columns, "label")
-    return _has_no_names(part) or set(found.values()) <= set(part.columns)
+    return not part.has_names or set(found.values()) <= set(part.columns)
 
 
 def is_table(source: Any) -> bool:
@@ -125,21 +128,15 @@ def _names_of(columns: Columns) -> set[str]:
 
 
 def _is_nested(name: str, source: Any) -> bool:
-    """Whether a source is `{query: {item: number}}`, or JSON of it."""
-    if isinstance(source, Mapping):
-        return all(isinstance(each, Mapping) for each in source.values())
+    """Whether a source is JSON of `{query: {item: number}}`."""
     if not are_files(source):
         return False
     return layout_of_file(name, files_of(name, source)[0]) == "nested"
 
 
-def _has_no_names(part: Part) -> bool:
-    return isinstance(part, TextPart) and not part.has_names
-
-
 def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, str]:
     """The columns of queries, items and numbers: as named, as known, or by place."""
-    if not (isinstance(part, TextPart) and _has_no_names(part)):
+    if part.has_names:
         return _of_names(part.columns, columns, number)
     given = {"query": columns.query, "item": columns.item or ""}
     given[number] = getattr(columns, number)
@@ -159,7 +156,7 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
     return {role: f"column{x}" for role, x in zip(given, places, strict=True)}
 
 
-def _places_of_four(part: TextPart) -> tuple[int, ...] | None:
+def _places_of_four(part: Part) -> tuple[int, ...] | None:
     """The places in rows of four columns, of which one is the iteration, if clear."""
     is_spaced = isinstance(part, LinesPart)
     if is_spaced and "\t" not in part.first:
@@ -196,34 +193,6 @@ def _of_names(names: Sequence[str], columns: Columns, number: str) -> dict[str, 
     if number == "label" and found[number] not in names and is_scored:
         found[number] = "score"
     return found
-
-
-def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Table:
-    """The table of `{query: {item: number}}`, from a dict or from JSON files."""
-    nested = [source]
-    if not isinstance(source, Mapping):
-        with errors_of(name, source):
-            nested = [json_of(file) for file in files_of(name, source)]
-    rows: list[tuple[Any, Any, Any]] = []
-    for by_query in nested:
-        for id_, items in by_query.items():
-            if not isinstance(items, Mapping):
-                raise ValueError(
-                    f"`{name}` should have a dict of items and numbers for each "
-                    f"query. Received: {items!r}, for the query {id_!r}"
-                )
-            rows += [(id_, item, value) for item, value in items.items()]
-    names = (columns.query, columns.item or "", getattr(columns, number))
-    values = zip(*rows, strict=True) if rows else [[], [], []]
-    try:
-        return pa.table(
-            {name: list(each) for name, each in zip(names, values, strict=True)}
-        )
-    except (pa.ArrowException, OverflowError) as error:
-        raise ValueError(
-            f"`{name}` should have ids of one type, integers below 2**63 or text, and "
-            f"numbers. Received: {' '.join(str(error).split())}"
-        ) from error
 
 
 def _standard_input(name: str) -> bytes:

@@ -1,11 +1,12 @@
-"""Judgements and runs that are ids for each query, as dicts of items and numbers."""
+"""Judgements and runs that are dicts with the items of each query, as tables."""
 
 import re
 import reprlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from keras_rank.reading.rows import Columns, received_twice
 
@@ -16,43 +17,64 @@ _COLUMN = re.compile(
     re.IGNORECASE,
 )
 _ACCEPTED = {
-    "qrels": "a dict of items and labels, or a list or set of the ids of relevant "
-    "items. Leave a query without judgements out",
-    "run": "a dict of items and scores, or a list of ids, the best first. Where "
-    "nothing was found, pass an empty one or leave the query out: both count as 0",
+    "qrels": "a list or set of those of relevant items. Leave a query without "
+    "judgements out",
+    "run": "a list, the best first. Where nothing was found, pass an empty one or "
+    "leave the query out: both count as 0",
 }
 
 
-def with_numbers(name: str, source: Any, columns: Columns) -> Any:
-    """Returns `{query: {item: number}}` for a dict of the ids of each query.
+def table_of_queries(
+    name: str,
+    sources: Sequence[Mapping[Any, Any]],
+    columns: Columns,
+    number: str,
+    is_nested: bool = False,
+) -> Any:
+    """Returns the table of dicts with the items of each query.
 
-    The ids of judgements have the label 1, and those of a run scores that keep their
-    order under any rule of ties. Any other source is returned unchanged.
+    These are `{query: {item: number}}` or `{query: [items]}`. Items of judgements
+    without numbers have the label 1, and those of a run scores that keep their order
+    under any rule of ties. A dict of columns is returned unchanged.
 
     Args:
         name: `"qrels"` or `"run"`.
-        source: the argument of the user.
-        columns: the names of the columns, for tables.
+        sources: the dicts.
+        columns: the names of the columns.
+        number: the kind of the numbers: `"label"` or `"score"`.
+        is_nested: whether no dict is one of columns.
     """
-    if not isinstance(source, Mapping):
-        return source
-    given = {columns.query, columns.item, columns.label, columns.score}
-    are_columns = [key in given or _COLUMN.fullmatch(str(key)) for key in source]
-    has_numbers = [each for each in source.values() if isinstance(each, Mapping)]
-    if any(are_columns) or len(has_numbers) == len(source):
-        return source
-    found = {}
-    for query, ids in source.items():
-        if isinstance(ids, np.ndarray):
-            ids = ids.tolist()
-        if not (isinstance(ids, Mapping) or _are_ids(name, ids, any(has_numbers))):
-            raise ValueError(
-                f"`{name}` should be a dict of columns, or have the same for each "
-                f"query: {_ACCEPTED[name]}. Received: {reprlib.repr(ids)}, for the "
-                f"query {query!r}"
-            )
-        found[query] = ids if isinstance(ids, Mapping) else _numbered(name, query, ids)
-    return found
+    named = (columns.query, columns.item or "", getattr(columns, number))
+    rows: list[tuple[Any, Any, Any]] = []
+    for source in sources:
+        nested = [each for each in source.values() if isinstance(each, Mapping)]
+        given = {*named, columns.label, columns.score}
+        are_columns = [key in given or _COLUMN.fullmatch(str(key)) for key in source]
+        if any(are_columns) and len(nested) < len(source) and not is_nested:
+            return source
+        for query, ids in source.items():
+            if isinstance(ids, np.ndarray):
+                ids = ids.tolist()
+            if not isinstance(ids, Mapping):
+                if not _are_ids(name, ids, any(nested)):
+                    raise ValueError(
+                        f"`{name}` should be a dict of columns, or have a dict of "
+                        "items and numbers for each query, or ids for each: "
+                        f"{_ACCEPTED[name]}. Received: {reprlib.repr(ids)}, for the "
+                        f"query {query!r}"
+                    )
+                ids = _numbered(name, query, ids)
+            rows += [(query, item, value) for item, value in ids.items()]
+    values = zip(*rows, strict=True) if rows else [[], [], []]
+    try:
+        return pa.table(
+            {column: list(each) for column, each in zip(named, values, strict=True)}
+        )
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(
+            f"`{name}` should have ids of one type, integers below 2**63 or text, and "
+            f"numbers. Received: {' '.join(str(error).split())}"
+        ) from error
 
 
 def _are_ids(name: str, ids: Any, should_be_empty: bool) -> bool:

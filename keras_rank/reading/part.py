@@ -57,6 +57,10 @@ class Part(abc.ABC):
 
     # What `scan` returns beside the columns.
     others = ""
+    # Whether the columns have names of their own.
+    has_names = True
+    # The first lines of a text.
+    first = ""
 
     def __init__(self, name: str, columns: Iterable[str], file: Any = "") -> None:
         self.name, self.columns = name, list(columns)

@@ -18,13 +18,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from keras_rank.reading.engine import Connection, Relation, in_sql, query
-from keras_rank.reading.files import (
-    is_number,
-    named,
-    no_rows,
-    opened,
-    text_of,
-)
+from keras_rank.reading.files import is_number, named, no_rows, opened, text_of
 from keras_rank.reading.layouts import delimited, fields_of, is_row
 from keras_rank.reading.part import LARGEST_INTEGER, Part, Sought
 
@@ -55,8 +49,6 @@ class TextPart(Part):
 
     # Whether integers that float64 does not hold are an error.
     is_exact = True
-    # Whether the file names its columns.
-    has_names = True
     # What the number of a row counts.
     unit = "line"
     others = ", row"
