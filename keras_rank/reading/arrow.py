@@ -18,7 +18,6 @@ class ArrowPart(Part):
     Args:
         connection: a DuckDB.
         name: as for `Part`.
-        schema: the schema.
         source: the table.
         file: as for `Part`.
     """
@@ -27,13 +26,12 @@ class ArrowPart(Part):
         self,
         connection: Connection,
         name: str,
-        schema: pa.Schema,
         source: pa.Table | dataset.Dataset | pa.RecordBatchReader,
         file: str = "",
     ) -> None:
-        super().__init__(name, schema.names, file)
+        super().__init__(name, source.schema.names, file)
         self._connection, self._source = connection, source
-        self._schema = pa.schema(map(_without_half, schema))
+        self._schema = pa.schema(map(_without_half, source.schema))
 
     def type_of(self, place: int) -> str:
         if place >= len(self._schema):
@@ -76,7 +74,7 @@ def parts_of_files(
         source = dataset.FileSystemDataset.from_paths(
             shards, schema=schema, format=read(), filesystem=local
         )
-        yield ArrowPart(connection, shards[0], schema, source, shards[0])
+        yield ArrowPart(connection, shards[0], source, shards[0])
 
 
 def _without_half(field: pa.Field) -> pa.Field:

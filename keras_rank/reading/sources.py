@@ -102,8 +102,7 @@ def parts_of(
         names: names of columns that may be looked for.
     """
     if not are_files(source):
-        table = tabular(argument, source)
-        return [ArrowPart(connection, "a table", table.schema, table)]
+        return [ArrowPart(connection, "a table", tabular(argument, source))]
     layouts = {
         file: layout_of_file(argument, file) for file in files_of(argument, source)
     }
