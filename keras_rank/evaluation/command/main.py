@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import contradictions, inputs
+from keras_rank.evaluation.command import inputs
 from keras_rank.evaluation.command.gates import incomplete, shut, worse
 from keras_rank.evaluation.command.options import parser_of
 from keras_rank.evaluation.command.printing import joined, print_results, say
@@ -70,7 +70,7 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         )
     if parsed.per_list is not None:
         read = [*files, *filter(None, [parsed.qrels])]
-        contradictions.require_writable(parsed.per_list, sources, read)
+        inputs.require_writable(parsed.per_list, sources, read)
     metrics = inputs.metrics_of(parsed) if rows else None
     found = {}
     if metrics is None:
@@ -129,10 +129,10 @@ def _compare(parsed: argparse.Namespace) -> int:
 def _rows_of(
     parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
 ) -> list[str]:
-    """The files that hold rows. Raises for contradictions."""
-    contradictions.require_distinct(parsed.qrels, files, models)
+    """The files that hold rows. Raises for files and options that contradict."""
+    inputs.require_distinct(parsed.qrels, files, models)
     rows = [file for file in files if not inputs.are_lists(file)]
-    contradictions.require_used(parsed, rows)
+    inputs.require_used(parsed, rows)
     return rows
 
 
