@@ -1,5 +1,6 @@
 """Where inputs meet: files of other types, ids as they are written, and names."""
 
+import csv
 import decimal
 import io
 import re
@@ -249,6 +250,54 @@ def test_no_line_of_csv_is_left_out(tmp_path):
     (tmp_path / "qrels.csv").write_text("q0,d9\nq1,d1,1\nq1,d2,0\nq2,d1,2\n")
     with raises("qrels.csv with the columns ['q0', 'd9']"):
         evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["1,1,.5,'foo", "1,0,.9,bar", "1,0,.8,'baz"], 2),
+        (["1,1,.5,a", "1,0,.9,'foo' bar"], 3),
+        (["1,1,.5,'foo", "1,0,.9,bar"], 2),
+        # Of these, only the numbers tell that they are rows.
+        (["1,0,.5,'a''b'", "1,1,.5,'foo", "1,0,.9,bar'"], 3),
+        (["'1,1,.5,a", "1,0,.9,b", "'2,1,.5,c"], 2),
+        (["1,1,.5,'foo", "1,0,.9,bar", "2',1,.5,c"], 2),
+    ],
+)
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_quotes_hide_no_rows(tmp_path, lines, line, delimiter):
+    text = "\n".join(["query_id,label,score,title", *lines])
+    text = text.replace(",", delimiter).replace("'", '"')
+    (tmp_path / "rows.csv").write_text(text)
+    with raises(f"in line {line} of {tmp_path / 'rows.csv'}"):
+        evaluate(tmp_path / "rows.csv", ["mrr"])
+
+
+def test_quoted_text_has_any_size_and_lines_of_its_own(tmp_path):
+    long = "x" * 200_000
+    (tmp_path / "rows.csv").write_text(
+        "title,query_id,label,score,text\n"
+        f'"{long}\n1, 2, 3, 4, 5",1,1,.5,\n"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n'
+    )
+    assert mrr_of(tmp_path / "rows.csv") == {"1": 0.5}
+    (tmp_path / "run").write_text(f"1 Q0 a 1 0.5 t\n1 Q0 b 2 x {long}\n")
+    with raises("line 2 of"):
+        evaluate_run({"1": {"a": 1}}, tmp_path / "run", ["mrr"])
+    (tmp_path / "rows.csv").write_text(
+        f'query_id,label,score,text\n1,1,.5,"{long}"\n1,x,.5,\n'
+    )
+    with raises("'x' in line 3 of"):
+        evaluate(tmp_path / "rows.csv", ["mrr"])
+    assert csv.field_size_limit() == 131_072
+
+
+def test_quotes_of_beir_hide_no_judgements(tmp_path):
+    path = tmp_path / "qrels.tsv"
+    path.write_text(
+        'query-id\tcorpus-id\tscore\n1\t"a\t1\n1\tb\t2\n1\tx"\t1\n1\tc\t0\n'
+    )
+    with raises(f"in line 2 of {path}"):
+        evaluate_run(path, {"1": {"c": 0.9, "b": 0.8}}, ["mrr"])
 
 
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])

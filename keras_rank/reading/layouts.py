@@ -1,9 +1,11 @@
 """How a text is laid out, by its first lines."""
 
+import contextlib
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from keras_rank.reading.files import is_number
 
@@ -39,14 +41,26 @@ def delimited(text: str) -> tuple[str, list[list[str]]]:
     """The delimiter of a text, if it has any, and its rows."""
     found = {}
     for delimiter in "\t,;|":
-        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        found[delimiter] = list(filter(is_row, read)) or [[]]
+        with rows_of(io.StringIO(text, newline=""), delimiter) as read:
+            found[delimiter] = list(filter(is_row, read)) or [[]]
     # The one that gives rows of the same length, or else most columns in the first.
     lengths = {x: set(map(len, rows)) for x, rows in found.items()}
     are_even = [x for x, each in lengths.items() if len(each) == 1 and each != {1}]
     delimiter = max(are_even or found, key=lambda x: len(found[x][0]))
     rows = found[delimiter]
     return (delimiter if len(rows[0]) > 1 else ""), rows
+
+
+@contextlib.contextmanager
+def rows_of(
+    lines: Iterable[str], delimiter: str, strict: bool = False
+) -> Iterator[Any]:
+    """The rows of delimited text, as read by `csv`, whose fields have any size."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield csv.reader(lines, delimiter=delimiter, strict=strict)
+    finally:
+        csv.field_size_limit(limit)
 
 
 def is_row(fields: Sequence[str]) -> bool:

@@ -4,12 +4,13 @@ Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 """
 
 import abc
+import contextlib
 import csv
 import io
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -19,7 +20,7 @@ from pyarrow import csv as arrow_csv
 
 from keras_rank.reading.engine import Connection, Relation, in_sql, query
 from keras_rank.reading.files import is_number, named, no_rows, opened, text_of
-from keras_rank.reading.layouts import delimited, fields_of, is_row
+from keras_rank.reading.layouts import delimited, fields_of, is_row, rows_of
 from keras_rank.reading.part import LARGEST_INTEGER, Part, Sought
 
 # The bytes that are parsed at a time. A row has to fit.
@@ -201,12 +202,53 @@ class CsvPart(TextPart):
         )
         return rows.filter(f"row > {int(self.has_names)}")
 
+    def select(
+        self, sought: Mapping[str, Sought], types: Mapping[str, str]
+    ) -> Relation:
+        with opened(self.file) as stream:
+            blocks = iter(lambda: stream.read(_BLOCK), b"")
+            if any(b'"' in block for block in blocks):
+                self._require_closed_quotes(sought.values())
+        return super().select(sought, types)
+
+    def _require_closed_quotes(self, sought: Iterable[Sought]) -> None:
+        """Raises for quotes that hide rows, where Arrow reads on."""
+        places = [self.place(x) for x in sought if x.argument in ("label", "score")]
+        numbers = [x for x in places if x < self._width]
+        last = 0
+        with self._rows(strict=True) as rows:
+            try:
+                for row in rows:
+                    if rows.line_num > last + 1:
+                        lines = self._delimiter.join(row).splitlines()
+                        fields = [line.split(self._delimiter) for line in lines]
+                        whole = [x for x in fields if len(x) == self._width]
+                        if (
+                            sum(all(is_number(x[i]) for i in numbers) for x in whole)
+                            > 1
+                        ):
+                            raise csv.Error("a quoted text that has rows in it")
+                    last = rows.line_num
+            except csv.Error as error:
+                raise ValueError(
+                    f"`{self.argument}` should be a table whose quotes enclose whole "
+                    f"fields. Received: the row that starts in line {last + 1} of "
+                    f"{self.name}, and the error: {error}"
+                ) from error
+
     def line_of(self, row: int) -> int:
-        stream = io.BufferedReader(opened(self.file))
-        with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
-            rows = csv.reader(text, delimiter=self._delimiter)
+        with self._rows() as rows:
             next(itertools.islice(filter(is_row, rows), row - 1, None), None)
-            return rows.line_num
+            return int(rows.line_num)
+
+    @contextlib.contextmanager
+    def _rows(self, strict: bool = False) -> Iterator[Any]:
+        stream = io.BufferedReader(opened(self.file))
+        with (
+            io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text,
+            rows_of(text, self._delimiter, strict) as rows,
+        ):
+            yield rows
 
 
 class JsonPart(TextPart):
