@@ -485,6 +485,10 @@ NAMELESS = {
     "1,7,1,0 1,8,0,0": "qrels",
     "q,7b,1,Q0 q,8b,0,Q0": "qrels",
     "q,7b,1,3 q,8b,0,4": "qrels",
+    "1,q0,7,1 1,q0,8,0": "qrels",
+    "1,it,7,1 1,it,8,0": "qrels",
+    "1,2,7,1 1,2,8,0": "qrels",
+    "q,7b,1,q0 q,8b,0,q0": "qrels",
     "q,7,1 q,8,0": "qrels",
     "q,7,true q,8,false": "qrels",
     "1,Q0,8,1,.9,t 1,Q0,7,2,.8,t": "run",
@@ -494,7 +498,8 @@ NAMELESS = {
 UNCLEAR = {
     "1,0,7,0 1,0,8,0": "qrels",
     "196,242,3,881250949 186,302,3,891717742": "qrels",
-    "1,1,1,1 1,1,2,1": "qrels",
+    "1,it,7,1": "qrels",
+    "1,7,1,0 2,7,1,0": "qrels",
     "q,7b,good,0 q,8b,1,0": "qrels",
     "1,0,7,1, 1,0,8,0,": "qrels",
     "1,7,1,.9 1,8,2,.8": "run",
@@ -536,6 +541,13 @@ def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
     assert first in str(error.value)
     if name == "qrels":
         assert "--query, --item, --label" in str(error.value)
+
+
+def test_tabs_in_comments_are_no_columns(tmp_path):
+    text = "#made by\tme\n1 it 7 1\n2 it 8 1\n"
+    for qrels in (text, text.replace("1 it", "1\tit"), text.replace("it 8", "at 8")):
+        (tmp_path / "qrels").write_text(qrels)
+        assert evaluate_run(tmp_path / "qrels", {"1": ["7"]}, ["mrr"])["mrr"] == 0.5
 
 
 def test_tables_without_names_are_in_one_order(tmp_path):

@@ -159,17 +159,20 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
 def _places_of_four(part: Part) -> tuple[int, ...] | None:
     """The places in rows of four columns, of which one is the iteration, if clear."""
     is_spaced = isinstance(part, LinesPart)
-    if is_spaced and "\t" not in part.first:
+    if is_spaced and not re.search("^[^#\r\n][^\r\n]*\t", part.first, re.MULTILINE):
         return _TREC
-    label, iteration = f"(?i)\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
+    label, iteration = f"\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
     # Of a row in the order of TREC, and of one in the other.
     patterns = [(3, label), (1, iteration), (1, "0|Q0")]
     patterns += [(2, label), (3, iteration), (3, "0|Q0")]
     checks = ", ".join(
-        f"bool_and(regexp_full_match(\"{i}\", '{x}'))" for i, x in patterns
+        f"bool_and(regexp_full_match(\"{i}\", '(?i){x}'))" for i, x in patterns
     )
+    checks += ', count(DISTINCT "1"), count(*)'
     rows = query(part.read(range(4)), f"SELECT {checks} FROM source")
-    ((fourth, second, is_0, third, last, last_is_0),) = rows.fetchall()
+    ((fourth, second, is_0, third, last, last_is_0, values, number),) = rows.fetchall()
+    # What is the same in all rows is no item.
+    second, is_0 = second or values == 1, is_0 or values == 1 < number
     if is_spaced and not third and (second or not fourth):
         return _TREC
     is_trec, is_tsv = fourth and second, third and last
