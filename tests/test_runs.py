@@ -674,10 +674,16 @@ def test_ranks_are_not_taken_for_scores(tmp_path):
     files = tmp_path / "run.tsv", tmp_path / "run.csv"
     files[0].write_text(lines(ranks, "{query}\t{item}\t{number}\n"))
     files[1].write_text(lines(ranks, "{query},{item},{number}\n"))
-    for file in files:
+    (tmp_path / "from0.tsv").write_text("1\t8\t0\n1\t7\t1\n2\t8\t0\n")
+    for file in (*files, tmp_path / "from0.tsv"):
         with pytest.raises(ValueError, match="as if they were ranks"):
             evaluate_run(QRELS, file, ["mrr"])
-    evaluate_run(QRELS, table(ranks, "qid", "docno", "score"), ["mrr"])
+    found = evaluate_run(QRELS, table(ranks, "qid", "docno", "score"), ["mrr"])
+    assert "are they ranks?" in found.warnings[0]
+    # Those of ids without numbers are not.
+    assert (
+        evaluate_run(QRELS, {"1": ["a", "b"], "2": ["x", "a"]}, ["mrr"]).warnings == []
+    )
 
 
 def test_wrong_dicts(tmp_path):

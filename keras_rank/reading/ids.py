@@ -94,5 +94,5 @@ def _numbered(name: str, query: Any, ids: Collection[Any]) -> dict[Any, float]:
     for place, item in enumerate(ids):
         if item in found:
             raise received_twice(name, query, item, "a dict")
-        found[item] = 1.0 if name == "qrels" else float(len(ids) - place)
+        found[item] = 1.0 if name == "qrels" else -float(place)
     return found
