@@ -22,7 +22,13 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last, library_of
+from keras_rank.arrays.backends import (
+    Tensor,
+    computed_once,
+    each_plus_last,
+    is_torch_compiling,
+    library_of,
+)
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -351,6 +357,9 @@ def updates_of(
 
 def _has_first_batch(metrics: Sequence[RankingMetric]) -> bool:
     """Whether metrics get their first batch, of which they may warn."""
+    if is_torch_compiling():
+        # Which would compile the next batch anew, as the attribute has changed.
+        return False
     is_first = any(metric._is_new for metric in metrics)
     for metric in metrics:
         metric._is_new = False
