@@ -616,6 +616,11 @@ def widest(dtype: str) -> str:
     return dtype
 
 
+def frees_shared_memory() -> bool:
+    """Whether a compiled step frees the memory of variables, if others use it too."""
+    return bool(keras.backend.backend() == "jax")
+
+
 def from_host(array: Array) -> Tensor:
     """An array as a tensor; unchanged on JAX, where programs accept arrays."""
     return array if keras.backend.backend() == "jax" else to_device(array)
@@ -732,7 +737,7 @@ def search_rows(
         import torch
 
         return torch.searchsorted(
-            in_order, thresholds.contiguous(), side=side, out_int32=True
+            in_order.contiguous(), thresholds.contiguous(), side=side, out_int32=True
         )
     if keras.backend.backend() != "numpy":
         return bisect()
