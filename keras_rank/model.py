@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_rank.lists import ragged
+from keras_rank.lists.tensors import wide_or_none
 from keras_rank.utils import mask_labels
 
 
@@ -200,7 +200,9 @@ def _dense_tuples(
     """
     batch = keras.tree.lists_to_tuples(batch)
     batch = batch if isinstance(batch, tuple) else (batch,)
-    return _dense_batch(*batch, convert=convert)
+    dense = _dense_batch(*batch, convert=convert)
+    # Keras's `pack` returns features alone as they are.
+    return dense if isinstance(dense, tuple) else (dense,)
 
 
 class _DenseBatches(keras.utils.PyDataset):
@@ -279,10 +281,7 @@ def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> 
 def _dense_part(name: str, part: Any, convert: Callable[[Any], Any]) -> Any:
     if ragged.is_ragged_tensor(part):
         return convert(ragged.dense(name, part))
-    if isinstance(part, np.ndarray) and ragged.is_ragged(ragged.unboxed(part)):
-        # An array of lists of uneven length.
-        return ragged.padded(name, ragged.unboxed(part))
-    return part
+    return ragged.padded(name, list(part)) if ragged.is_array_of_lists(part) else part
 
 
 def _folded(
@@ -333,7 +332,9 @@ def _side_by_side(part: dict[str, Any]) -> Any:
         return ids
     # A metric has to see a precision that may have rounded ids.
     dtype = keras.backend.standardize_dtype(ids.dtype)
-    dtype = dtype if dtype in ("bfloat16", "float16") else "float32"
+    if dtype not in ("bfloat16", "float16"):
+        is_wide = wide_or_none(part["labels"], "float32") is not None
+        dtype = "float64" if is_wide else "float32"
     pair = [ops.cast(x, dtype) for x in (ids, part["labels"])]
     if len(pair[0].shape) == 1:
         pair = [x[:, None] for x in pair]

@@ -558,10 +558,24 @@ def pairwise_accuracies(labels):
     order = functional.rank(labels, scores)
     yield lambda: functional.pairwise_accuracy(order)[0]
     yield lambda: metrics.PairwiseAccuracy()(order)
+    if len({len(row) for row in labels}) == 1:
+        mask = np.ones(np.shape(labels), "bool")
+        masked = utils.mask_labels(labels, mask)
+        yield lambda: functional.pairwise_accuracy(masked, scores)[0]
     if len(labels) == 1 and np.min(labels) >= 0:
         yield lambda: of_targets(y_true, scores)
         yield lambda: next(in_catalogue())
         yield lambda: list(in_catalogue())[1]
+
+
+def test_labels_that_tie_in_float64():
+    """Nanoseconds: no backend has a wider float."""
+    labels = np.array([[2**60 + 1, 2**60 + 3, 2**60 + 2]])
+    for labels_given in (labels, labels.tolist(), labels.astype("uint64")):
+        with pytest.raises(ValueError, match="`y_true` should hold labels that float"):
+            metrics.PairwiseAccuracy()(labels_given, [[1.0, 2.0, 3.0]])
+        with pytest.raises(ValueError, match="`y_true` should hold labels that float"):
+            functional.pairwise_accuracy(labels_given, [[1.0, 2.0, 3.0]])
 
 
 @pytest.mark.parametrize("name", CLOSE_LABELS)

@@ -1040,6 +1040,28 @@ def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):
 
 
 @pytest.mark.trains
+def test_averaged_weights_outlive_an_evaluation(tmp_path):
+    """Where Keras makes weights and averages the same memory, after the last epoch."""
+    model, query_model, items = retrieval_model()
+    users = np.arange(6)
+    adam = keras.optimizers.Adam(0.1, use_ema=True)
+    model.compile(adam, "mse")
+    evaluation = CatalogueEvaluation(
+        users, users, items, ["mrr"], query_model=query_model
+    )
+    callbacks = [
+        keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+        evaluation,
+        keras.callbacks.ModelCheckpoint(
+            tmp_path / "model.weights.h5", verbose=0, save_weights_only=True
+        ),
+    ]
+    pairs = [users, users]
+    model.fit(pairs, np.ones(6), epochs=2, verbose=0, callbacks=callbacks)
+    assert np.isfinite(model.evaluate(pairs, np.ones(6), verbose=0))
+
+
+@pytest.mark.trains
 def test_averaged_weights_need_an_optimizer_that_averages():
     model, query_model, items = retrieval_model()
     users = np.arange(6)

@@ -61,6 +61,17 @@ def array(tensor):
     return ops.convert_to_numpy(tensor)
 
 
+@pytest.mark.parametrize("columns", [3, 5])
+def test_a_dense_history_of_other_items_is_not_read_as_ids(columns):
+    """Such as one with a column for padding."""
+    history = np.zeros((3, columns), "int32")
+    history[:, 1] = 1
+    with pytest.raises(ValueError, match=r"`exclude` should hold ids of items"):
+        evaluate(GRADED, history)
+    with pytest.raises(ValueError, match=r"`item_ids` should hold ids of items"):
+        utils.exclude_items(SCORES, history)
+
+
 @pytest.mark.parametrize("name", SPARSE)
 def test_a_sparse_matrix_is_its_columns(name):
     history, grades = SPARSE[name](HISTORY), SPARSE[name](GRADES)

@@ -281,6 +281,20 @@ SETS_OF_METRICS = {
 }
 
 
+def test_paths_do_not_depend_on_what_failed_before(rng):
+    """Such as a model with a metric of no known name, or a new name."""
+    x, y = rng.normal(size=(LISTS, FEATURES)), rng.integers(0, 4, size=(LISTS, ITEMS))
+    failing = model_of_two_outputs([NDCG(k=2), "bogus"], [])
+    with pytest.raises(ValueError, match="bogus"):
+        failing.evaluate(x, {"buy": y, "click": y}, verbose=0)
+    renamed = NDCG(k=3)
+    renamed.name = "mine"
+    model = model_of_two_outputs([NDCG(k=2), renamed], [])
+    model.evaluate(x, {"buy": y, "click": y}, verbose=0)
+    tree = model.get_state_tree("numpy_array")["metrics_variables"]
+    assert {"ndcg_at_2", "mine"} <= set(tree)
+
+
 @pytest.mark.parametrize("metrics", SETS_OF_METRICS.values(), ids=SETS_OF_METRICS)
 def test_the_state_of_a_model_is_a_tree(metrics, rng):
     """Which `keras.callbacks.OrbaxCheckpoint` saves: without it, on any backend."""

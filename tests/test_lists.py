@@ -662,6 +662,10 @@ def test_a_metric_warns_of_its_first_batch_alone():
     with pytest.warns(UserWarning, match="One item has no order"):
         metric.update_state(*SINGLE)
     metric.update_state(*SINGLE)
+    by_row = metrics.NDCG()
+    by_row.update_state([[1.0]], [[0.1]])
+    with pytest.warns(UserWarning, match="One item has no order"):
+        by_row.update_state(*SINGLE)
     # A batch of short lists among others, as warnings are errors here.
     sorted_by_size = metrics.NDCG()
     sorted_by_size.update_state(LABELS, SCORES)

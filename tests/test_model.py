@@ -11,7 +11,12 @@ from precision import default_precision
 from recording import Recorded
 
 import keras_rank
-from keras_rank.metrics import NDCG, MeanReciprocalRank
+from keras_rank.metrics import (
+    NDCG,
+    MeanReciprocalRank,
+    PairwiseAccuracy,
+    PrecisionAtK,
+)
 
 LISTS, ITEMS, FEATURES = 12, 5, 3
 
@@ -343,6 +348,13 @@ def in_batches(*parts, size=3):
     return tf.data.Dataset.from_tensor_slices(parts).batch(size)
 
 
+def array_of(rows):
+    """An array of lists, whatever their lengths are."""
+    array = np.empty(len(rows), object)
+    array[:] = list(rows)
+    return array
+
+
 def build_uneven(**arguments):
     keras.utils.set_random_seed(3)
     inputs = keras.Input((None, FEATURES))
@@ -377,18 +389,21 @@ def test_evaluate_takes_ragged_labels_of_any_dtype(uneven, dtype):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("form", ["ragged", "arrays of lists", "lists"])
+@pytest.mark.parametrize("form", ["ragged", "arrays of lists", "all arrays", "lists"])
 @pytest.mark.parametrize("source", ["PyDataset", "generator"])
 def test_fit_takes_ragged_batches(uneven, source, form):
-    """As tensors, and labels as an array of lists; the parts of a batch in a list."""
+    """As tensors or arrays of lists; the parts of a batch in a list."""
     x, y = uneven
 
     def batch(i):
         rows = slice(3 * i, 3 * i + 3)
         labels = ragged(y[rows])
-        if form == "arrays of lists":
-            labels = np.array([*y[rows], None], object)[:-1]
-        parts = ragged(x[rows]), labels
+        features = ragged(x[rows])
+        if "arrays" in form:
+            labels = array_of(y[rows])
+        if form == "all arrays":
+            features = array_of(x[rows])
+        parts = features, labels
         return list(parts) if form == "lists" else parts
 
     class Batches(keras.utils.PyDataset):
@@ -410,6 +425,44 @@ def test_fit_takes_ragged_batches(uneven, source, form):
     steps = {"steps": 2} if source == "generator" else {}
     logs = model.evaluate(source_of_batches(), verbose=0, return_dict=True, **steps)
     assert_close(logs, expected)
+
+
+def test_batches_of_lists_of_one_length(rng):
+    """Which happen among others."""
+    x = rng.normal(size=(3, 2, FEATURES)).astype("float32")
+    y = rng.integers(0, 2, size=(3, 2))
+    batch = array_of(x), array_of(y)
+    model = build_uneven(metrics=[PrecisionAtK(k=1)])
+    expected = model.evaluate(x, y, verbose=0)
+    found = model.evaluate((batch for _ in range(1)), steps=1, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_generator_of_features_alone(rng):
+    x = rng.normal(size=(6, 4, FEATURES)).astype("float32")
+    model = build_uneven()
+    found = model.predict(((x[i : i + 3],) for i in (0, 3)), steps=2, verbose=0)
+    expected = model.predict(x, batch_size=3, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_labels_of_64_bits_stay_apart(with_ids, backend):
+    if backend == "jax":
+        pytest.skip("JAX has no float64 unless asked for")
+    x = np.array([[[1.0], [2.0], [3.0]]] * 2, "float32")
+    labels = np.array([[1, 2, 3]] * 2) + 1_700_000_000
+    inputs = keras.Input((3, 1))
+    outputs = keras.layers.Reshape((3,))(inputs)
+    model = keras_rank.RankingModel(inputs, outputs)
+    metric = PairwiseAccuracy(sparse_labels=with_ids)
+    loss = (lambda y, scores: ops.mean(scores)) if with_ids else "mse"
+    model.compile(loss=loss, metrics=[metric])
+    y = {"labels": labels, "mask": np.ones((2, 3), bool)}
+    if with_ids:
+        y["ids"] = np.array([[0, 1, 2]] * 2)
+    logs = model.evaluate(x, y, verbose=0, return_dict=True)
+    assert logs["pairwise_accuracy"] == 1.0
 
 
 @pytest.mark.trains

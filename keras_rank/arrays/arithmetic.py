@@ -59,10 +59,16 @@ def running_total(x: Tensor) -> Tensor:
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """The product of two matrices, in the wider of their dtypes."""
-    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
-    if len(dtypes) > 1:
-        x, y = (ops.cast(part, "float64") for part in (x, y))
+    x, y = in_one_dtype(x, y)
     return library_of(x).matmul(x, y)
+
+
+def in_one_dtype(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Tensors of float32 or float64, in the wider of both."""
+    dtypes = {keras.backend.standardize_dtype(part.dtype) for part in (x, y)}
+    if len(dtypes) == 1:
+        return x, y
+    return ops.cast(x, "float64"), ops.cast(y, "float64")
 
 
 def square_root(x: Tensor) -> Tensor:

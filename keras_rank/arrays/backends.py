@@ -61,7 +61,7 @@ def shortcut(
     """
     if _is_seen(holds):
         return short() if holds else whole()
-    if _is_torch_compiling() or on_accelerator():
+    if is_torch_compiling() or on_accelerator():
         return whole()
     return _branch(holds, _in_branch(short), _in_branch(whole))
 
@@ -80,7 +80,7 @@ def _in_branch(function: Callable[[], Any]) -> Callable[[], Any]:
 def is_in_branch() -> bool:
     """Whether a branch of a graph is being traced: its tensors are local to it."""
     # Which torch.compile, that traces no branches, can't look up.
-    return not _is_torch_compiling() and _is_in_branch.get()
+    return not is_torch_compiling() and _is_in_branch.get()
 
 
 def on_accelerator() -> bool:
@@ -152,7 +152,7 @@ def _is_seen(condition: Tensor | bool) -> bool:
     if isinstance(condition, keras.KerasTensor):
         return False
     if keras.backend.backend() == "torch":
-        return not _is_torch_compiling() and condition.device.type != "meta"
+        return not is_torch_compiling() and condition.device.type != "meta"
     return not is_traced(condition)
 
 
@@ -168,7 +168,8 @@ def is_traced(x: Tensor) -> bool:
     return False
 
 
-def _is_torch_compiling() -> bool:
+def is_torch_compiling() -> bool:
+    """Whether `torch.compile` traces this code."""
     if keras.backend.backend() != "torch":
         return False
     import torch
@@ -177,7 +178,7 @@ def _is_torch_compiling() -> bool:
 
 
 def _is_eager_on_torch() -> bool:
-    return keras.backend.backend() == "torch" and not _is_torch_compiling()
+    return keras.backend.backend() == "torch" and not is_torch_compiling()
 
 
 def _is_eager_on_tensorflow() -> bool:
@@ -615,6 +616,11 @@ def widest(dtype: str) -> str:
     return dtype
 
 
+def frees_shared_memory() -> bool:
+    """Whether a compiled step frees the memory of variables, if others use it too."""
+    return bool(keras.backend.backend() == "jax")
+
+
 def from_host(array: Array) -> Tensor:
     """An array as a tensor; unchanged on JAX, where programs accept arrays."""
     return array if keras.backend.backend() == "jax" else to_device(array)
@@ -731,7 +737,7 @@ def search_rows(
         import torch
 
         return torch.searchsorted(
-            in_order, thresholds.contiguous(), side=side, out_int32=True
+            in_order.contiguous(), thresholds.contiguous(), side=side, out_int32=True
         )
     if keras.backend.backend() != "numpy":
         return bisect()

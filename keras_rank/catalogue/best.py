@@ -46,7 +46,7 @@ from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_score
 from keras_rank.catalogue.scoring import Score, check_score, checked
 from keras_rank.catalogue.shards import OpenShards, Part, map_parts
 from keras_rank.lists.base import as_ranked
-from keras_rank.lists.tensors import as_tensor, to_tensor
+from keras_rank.lists.tensors import as_tensor, cast_finite, to_tensor
 from keras_rank.ordering.preference import item_keys
 
 
@@ -120,7 +120,7 @@ def top_k(
         everyone = np.ones(number, "bool")
         keys = keys_of_queries(None, key, everyone)
     best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
-    return ops.cast(best.scores, dtype), best.ids
+    return cast_finite(best.scores, dtype), best.ids
 
 
 class Seekers(NamedTuple):

@@ -5,7 +5,13 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import product, ratio, square_root, where
+from keras_rank.arrays.arithmetic import (
+    in_one_dtype,
+    product,
+    ratio,
+    square_root,
+    where,
+)
 from keras_rank.arrays.backends import Tensor, full_precision, without_warnings
 from keras_rank.catalogue.candidates import Block, are_alike
 from keras_rank.lists.tensors import ranked_as, shape_of
@@ -45,7 +51,7 @@ def check_score(score: Any) -> Score:
 
 def _checked(score: Score) -> Score:
     def scores_of(queries: Tensor, candidates: Tensor) -> Tensor:
-        scores = score(queries, candidates)
+        scores = score(*in_one_dtype(queries, candidates))
         expected = (queries.shape[0], candidates.shape[0])
         if shape_of(scores) != expected:
             raise ValueError(

@@ -226,21 +226,27 @@ def check_no_matrix(
     """Raises for a matrix with a column for each item, if values can be seen.
 
     Its rows hold some numbers twice, as labels are few, and no padding. Rows of ids
-    hold each of them once, or are padded.
+    hold each of them once, or are padded. With another number of columns than items,
+    it is a matrix if it holds nothing but 0 and 1.
     """
     lists, number = shape_of(ids)
-    if number != items or not lists or (number or 0) < 2:
+    if not lists or (number or 0) < 2:
         return
-    holds_twice = ops.any(are_repeated(ids), axis=1)
-    is_full = ops.all(ids >= 0, axis=1)
-    is_matrix = ops.logical_or(
-        ops.any(ops.logical_and(holds_twice, is_full)), ops.all(holds_twice)
-    )
+    if number == items:
+        holds_twice = ops.any(are_repeated(ids), axis=1)
+        is_full = ops.all(ids >= 0, axis=1)
+        is_matrix = ops.logical_or(
+            ops.any(ops.logical_and(holds_twice, is_full)), ops.all(holds_twice)
+        )
+    elif number != 2:
+        is_matrix = ops.all(ops.logical_or(ids == 0, ids == 1))
+    else:
+        return
     require(
         ops.logical_not(is_matrix),
         f"`{argument}` should hold {_RELEVANT[argument] if are_relevant else _ANY}. "
-        f"Received: {number} ids for each list, as many as there are items, and in "
-        "lists some of them twice",
+        f"Received: {number} numbers for each list, of {items} items, and some of "
+        "them twice",
     )
 
 

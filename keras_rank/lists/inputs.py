@@ -262,15 +262,16 @@ def sparse_lists(dtype: str, given: Given) -> SparseLists:
 
 
 def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
-    """Raises for labels of a list that only float64 tells apart, if there is none.
+    """Raises for different labels of a list that tie as they are compared.
 
     Args:
         argument: the name of the argument.
         value: labels, as for `read`; or ids and their labels, as for `read_sparse`.
-            Those that are traced can't be seen.
+            Those that are traced can't be seen, and those on a device are read only
+            where it has no float64.
         sparse_labels: which of both.
     """
-    if widest("float64") == "float64" or isinstance(value, keras.KerasTensor):
+    if isinstance(value, keras.KerasTensor):
         return
     if sparse_labels:
         _, labels, _ = _ids_labels_and_mask(argument, value, 0)
@@ -279,18 +280,30 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
     (labels,) = ragged.rectangular(y_true=labels)
     if labels is None or is_sparse(labels) or is_traced(labels) or not np.ndim(labels):
         return
-    in_order = np.sort(np.asarray(labels), axis=-1)
-    in_float32 = in_order.astype("float32")
+    dtype = widest("float64")
+    is_on_device = ops.is_tensor(labels) and not isinstance(labels, np.ndarray)
+    if dtype == "float64" and is_on_device:
+        return
+    labels = np.asarray(labels)
+    is_exact = np.can_cast(labels.dtype, dtype)
+    if labels.dtype.kind not in "iuf" or (is_exact and labels.max(initial=0) <= 2**53):
+        return
+    in_order = np.sort(labels, axis=-1)
+    compared = in_order.astype(dtype)
     differ, tie = (
         in_order[..., 1:] != in_order[..., :-1],
-        in_float32[..., 1:] == in_float32[..., :-1],
+        compared[..., 1:] == compared[..., :-1],
     )
     if np.any(differ & tie & (in_order[..., :-1] >= 0)):
+        way_out = "subtract the same number from all labels of a list"
+        if dtype == "float32":
+            way_out += (
+                ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has no '
+                "float64 unless asked for"
+            )
         raise ValueError(
-            f"`{argument}` should hold labels that float32 tells apart, as JAX has no "
-            'float64 unless asked for: call `jax.config.update("jax_enable_x64", '
-            "True)`, or subtract the same number from all labels of a list. Received: "
-            "different labels in a list that float32 rounds to the same"
+            f"`{argument}` should hold labels that {dtype} tells apart: {way_out}. "
+            f"Received: different labels in a list that {dtype} rounds to the same"
         )
 
 

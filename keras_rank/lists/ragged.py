@@ -68,6 +68,12 @@ def is_ragged(value: Any) -> bool:
     return is_ragged_tensor(value)
 
 
+def is_array_of_lists(value: Any) -> bool:
+    """Whether a value is an array of objects, which are lists of any length."""
+    is_of_objects = isinstance(value, np.ndarray) and value.dtype == object
+    return is_of_objects and value.ndim == 1 and all(map(_is_row, value))
+
+
 def is_ragged_tensor(value: Any) -> bool:
     """Whether a value is a ragged tensor."""
     return _is_tensorflow(value) or _is_torch(value)
@@ -83,17 +89,25 @@ def padded(name: str, value: Any) -> Any:
         if value.dim() != 2:
             raise _nested_error(name, f"{name} with {value.dim()} dimensions")
         return dense(name, value)
-    rows = [np.asarray(row) for row in value if _is_flat(row)]
-    if len(rows) < len(value):
-        deeper = next(i for i, row in enumerate(value) if not _is_flat(row))
-        raise _nested_error(name, f"list {deeper} of {name}, which holds lists")
+    deeper = [i for i, row in enumerate(value) if not _is_flat(row)]
+    if deeper and name != "x":
+        raise _nested_error(name, f"list {deeper[0]} of {name}, which holds lists")
+    rows = [np.asarray(row) for row in value]
+    of_items = {row.shape[1:] for row in rows if row.size} or {()}
+    if len(of_items) > 1:
+        raise ValueError(
+            f"`{name}` should have features of one shape for all items. Received: "
+            f"items of the shapes {sorted(of_items)}"
+        )
     # Integers such as ids stay integers, as floats would not hold all.
     least = np.float32 if np.isinf(PADDING[name]) else np.int8
     dtypes = [row.dtype for row in rows if row.size] or [np.dtype(np.float32)]
     dtype = np.result_type(least, *dtypes)
-    array = np.full((len(rows), max(map(len, rows))), PADDING[name], dtype)
+    shape = (len(rows), max(map(len, rows)), *of_items.pop())
+    array = np.full(shape, PADDING[name], dtype)
     for i, row in enumerate(rows):
-        array[i, : len(row)] = row
+        if row.size:
+            array[i, : len(row)] = row
     return array
 
 

@@ -22,7 +22,13 @@ from keras_rank.arguments import (
     names_arguments,
 )
 from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, computed_once, each_plus_last, library_of
+from keras_rank.arrays.backends import (
+    Tensor,
+    computed_once,
+    each_plus_last,
+    is_torch_compiling,
+    library_of,
+)
 from keras_rank.arrays.programs import is_whole, program
 from keras_rank.formulas.relevance import from_threshold
 from keras_rank.lists.base import Lists
@@ -335,7 +341,7 @@ def updates_of(
             check_labels_for(members, "y_true", y_true, sparse_labels)
             plan = Plan.of(members)
             if is_whole(plan):
-                if _has_first_batch(members) and not sparse_labels:
+                if not sparse_labels and _has_first_batch(members, given):
                     warn_of_single_items(given, y_true, y_pred)
                 given = of_few_shapes(given, sparse_labels)
             new_states = _states_with(plan, given, _states_of(members), plan.keys)
@@ -349,8 +355,14 @@ def updates_of(
     ]
 
 
-def _has_first_batch(metrics: Sequence[RankingMetric]) -> bool:
-    """Whether metrics get their first batch, of which they may warn."""
+def _has_first_batch(metrics: Sequence[RankingMetric], given: Given) -> bool:
+    """Whether metrics get their first batch of several items, of which they may warn.
+
+    Not in `torch.compile`, which would compile the next batch anew, as the attribute
+    has changed.
+    """
+    if is_torch_compiling() or tuple(given.labels.shape) == (1, 1):
+        return False
     is_first = any(metric._is_new for metric in metrics)
     for metric in metrics:
         metric._is_new = False

@@ -12,7 +12,13 @@ from keras_rank.metrics import base, exposure
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.names import BY_NAME, Member, question_of
-from keras_rank.metrics.ordered import Place, PlacedMetric, assign, place
+from keras_rank.metrics.ordered import (
+    Place,
+    PlacedMetric,
+    assign,
+    end_compiling,
+    place,
+)
 
 # The parts of a string such as "ndcg@10" or "ndcg_at_10".
 _STRING = re.compile(r"(?P<name>\w+?)((@|_at_)(?P<k>[0-9]+))?")
@@ -88,7 +94,8 @@ class RankingMetrics(PlacedMetric):
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
-        place(self._places(), set())
+        end_compiling()
+        place(self._places(), {})
         _share_drawn_seed(members)
 
     @property

@@ -31,14 +31,14 @@ M = TypeVar("M", bound="OrderedMetric")
 K = TypeVar("K", bound=Hashable)
 
 
-# The paths of the metrics that Keras is compiling into one model.
-_paths_in_model: set[str] = set()
-
-
 class Place:
     """Where the variables of a metric are in the state tree of a model."""
 
     path = ""
+
+
+# The paths of the metrics that Keras is compiling into one model.
+_places_in_model: dict[str, Place] = {}
 
 
 class PlacedMetric(keras.metrics.Metric):
@@ -59,30 +59,33 @@ class PlacedMetric(keras.metrics.Metric):
         is_compiled = "_name" in vars(self)
         self._name = name
         if is_compiled:
-            place(self._places(), _paths_in_model)
+            place(self._places(), _places_in_model)
 
     def _places(self) -> Iterable[tuple[Place, str]]:
         """The places of variables, and what they are named after."""
         raise NotImplementedError
 
 
-def place(places: Iterable[tuple[Place, str]], taken: set[str]) -> None:
-    """Gives each place a path that is not taken yet."""
+def place(places: Iterable[tuple[Place, str]], taken: dict[str, Place]) -> None:
+    """Gives each place a path that no other has taken."""
     for each, name in places:
         # A path is split at this character.
         path = first = name.replace("/", ">")
         number = 0
-        while path in taken:
+        while taken.get(path, each) is not each:
             number += 1
             path = f"{first}_{number}"
-        taken.add(path)
+        taken[path] = each
         each.path = path
 
 
 def end_compiling() -> None:
-    """Notes that Keras has compiled the metrics of a model, as it updates one."""
-    if _paths_in_model:
-        _paths_in_model.clear()
+    """Notes that Keras has compiled the metrics of a model, or failed to.
+
+    It then updates them, or the user makes new ones.
+    """
+    if _places_in_model:
+        _places_in_model.clear()
 
 
 class OrderedMetric(PlacedMetric):
@@ -120,7 +123,8 @@ class OrderedMetric(PlacedMetric):
         self.k = k
         super().__init__(name=name or self._default_name(), dtype=dtype)
         self._place = Place()
-        place(self._places(), set())
+        end_compiling()
+        place(self._places(), {})
         self._seed, self._seed_is_drawn = check_seed(seed), seed is None
         self.shuffle_ties = shuffle_ties
 

@@ -1,15 +1,19 @@
 """The forms of judgements and runs, and how each becomes a table.
 
-They are TREC lines, lines of three fields, `{query: {item: number}}`, or tables with
-the column names of known tools, or without names.
+They are TREC lines, lines of three fields, `{query: {item: number}}`, `{query:
+[items]}`, or tables with the column names of known tools, or without names.
 """
 
 import glob
 import os
 import re
+import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from keras_rank.reading.engine import Connection, Relation, connect, query
 from keras_rank.reading.files import (
@@ -19,9 +23,8 @@ from keras_rank.reading.files import (
     is_named_table,
     named,
 )
-from keras_rank.reading.ids import table_of_queries
 from keras_rank.reading.part import FINITE, Part, Sought
-from keras_rank.reading.rows import Columns
+from keras_rank.reading.rows import Columns, received_twice
 from keras_rank.reading.sources import layout_of_file, parts_of, select
 from keras_rank.reading.text import PLACE, LinesPart, json_of
 
@@ -39,6 +42,18 @@ _SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
 _PLACES = {
     "qrels": {3: (0, 1, 2)},
     "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)},
+}
+# Keys of a dict of columns, which a query is not likely to have for an id.
+_COLUMN = re.compile(
+    r"(q|query|user|doc|corpus|item)?[ _-]?(id|no)|query|doc|item|label|rel|relevance|"
+    r"rating|grade|score|rank|column\d",
+    re.IGNORECASE,
+)
+_ACCEPTED = {
+    "qrels": "a list or set of those of relevant items. Leave a query without "
+    "judgements out",
+    "run": "a list, the best first. Where nothing was found, pass an empty one or "
+    "leave the query out: both count as 0",
 }
 # Query, iteration, item and label; query, item, label and iteration.
 _TREC, _TSV = (0, 2, 3), (0, 1, 2)
@@ -77,9 +92,9 @@ def side_of(
     if _is_nested(name, source):
         with errors_of(name, source):
             nested = [json_of(file) for file in files_of(name, source)]
-        source = table_of_queries(name, nested, columns, number, is_nested=True)
+        source = _table_of_queries(name, nested, columns, number, is_nested=True)
     elif isinstance(source, Mapping):
-        source = table_of_queries(name, [source], columns, number)
+        source = _table_of_queries(name, [source], columns, number)
     parts = parts_of(connection, name, source, _names_of(columns))
     of_roles, *others = [_roles(name, part, columns, number) for part in parts]
     if any(each != of_roles for each in others):
@@ -195,6 +210,80 @@ def _of_names(names: Sequence[str], columns: Columns, number: str) -> dict[str, 
     is_scored = (found["query"], found["item"]) in _SCORED
     if number == "label" and found[number] not in names and is_scored:
         found[number] = "score"
+    return found
+
+
+def _table_of_queries(
+    name: str,
+    sources: Sequence[Mapping[Any, Any]],
+    columns: Columns,
+    number: str,
+    is_nested: bool = False,
+) -> Any:
+    """Returns the table of dicts with the items of each query.
+
+    These are `{query: {item: number}}` or `{query: [items]}`. Items of judgements
+    without numbers have the label 1, and those of a run scores that keep their order
+    under any rule of ties. A dict of columns is returned unchanged.
+
+    Args:
+        name: `"qrels"` or `"run"`.
+        sources: the dicts.
+        columns: the names of the columns.
+        number: the kind of the numbers: `"label"` or `"score"`.
+        is_nested: whether no dict is one of columns.
+    """
+    names = (columns.query, columns.item or "", getattr(columns, number))
+    rows: list[tuple[Any, Any, Any]] = []
+    for source in sources:
+        nested = [each for each in source.values() if isinstance(each, Mapping)]
+        given = {*names, columns.label, columns.score}
+        are_columns = [key in given or _COLUMN.fullmatch(str(key)) for key in source]
+        if any(are_columns) and len(nested) < len(source) and not is_nested:
+            return source
+        for id_, ids in source.items():
+            if isinstance(ids, np.ndarray):
+                ids = ids.tolist()
+            if not isinstance(ids, Mapping):
+                if not _are_ids(name, ids, any(nested)):
+                    raise ValueError(
+                        f"`{name}` should be a dict of columns, or have a dict of "
+                        "items and numbers for each query, or ids for each: "
+                        f"{_ACCEPTED[name]}. Received: {reprlib.repr(ids)}, for the "
+                        f"query {id_!r}"
+                    )
+                ids = _numbered(name, id_, ids)
+            rows += [(id_, item, value) for item, value in ids.items()]
+    values = zip(*rows, strict=True) if rows else [[], [], []]
+    try:
+        return pa.table(
+            {column: list(each) for column, each in zip(names, values, strict=True)}
+        )
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(
+            f"`{name}` should have ids of one type, integers below 2**63 or text, and "
+            f"numbers. Received: {' '.join(str(error).split())}"
+        ) from error
+
+
+def _are_ids(name: str, ids: Any, should_be_empty: bool) -> bool:
+    """Whether they are a list of ids, or also a set of them for judgements."""
+    accepted = (list, tuple, set, frozenset) if name == "qrels" else (list, tuple)
+    return isinstance(ids, accepted) and all(
+        isinstance(each, str | int | np.integer)
+        and not isinstance(each, bool)
+        and not should_be_empty
+        for each in ids
+    )
+
+
+def _numbered(name: str, id_: Any, ids: Collection[Any]) -> dict[Any, float]:
+    """The number of each id of a query."""
+    found: dict[Any, float] = {}
+    for place, item in enumerate(ids):
+        if item in found:
+            raise received_twice(name, id_, item, "a dict")
+        found[item] = 1.0 if name == "qrels" else -float(place)
     return found
 
 

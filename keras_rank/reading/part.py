@@ -136,7 +136,14 @@ class Part(abc.ABC):
             # The ids -0.0 and 0.0 are the same.
             value = f"{value} + CAST(0 AS {type_})"
             if self.type_of(self.place(sought)).startswith(_LARGE):
-                value = _if_exact(value, sought)
+                message = in_sql(
+                    f"the column {sought.name!r} has integers of 2**53 or more, not "
+                    "all of which float64 can hold"
+                )
+                value = (
+                    f"CASE WHEN abs({value}) >= {LARGEST_INTEGER} THEN "
+                    f"error({message}) ELSE {value} END"
+                )
         return value
 
     def where(self, ids: Mapping[str, Sought], values: Sequence[Any]) -> list[str]:
@@ -208,16 +215,4 @@ def common_type(argument: str, types: Mapping[str, str]) -> str:
     raise ValueError(
         f"`{argument}` should have ids of types that can be compared. Received: "
         f"{type_} in {one}, and {other_type} in {other}"
-    )
-
-
-def _if_exact(value: str, sought: Sought) -> str:
-    """The expression of a number, with an error for too large integers."""
-    message = (
-        f"the column {sought.name!r} has integers of 2**53 or more, not all of which "
-        "float64 can hold"
-    )
-    return (
-        f"CASE WHEN abs({value}) >= {LARGEST_INTEGER} THEN "
-        f"error({in_sql(message)}) ELSE {value} END"
     )

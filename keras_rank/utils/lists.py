@@ -317,17 +317,19 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
         mask: tensor of the same shape. False where there is no item.
 
     Returns:
-        A float tensor of the same shape.
+        A tensor of the same shape: of the integers that were given, or of floats.
 
     Example:
 
     >>> from keras import ops
     >>> labels = keras_rank.utils.mask_labels([[2, 1, 0]], [[True, True, False]])
-    >>> ops.convert_to_numpy(labels)
-    array([[ 2.,  1., -1.]], dtype=float32)
+    >>> [[int(label) for label in row] for row in labels]
+    [[2, 1, -1]]
     """
     labels = to_tensor("labels", labels)
-    if not keras.backend.is_float_dtype(labels.dtype):
+    dtype = keras.backend.standardize_dtype(labels.dtype)
+    if dtype == "bool" or dtype.startswith("uint"):
+        # Which have no -1.
         labels = ops.cast(labels, "float32")
     mask = ops.cast(to_tensor("mask", mask), "bool")
     if not sizes_agree(mask.shape, labels.shape):

@@ -8,8 +8,18 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import inputs
 from keras_rank.evaluation.command.gates import incomplete, shut, worse
+from keras_rank.evaluation.command.inputs import (
+    are_lists,
+    evaluation_of,
+    files_of,
+    metrics_of,
+    require_distinct,
+    require_used,
+    require_writable,
+    rules_of,
+    start_with_judgements,
+)
 from keras_rank.evaluation.command.options import parser_of
 from keras_rank.evaluation.command.printing import joined, print_results, say
 from keras_rank.evaluation.evaluation import Evaluation
@@ -53,8 +63,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(parsed: argparse.Namespace) -> int:
-    files = inputs.files_of(parsed)
-    if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
+    files = files_of(parsed)
+    if parsed.qrels is None and start_with_judgements(files, parsed):
         parsed.qrels, *files = files
         if not files:
             raise ValueError(
@@ -70,17 +80,17 @@ def _evaluate(parsed: argparse.Namespace) -> int:
         )
     if parsed.per_list is not None:
         read = [*files, *filter(None, [parsed.qrels])]
-        inputs.require_writable(parsed.per_list, sources, read)
-    metrics = inputs.metrics_of(parsed) if rows else None
+        require_writable(parsed.per_list, sources, read)
+    metrics = metrics_of(parsed) if rows else None
     found = {}
     if metrics is None:
-        found = {files[0]: inputs.evaluation_of(parsed, files[0])}
+        found = {files[0]: evaluation_of(parsed, files[0])}
         known, rules = found[files[0]]._values.metrics, found[files[0]].rules
     else:
-        known, rules = [*map(measured_of, metrics.members)], inputs.rules_of(parsed)
+        known, rules = [*map(measured_of, metrics.members)], rules_of(parsed)
     gates = [gate.among(known, rules) for gate in parsed.gates]
     if metrics is not None:
-        found = {str(x): inputs.evaluation_of(parsed, x, metrics) for x in sources}
+        found = {str(x): evaluation_of(parsed, x, metrics) for x in sources}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
@@ -89,7 +99,7 @@ def _evaluate(parsed: argparse.Namespace) -> int:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    first, *others = files = inputs.files_of(parsed)
+    first, *others = files = files_of(parsed)
     if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -102,11 +112,11 @@ def _compare(parsed: argparse.Namespace) -> int:
                 f"{_TABLES}. Received: {file!r}"
             )
     rows = _rows_of(parsed, files, others)
-    metrics = inputs.metrics_of(parsed) if rows else None
+    metrics = metrics_of(parsed) if rows else None
     # Those of a baseline need not be kept.
     of_baseline = argparse.Namespace(**{**vars(parsed), "by": [], "cluster": None})
-    base = inputs.evaluation_of(of_baseline, first, metrics)
-    models = {file: inputs.evaluation_of(parsed, file, metrics) for file in others}
+    base = evaluation_of(of_baseline, first, metrics)
+    models = {file: evaluation_of(parsed, file, metrics) for file in others}
     comparison = compare(
         base,
         models,
@@ -130,9 +140,9 @@ def _rows_of(
     parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
 ) -> list[str]:
     """The files that hold rows. Raises for files and options that contradict."""
-    inputs.require_distinct(parsed.qrels, files, models)
-    rows = [file for file in files if not inputs.are_lists(file)]
-    inputs.require_used(parsed, rows)
+    require_distinct(parsed.qrels, files, models)
+    rows = [file for file in files if not are_lists(file)]
+    require_used(parsed, rows)
     return rows
 
 
