@@ -300,6 +300,17 @@ def test_quotes_of_beir_hide_no_judgements(tmp_path):
         evaluate_run(path, {"1": {"c": 0.9, "b": 0.8}}, ["mrr"])
 
 
+@pytest.mark.parametrize("label", ["inf", "-inf", "1e400"])
+def test_labels_are_finite(tmp_path, label):
+    (tmp_path / "rows.csv").write_text(f"query_id,label,score\n1,nan,2\n1,{label},1\n")
+    with raises(f"'{label}' in line 3 of"):
+        evaluate(tmp_path / "rows.csv", ["ndcg"])
+    rows = {"query_id": [1, 1], "label": [np.nan, float(label)], "score": [1, -np.inf]}
+    for source in (rows, {**rows, "label": np.float32(rows["label"])}):
+        with raises("the column 'label' has infinite values"):
+            evaluate(source, ["ndcg"])
+
+
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])
 def test_ids_of_zero_have_no_sign(zero):
     ids = np.array([0.0, -0.0, 0.0], zero)

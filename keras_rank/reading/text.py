@@ -142,7 +142,8 @@ class TextPart(Part):
         # DuckDB reads 1_0 and +-1 as numbers.
         is_wrong = f"contains({text}, '_') OR contains({text}, '+-')"
         if sought.is_finite:
-            is_wrong += f" OR NOT isfinite({number})"
+            test = "NOT isfinite" if sought.is_required else "isinf"
+            is_wrong += f" OR {test}({number})"
         if self.is_exact:
             is_wrong += (
                 f" OR CASE WHEN abs({number}) >= {LARGEST_INTEGER} THEN TRY_CAST({text}"
