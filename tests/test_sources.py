@@ -209,7 +209,7 @@ def test_ids_in_csv_are_read_as_written(tmp_path, ids, expected):
             ["18446744073709551616", "18446744073709551617"],
             ["18446744073709551616", "18446744073709551617"],
         ),
-        (["7"] * LATE + ["7.5"], ["7", "7.5"]),
+        (['"7.5e"', '"1e3"'], ["1e3", "7.5e"]),
     ],
     ids=lambda ids: str(ids[-1]),
 )
@@ -217,6 +217,19 @@ def test_ids_in_json_are_read_as_written(tmp_path, ids, expected):
     lines = [f'{{"query_id": {id_}, "label": 1, "score": 0.5}}' for id_ in ids]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     assert [*mrr_of(tmp_path / "rows.jsonl")] == expected
+
+
+@pytest.mark.parametrize("id_", ["1.10", "1.0", "1e3"])
+def test_ids_in_json_are_no_floats(tmp_path, id_):
+    line = '{{"query_id": {}, "item": {}, "price": 1.5, "label": 1, "score": 0.5}}\n'
+    file = tmp_path / "rows.jsonl"
+    for argument, ids in (("query", (id_, 1)), ("item", (1, id_))):
+        file.write_text(line.format(7, 7) * LATE + line.format(*ids))
+        with raises(f"`{argument}` should name a column of texts") as error:
+            evaluate(file, ["mrr"], item="item")
+        assert f"in line {LATE + 1} of {file}: write it as a text" in str(error.value)
+    file.write_text(line.format('"1.10"', 1) + line.format('"1.1"', 1))
+    assert mrr_of(file, item="item", keep="price") == {"1.1": 1.0, "1.10": 1.0}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])

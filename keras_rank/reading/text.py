@@ -31,6 +31,7 @@ _FIELDS = {
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
+_IDS = ("query", "item")
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The numbers of tables.
 _TABLES = itertools.count()
@@ -255,6 +256,8 @@ class CsvPart(TextPart):
 class JsonPart(TextPart):
     """A file with an object in each line, or with a list of objects."""
 
+    others = ", line, row"
+
     def names(self, sought: Collection[str]) -> Iterable[str]:
         if self.first.lstrip().startswith("["):
             self.unit = "row"
@@ -281,7 +284,7 @@ class JsonPart(TextPart):
         # Together, as each call parses the line.
         pointers, texts = list[str](), list[str]()
         for x in dict.fromkeys(x for x in (*places, 0) if x < len(keys)):
-            pointer = in_sql("/" + keys[x].replace("~", "~0").replace("/", "~1"))
+            pointer = _pointer(keys[x])
             message = f"{keys[x]!r} should be a text or a number. Received, as number "
             pointers.append(pointer)
             text = f"texts[{len(pointers)}]"
@@ -293,8 +296,24 @@ class JsonPart(TextPart):
         extracted = f"json_extract_string(line, [{', '.join(pointers)}]) AS texts"
         return query(
             query(self._objects(), f"SELECT *, {extracted} FROM source"),
-            f"SELECT {', '.join(texts)}, row FROM source",
+            f"SELECT {', '.join(texts)}, line, row FROM source",
         )
+
+    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+        if not text or sought.argument not in _IDS:
+            return super().error(sought, text, row)
+        return ValueError(
+            f"`{sought.argument}` should name a column of texts or integers, as 1.10 "
+            f"and 1.1 are one number. Received: {sought.argument}={sought.name!r}, "
+            f"with {text} in {self.place_of(row)}: write it as a text"
+        )
+
+    def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
+        is_wrong = super()._is_wrong(i, sought, type_)
+        if sought.argument in _IDS and sought.name in self._keys:
+            type_ = f"json_type(line, {_pointer(sought.name)})"
+            is_wrong += f" OR (regexp_matches(\"{i}\", '[.eE]') AND {type_} = 'DOUBLE')"
+        return is_wrong
 
     def _objects(self) -> Relation:
         if self.unit == "line":
@@ -341,6 +360,11 @@ class LinesPart(TextPart):
             f"with a number as {_NUMBERS[argument]}. Received: {self.place_of(row)}, "
             f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
         )
+
+
+def _pointer(key: str) -> str:
+    """The place of a value in an object of JSON, as SQL."""
+    return in_sql("/" + key.replace("~", "~0").replace("/", "~1"))
 
 
 def json_of(file: str | bytes) -> Any:
