@@ -543,6 +543,43 @@ def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
         assert "--query, --item, --label" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("comment", "iteration", "item", "tag"),
+    [
+        ("", "0", "doc|12|3", "t"),
+        ("", "it", "a,5,b", "t"),
+        ("", "Q0", "GX;1;2", "mono|5|x"),
+        ("", "0", "5,5", "bm25,k1=1,0.4"),
+        ("# bm25, 0.9, 0.4\n", "it", "a", "t"),
+        ("#,1\n# a\tb,2\r\n", "Q0", "a", "a;1"),
+    ],
+)
+def test_lines_whose_ids_have_delimiters(tmp_path, comment, iteration, item, tag):
+    (tmp_path / "qrels").write_text(f"{comment}{item} {iteration} {item} 1\n")
+    run = f"{comment}{item} {iteration} x 1 0.9 {tag}\n"
+    (tmp_path / "run").write_text(f"{run}{item} {iteration} {item} 2 0.8 {tag}\n")
+    found = evaluate_run(tmp_path / "qrels", tmp_path / "run", ["mrr"])
+    assert values_of(found) == {item: {"mrr": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "1, Q0, 7, 1, .9, t",
+        "1, 0, 7, 1, .9 , t",
+        "1, 7, .9",
+        "1; 0; 7; 1; .9",
+    ],
+)
+def test_columns_between_delimiters_and_spaces(tmp_path, run):
+    (tmp_path / "qrels").write_text("1, 0, 7, 1\n")
+    (tmp_path / "run").write_text(run)
+    sides = {"qrels": {"1": {" 7": 1, " 7 ": 1}}, "run": {"1": {" 7": 0.5}}}
+    found = evaluate_run(sides["qrels"], tmp_path / "run", ["mrr"])
+    assert found["mrr"] == 1.0
+    assert evaluate_run(tmp_path / "qrels", sides["run"], ["mrr"])["mrr"] == 1.0
+
+
 def test_tabs_in_comments_are_no_columns(tmp_path):
     text = "#made by\tme\n1 it 7 1\n2 it 8 1\n"
     for qrels in (text, text.replace("1 it", "1\tit"), text.replace("it 8", "at 8")):

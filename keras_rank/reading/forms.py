@@ -23,6 +23,7 @@ from keras_rank.reading.files import (
     is_named_table,
     named,
 )
+from keras_rank.reading.layouts import lines_of
 from keras_rank.reading.part import FINITE, Part, Sought
 from keras_rank.reading.rows import Columns, received_twice
 from keras_rank.reading.sources import layout_of_file, parts_of, select
@@ -174,7 +175,7 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
 def _places_of_four(part: Part) -> tuple[int, ...] | None:
     """The places in rows of four columns, of which one is the iteration, if clear."""
     is_spaced = isinstance(part, LinesPart)
-    if is_spaced and not re.search("^[^#\r\n][^\r\n]*\t", part.first, re.MULTILINE):
+    if is_spaced and "\t" not in "".join(lines_of(part.first)):
         return _TREC
     label, iteration = f"\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
     # Of a row in the order of TREC, and of one in the other.

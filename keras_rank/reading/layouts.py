@@ -21,19 +21,22 @@ def layout_of(text: str) -> str:
         return "nested"
     if text.lstrip().startswith(("{", "[")):
         return "json"
-    fields = fields_of(text)
+    lines = lines_of(text)
+    fields = lines[0].split() if lines else []
     is_line = len(fields) > 2 and (
         is_number(fields[_NUMBER_AT.get(len(fields), 4)]) or fields[1] == "Q0"
     )
-    delimiter, rows = delimited(text)
+    delimiter, rows = delimited("\n".join(lines) if is_line else text)
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
         have_spaces = [len(row) != len(" ".join(row).split()) for row in rows]
         is_even = len(set(map(len, rows))) == 1
         is_table = have_spaces[0] or (is_even and any(have_spaces))
         is_line = not (is_table and any(map(is_number, rows[0][2:][-2:])))
-    elif is_line and delimiter:
-        is_line = not any(map(is_number, rows[0]))
+    elif is_line and delimiter and fields[1] not in ("0", "Q0"):
+        # In an id or a tag, it stands beside what spaces separate.
+        have_spaces = [len(x.split()) > 1 for x in rows[0]]
+        is_line = any(have_spaces) and not is_number(rows[0][-1])
     return "csv" if delimiter and not is_line else "lines"
 
 
@@ -68,8 +71,7 @@ def is_row(fields: Sequence[str]) -> bool:
     return len(fields) > 1 or bool("".join(fields).strip())
 
 
-def fields_of(text: str) -> list[str]:
-    """The fields of the first line that is neither blank nor a comment."""
-    lines = re.split("\r\n|\r|\n", text)
-    fields = (line.split() for line in lines if not line.startswith("#"))
-    return next(filter(None, fields), [])
+def lines_of(text: str) -> list[str]:
+    """The lines that are neither blank nor comments."""
+    lines = re.split("[\r\n]", text)
+    return [line for line in lines if line.strip() and not line.startswith("#")]

@@ -132,7 +132,7 @@ def _require_scores(table: Relation, source: Any) -> None:
     ).fetchall()
     if are_ranks:
         raise ValueError(
-            "`run` should have scores, where higher is better. Received: the "
-            f"numbers 1, 2, 3, ... (or from 0 on) for each query in {named(source)}, as if they were "
-            "ranks; if they are scores, give the columns names"
+            "`run` should have scores, where higher is better. Received: the numbers "
+            f"1, 2, 3, ... or 0, 1, 2, ... for each query in {named(source)}, as if "
+            "they were ranks; if they are scores, give the columns names"
         )
