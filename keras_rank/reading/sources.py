@@ -70,8 +70,16 @@ def tabular(argument: str, source: Any) -> Any:
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
             "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns. "
             f"Received: {named(source)}"
+            + ", which its method `collect` makes a table"
+            * hasattr(source, "collect")
         )
-    return pa.table(source)
+    try:
+        return pa.table(source)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`{argument}` should be a table whose columns Arrow can read, with names "
+            f"that differ. Received: {named(source)}, and the error: {error}"
+        ) from error
 
 
 def places_of(
