@@ -401,6 +401,30 @@ def test_what_comes_of_nesting(tmp_path):
         assert mrr_of(source) == {2: 1.0}
 
 
+def test_blank_lines_of_json(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    lines = ['{"query_id": "a", "label": 1, "score": 1}', "", " \t", ""]
+    path.write_text("\n".join([*lines, '{"score": 2, "query_id": "a", "label": 0}']))
+    assert mrr_of(path) == {"a": 1 / 2}
+    path.write_text("\n".join([*lines, '{"score": "x", "query_id": "a"}']))
+    with raises("score='score', with 'x' in line 5 of"):
+        evaluate(path, ["mrr"])
+
+
+def test_the_first_row_that_is_wrong_is_named(tmp_path):
+    """Whichever of its columns it is, however many rows are read at a time."""
+    path = tmp_path / "rows.csv"
+    rows = [f"{query},1,{query}" for query in range(200_000)]
+    rows[150_000], rows[199_999] = "1,1,x", ",1,1"
+    path.write_text("\n".join(["query_id,label,score", *rows]))
+    with raises("score='score', with 'x' in line 150002 of"):
+        evaluate(path, ["mrr"])
+    rows[199_999] = "1,1"
+    path.write_text("\n".join(["query_id,label,score", *rows]))
+    with raises(f"line 200001 of {path}, and the error: Expected 3 columns, got 2"):
+        evaluate(path, ["mrr"])
+
+
 def test_errors_of_json_give_no_advice_of_duckdb(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"query_id": 1, "query_id": 2}\n')
     with raises("with each key once. Received, as number 1") as error:

@@ -41,6 +41,13 @@ class Evaluation:
         rules: str. The rules by which runs were evaluated, as shown by `summary`.
             Defaults to `None`: those in its schema.
 
+    Attributes:
+        table: `pyarrow.Table`: `per_list` and the columns that `health` needs.
+        query: str. The name of the query column.
+        rules: str. The rules by which a run was evaluated, `None` for a table.
+        metric_names: list of strings. The names of the metrics.
+        kept: list of strings. The names of the kept columns.
+
     Raises:
         ValueError: if the schema of the table does not describe its columns, a query
             has several rows, or rows have metrics of different definitions.
@@ -72,7 +79,9 @@ class Evaluation:
         rules: str | None = None,
     ) -> None:
         measured = None if metrics is None else [measured_of(each) for each in metrics]
-        self._values = ListValues(table, measured, query, left_out, rules)
+        self._values = values = ListValues(table, measured, query, left_out, rules)
+        self.table, self.query, self.rules = values.table, values.query, values.rules
+        self.metric_names, self.kept = values.metric_names, values.kept
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
@@ -83,29 +92,9 @@ class Evaluation:
         """Writes `table` to a Parquet file."""
         parquet.write_table(self.table, path)
 
-    @property
-    def table(self) -> pa.Table:
-        """A `pyarrow.Table`: `per_list` and the columns that `health` needs."""
-        return self._values.table
-
-    @property
-    def query(self) -> str:
-        """The name of the query column."""
-        return self._values.query
-
-    @property
-    def metric_names(self) -> list[str]:
-        """The names of the metrics."""
-        return self._values.metric_names
-
-    @property
-    def rules(self) -> str | None:
-        """The rules by which a run was evaluated, `None` for a table."""
-        return self._values.rules
-
     def keys(self) -> list[str]:
         """Returns the names of the metrics, so that `dict(ev)` works."""
-        return self.metric_names
+        return list(self.metric_names)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.metric_names)
@@ -128,11 +117,6 @@ class Evaluation:
         each metric has its own column of weights, such as `ndcg@10_weight`.
         """
         return self._values.per_list()
-
-    @property
-    def kept(self) -> list[str]:
-        """The names of the kept columns."""
-        return self._values.kept
 
     def __len__(self) -> int:
         return len(self._values)

@@ -11,7 +11,6 @@ from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.reading.ids import with_numbers
 from keras_rank.reading.rows import Columns
 
 
@@ -212,10 +211,6 @@ def evaluate_run(
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)
-    qrels, run = (
-        with_numbers(name, source, columns)
-        for name, source in (("qrels", qrels), ("run", run))
-    )
     settings = Settings(
         members,
         columns,

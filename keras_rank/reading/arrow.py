@@ -1,13 +1,13 @@
 """Tables of Arrow and files of Parquet and Arrow, whose columns have types."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import dataset, fs
 
-from keras_rank.reading.engine import Connection, Relation
+from keras_rank.reading.engine import Connection, Relation, query
 from keras_rank.reading.files import folders_of
 from keras_rank.reading.part import Part
 
@@ -18,8 +18,7 @@ class ArrowPart(Part):
     Args:
         connection: a DuckDB.
         name: as for `Part`.
-        schema: the schema.
-        source: the table, or what yields its batches.
+        source: the table.
         file: as for `Part`.
     """
 
@@ -27,14 +26,12 @@ class ArrowPart(Part):
         self,
         connection: Connection,
         name: str,
-        schema: pa.Schema,
-        source: pa.Table | dataset.Dataset | Iterable[pa.RecordBatch],
+        source: pa.Table | dataset.Dataset | pa.RecordBatchReader,
         file: str = "",
     ) -> None:
-        values = (f'"{place}"' for place in range(len(schema)))
-        super().__init__(name, schema.names, values, file)
+        super().__init__(name, source.schema.names, file)
         self._connection, self._source = connection, source
-        self._schema = pa.schema(map(_without_half, schema))
+        self._schema = pa.schema(map(_without_half, source.schema))
 
     def type_of(self, place: int) -> str:
         if place >= len(self._schema):
@@ -45,19 +42,21 @@ class ArrowPart(Part):
     def scan(self, places: Sequence[int]) -> Relation:
         # One is read in any case, as all others may be those of folders.
         read = sorted({x for x in (*places, 0) if x < len(self._schema)})
-        schema = pa.schema(self._schema.field(x).with_name(str(x)) for x in read)
-        if isinstance(self._source, pa.Table):
-            table = self._source.select(read).rename_columns(schema.names)
-            return self._connection.from_arrow(table.cast(schema))
-        batches: Iterable[pa.RecordBatch] = self._source
-        if isinstance(self._source, dataset.Dataset):
-            names = [self._schema.names[x] for x in read]
-            batches = self._source.to_batches(columns=names)
+        chosen, source = [self._schema.field(x) for x in read], self._source
+        if isinstance(source, dataset.Dataset):
+            source = source.scanner([field.name for field in chosen]).to_reader()
+        elif isinstance(source, pa.Table):
+            source = source.select(read)
         else:
-            batches = (batch.select(read) for batch in self._source)
-        named = (batch.rename_columns(schema.names).cast(schema) for batch in batches)
-        reader = pa.RecordBatchReader.from_batches(schema, named)
-        return self._connection.from_arrow(reader)
+            batches = (batch.select(read) for batch in source)
+            schema = pa.schema(source.schema.field(x) for x in read)
+            source = pa.RecordBatchReader.from_batches(schema, batches)
+        # By place, as DuckDB takes names in upper and lower case for the same.
+        names = ", ".join(f'"{x}"' for x in read)
+        return query(
+            self._connection.from_arrow(source.cast(pa.schema(chosen))),
+            f"SELECT * FROM source AS by_place({names})",
+        )
 
 
 def parts_of_files(
@@ -75,7 +74,7 @@ def parts_of_files(
         source = dataset.FileSystemDataset.from_paths(
             shards, schema=schema, format=read(), filesystem=local
         )
-        yield ArrowPart(connection, shards[0], schema, source, shards[0])
+        yield ArrowPart(connection, shards[0], source, shards[0])
 
 
 def _without_half(field: pa.Field) -> pa.Field:

@@ -1,16 +1,18 @@
 """The forms of judgements and runs, and how each becomes a table.
 
-They are TREC lines, lines of three fields, `{query: {item: number}}`, or tables with
-the column names of known tools, or without names.
+They are TREC lines, lines of three fields, `{query: {item: number}}`, `{query:
+[items]}`, or tables with the column names of known tools, or without names.
 """
 
 import glob
 import os
 import re
+import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading.engine import Connection, Relation, connect, query
@@ -22,9 +24,9 @@ from keras_rank.reading.files import (
     named,
 )
 from keras_rank.reading.part import FINITE, Part, Sought
-from keras_rank.reading.rows import Columns
+from keras_rank.reading.rows import Columns, received_twice
 from keras_rank.reading.sources import layout_of_file, parts_of, select
-from keras_rank.reading.text import PLACE, LinesPart, TextPart, json_of
+from keras_rank.reading.text import PLACE, LinesPart, json_of
 
 # The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
 # and Quepid among them: the first of them that a table has.
@@ -40,6 +42,18 @@ _SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
 _PLACES = {
     "qrels": {3: (0, 1, 2)},
     "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)},
+}
+# Keys of a dict of columns, which a query is not likely to have for an id.
+_COLUMN = re.compile(
+    r"(q|query|user|doc|corpus|item)?[ _-]?(id|no)|query|doc|item|label|rel|relevance|"
+    r"rating|grade|score|rank|column\d",
+    re.IGNORECASE,
+)
+_ACCEPTED = {
+    "qrels": "a list or set of those of relevant items. Leave a query without "
+    "judgements out",
+    "run": "a list, the best first. Where nothing was found, pass an empty one or "
+    "leave the query out: both count as 0",
 }
 # Query, iteration, item and label; query, item, label and iteration.
 _TREC, _TSV = (0, 2, 3), (0, 1, 2)
@@ -76,7 +90,11 @@ def side_of(
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
     if _is_nested(name, source):
-        source = _of_queries(name, source, columns, number)
+        with errors_of(name, source):
+            nested = [json_of(file) for file in files_of(name, source)]
+        source = _table_of_queries(name, nested, columns, number, is_nested=True)
+    elif isinstance(source, Mapping):
+        source = _table_of_queries(name, [source], columns, number)
     parts = parts_of(connection, name, source, _names_of(columns))
     of_roles, *others = [_roles(name, part, columns, number) for part in parts]
     if any(each != of_roles for each in others):
@@ -89,7 +107,7 @@ def side_of(
         for role, column in of_roles.items()
     }
     numbers = {number: found.pop(number)}
-    is_bare = _has_no_names(parts[0]) and len(parts[0].columns) == 3
+    is_bare = not parts[0].has_names and len(parts[0].columns) == 3
     may_be_ranks = is_bare and numbers[number].name != columns.score
     return Side(select(parts, found, numbers), source, found, may_be_ranks)
 
@@ -103,7 +121,7 @@ def are_judgements(file: str, columns: Columns) -> bool:
     if {columns.label, columns.score} <= set(part.columns):
         return False
     found = _of_names(part.columns, columns, "label")
-    return _has_no_names(part) or set(found.values()) <= set(part.columns)
+    return not part.has_names or set(found.values()) <= set(part.columns)
 
 
 def is_table(source: Any) -> bool:
@@ -125,21 +143,15 @@ def _names_of(columns: Columns) -> set[str]:
 
 
 def _is_nested(name: str, source: Any) -> bool:
-    """Whether a source is `{query: {item: number}}`, or JSON of it."""
-    if isinstance(source, Mapping):
-        return all(isinstance(each, Mapping) for each in source.values())
+    """Whether a source is JSON of `{query: {item: number}}`."""
     if not are_files(source):
         return False
     return layout_of_file(name, files_of(name, source)[0]) == "nested"
 
 
-def _has_no_names(part: Part) -> bool:
-    return isinstance(part, TextPart) and not part.has_names
-
-
 def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, str]:
     """The columns of queries, items and numbers: as named, as known, or by place."""
-    if not (isinstance(part, TextPart) and _has_no_names(part)):
+    if part.has_names:
         return _of_names(part.columns, columns, number)
     given = {"query": columns.query, "item": columns.item or ""}
     given[number] = getattr(columns, number)
@@ -149,7 +161,7 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
     if name == "qrels" and len(part.columns) == 4:
         places = _places_of_four(part)
     if places is None:
-        line = re.split("[\r\n]", part.text.first().lstrip("\r\n"), maxsplit=1)[0]
+        line = re.split("[\r\n]", part.first.lstrip("\r\n"), maxsplit=1)[0]
         raise ValueError(
             f"`{name}` should name its columns, or have those of TREC. Received: "
             f"{part.name}, whose first line is {line!r}: say which are the `query`, "
@@ -159,10 +171,10 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
     return {role: f"column{x}" for role, x in zip(given, places, strict=True)}
 
 
-def _places_of_four(part: TextPart) -> tuple[int, ...] | None:
+def _places_of_four(part: Part) -> tuple[int, ...] | None:
     """The places in rows of four columns, of which one is the iteration, if clear."""
     is_spaced = isinstance(part, LinesPart)
-    if is_spaced and "\t" not in part.text.first():
+    if is_spaced and "\t" not in part.first:
         return _TREC
     label, iteration = f"(?i)\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
     # Of a row in the order of TREC, and of one in the other.
@@ -198,32 +210,78 @@ def _of_names(names: Sequence[str], columns: Columns, number: str) -> dict[str, 
     return found
 
 
-def _of_queries(name: str, source: Any, columns: Columns, number: str) -> pa.Table:
-    """The table of `{query: {item: number}}`, from a dict or from JSON files."""
-    nested = [source]
-    if not isinstance(source, Mapping):
-        with errors_of(name, source):
-            nested = [json_of(file) for file in files_of(name, source)]
-    rows: list[tuple[Any, Any, Any]] = []
-    for by_query in nested:
-        for id_, items in by_query.items():
-            if not isinstance(items, Mapping):
-                raise ValueError(
-                    f"`{name}` should have a dict of items and numbers for each "
-                    f"query. Received: {items!r}, for the query {id_!r}"
-                )
-            rows += [(id_, item, value) for item, value in items.items()]
+def _table_of_queries(
+    name: str,
+    sources: Sequence[Mapping[Any, Any]],
+    columns: Columns,
+    number: str,
+    is_nested: bool = False,
+) -> Any:
+    """Returns the table of dicts with the items of each query.
+
+    These are `{query: {item: number}}` or `{query: [items]}`. Items of judgements
+    without numbers have the label 1, and those of a run scores that keep their order
+    under any rule of ties. A dict of columns is returned unchanged.
+
+    Args:
+        name: `"qrels"` or `"run"`.
+        sources: the dicts.
+        columns: the names of the columns.
+        number: the kind of the numbers: `"label"` or `"score"`.
+        is_nested: whether no dict is one of columns.
+    """
     names = (columns.query, columns.item or "", getattr(columns, number))
+    rows: list[tuple[Any, Any, Any]] = []
+    for source in sources:
+        nested = [each for each in source.values() if isinstance(each, Mapping)]
+        given = {*names, columns.label, columns.score}
+        are_columns = [key in given or _COLUMN.fullmatch(str(key)) for key in source]
+        if any(are_columns) and len(nested) < len(source) and not is_nested:
+            return source
+        for id_, ids in source.items():
+            if isinstance(ids, np.ndarray):
+                ids = ids.tolist()
+            if not isinstance(ids, Mapping):
+                if not _are_ids(name, ids, any(nested)):
+                    raise ValueError(
+                        f"`{name}` should be a dict of columns, or have a dict of "
+                        "items and numbers for each query, or ids for each: "
+                        f"{_ACCEPTED[name]}. Received: {reprlib.repr(ids)}, for the "
+                        f"query {id_!r}"
+                    )
+                ids = _numbered(name, id_, ids)
+            rows += [(id_, item, value) for item, value in ids.items()]
     values = zip(*rows, strict=True) if rows else [[], [], []]
     try:
         return pa.table(
-            {name: list(each) for name, each in zip(names, values, strict=True)}
+            {column: list(each) for column, each in zip(names, values, strict=True)}
         )
     except (pa.ArrowException, OverflowError) as error:
         raise ValueError(
             f"`{name}` should have ids of one type, integers below 2**63 or text, and "
             f"numbers. Received: {' '.join(str(error).split())}"
         ) from error
+
+
+def _are_ids(name: str, ids: Any, should_be_empty: bool) -> bool:
+    """Whether they are a list of ids, or also a set of them for judgements."""
+    accepted = (list, tuple, set, frozenset) if name == "qrels" else (list, tuple)
+    return isinstance(ids, accepted) and all(
+        isinstance(each, str | int | np.integer)
+        and not isinstance(each, bool)
+        and not should_be_empty
+        for each in ids
+    )
+
+
+def _numbered(name: str, id_: Any, ids: Collection[Any]) -> dict[Any, float]:
+    """The number of each id of a query."""
+    found: dict[Any, float] = {}
+    for place, item in enumerate(ids):
+        if item in found:
+            raise received_twice(name, id_, item, "a dict")
+        found[item] = 1.0 if name == "qrels" else float(len(ids) - place)
+    return found
 
 
 def _standard_input(name: str) -> bytes:

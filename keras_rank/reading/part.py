@@ -27,7 +27,7 @@ WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
 # Names of columns whose numbers ascend from the best item on, in lower case.
 _RANKS = {"rank", "ranks", "ranking", "position", "pos"}
 # From here on, float64 does not hold all integers.
-_LARGEST_INTEGER = 2**53
+LARGEST_INTEGER = 2**53
 
 
 class Sought(NamedTuple):
@@ -52,17 +52,19 @@ class Part(abc.ABC):
     Args:
         name: its name in messages.
         columns: the names of the columns, as written.
-        values: the expression of each column, in terms of what `scan` returns.
         file: a file, the names of whose folders are columns too.
     """
 
     # What `scan` returns beside the columns.
     others = ""
+    # Whether the columns have names of their own.
+    has_names = True
+    # The first lines of a text.
+    first = ""
 
-    def __init__(
-        self, name: str, columns: Iterable[str], values: Iterable[str], file: Any = ""
-    ) -> None:
-        self.name, self.columns, self._values = name, list(columns), list(values)
+    def __init__(self, name: str, columns: Iterable[str], file: Any = "") -> None:
+        self.name, self.columns = name, list(columns)
+        self._values = [f'"{place}"' for place in range(len(self.columns))]
         for folder, value in folders_of(file).items():
             if folder not in self.columns:
                 self.columns.append(folder)
@@ -74,7 +76,7 @@ class Part(abc.ABC):
 
     @abc.abstractmethod
     def scan(self, places: Sequence[int]) -> Relation:
-        """Returns what the expressions of the columns at places need."""
+        """Returns at least the columns at places, but those of folders, by place."""
 
     def read(self, places: Sequence[int]) -> Relation:
         """Returns the columns at places, under the names `0`, `1`, ..."""
@@ -134,7 +136,14 @@ class Part(abc.ABC):
             # The ids -0.0 and 0.0 are the same.
             value = f"{value} + CAST(0 AS {type_})"
             if self.type_of(self.place(sought)).startswith(_LARGE):
-                value = _if_exact(value, sought)
+                message = in_sql(
+                    f"the column {sought.name!r} has integers of 2**53 or more, not "
+                    "all of which float64 can hold"
+                )
+                value = (
+                    f"CASE WHEN abs({value}) >= {LARGEST_INTEGER} THEN "
+                    f"error({message}) ELSE {value} END"
+                )
         return value
 
     def where(self, ids: Mapping[str, Sought], values: Sequence[Any]) -> list[str]:
@@ -206,16 +215,4 @@ def common_type(argument: str, types: Mapping[str, str]) -> str:
     raise ValueError(
         f"`{argument}` should have ids of types that can be compared. Received: "
         f"{type_} in {one}, and {other_type} in {other}"
-    )
-
-
-def _if_exact(value: str, sought: Sought) -> str:
-    """The expression of a number, with an error for too large integers."""
-    message = (
-        f"the column {sought.name!r} has integers of 2**53 or more, not all of which "
-        "float64 can hold"
-    )
-    return (
-        f"CASE WHEN abs({value}) >= {_LARGEST_INTEGER} THEN "
-        f"error({in_sql(message)}) ELSE {value} END"
     )

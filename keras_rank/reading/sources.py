@@ -4,7 +4,7 @@ A column is found by its exact name. Several files are read in types that lose n
 information, or not at all. Ids are read as written.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -26,7 +26,13 @@ from keras_rank.reading.files import (
 )
 from keras_rank.reading.layouts import layout_of
 from keras_rank.reading.part import Part, Sought, common_type
-from keras_rank.reading.text import CsvPart, JsonPart, LinesPart, Text
+from keras_rank.reading.text import CsvPart, JsonPart, LinesPart
+
+_TEXTS: dict[str, Callable[..., Part]] = {
+    "csv": CsvPart,
+    "json": JsonPart,
+    "lines": LinesPart,
+}
 
 
 def select(
@@ -96,8 +102,7 @@ def parts_of(
         names: names of columns that may be looked for.
     """
     if not are_files(source):
-        table = tabular(argument, source)
-        return [ArrowPart(connection, "a table", table.schema, table)]
+        return [ArrowPart(connection, "a table", tabular(argument, source))]
     layouts = {
         file: layout_of_file(argument, file) for file in files_of(argument, source)
     }
@@ -114,10 +119,7 @@ def parts_of(
     with errors_of(argument, files[0] if len(files) == 1 else source):
         if layout in ("parquet", "ipc"):
             return list(parts_of_files(connection, files, layout))
-        texts = [Text(connection, argument, file) for file in files]
-        if layout == "csv":
-            return [CsvPart(text, names) for text in texts]
-        return list(map(LinesPart if layout == "lines" else JsonPart, texts))
+        return [_TEXTS[layout](connection, argument, file, names) for file in files]
 
 
 def layout_of_file(argument: str, file: str | bytes) -> str:

@@ -79,18 +79,16 @@ def targets_from_qrels(
         "relevant items.",
     )
     relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
+    missing = [x for x in dict.fromkeys(itertools.chain(*relevant)) if x not in items]
     # Where nothing is relevant, what is judged tells whether the ids are of one kind.
-    sought = dict.fromkeys(itertools.chain(*relevant)) or dict.fromkeys(
-        itertools.chain(*grades)
-    )
-    missing = [x for x in sought if x not in items]
-    if missing and len(missing) == len(sought):
+    sought = set(itertools.chain(*relevant)) or set(itertools.chain(*grades))
+    if sought and sought.isdisjoint(items):
+        missing = missing or list(dict.fromkeys(itertools.chain(*grades)))
         raise ValueError(
             "`item_ids` should have relevant items of `qrels`. Received: "
             f"{_some(items)}, and none of the {len(missing)} of `qrels`, "
             f"{_some(missing)}"
         )
-    missing = [x for x in dict.fromkeys(itertools.chain(*relevant)) if x not in items]
     _warn_of(
         missing,
         "Relevant items of `qrels` that are not in `item_ids`",
@@ -160,20 +158,15 @@ def _rows(qrels: Any) -> Iterator[_Row]:
         )
 
 
-def _float(grade: Any) -> float | None:
-    """A grade as a float, `None` if it is not a number."""
-    try:
-        return float(grade)
-    except (TypeError, ValueError):
-        return None
-
-
 def _number(grade: Any, where: str) -> float:
-    number = _float(grade)
+    try:
+        number = float(grade)
+    except (TypeError, ValueError):
+        number = np.nan
     # Python reads 1_0 as 10.
     is_odd = isinstance(grade, str) and "_" in grade
     # Labels are of float32.
-    if number is None or not abs(number) <= LARGEST_NUMBER or is_odd:
+    if is_odd or not abs(number) <= LARGEST_NUMBER:
         raise ValueError(
             f"`qrels` should have finite numbers as grades. Received: {grade!r}{where}"
         )

@@ -1,10 +1,14 @@
-"""The files of a command: judgements, rows, or values that are already computed."""
+"""The files of a command: judgements, rows or computed values, and their options.
+
+Files given twice and options without an effect are errors.
+"""
 
 import argparse
 import glob
+import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +22,17 @@ from keras_rank.evaluation.lists.values import is_described
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.forms import are_judgements, is_table
 from keras_rank.reading.rows import Columns
+from keras_rank.reading.text import PLACE
 
 # Options that are passed to the functions under the same names.
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
+# Options without an effect on runs, which have no such columns.
+_OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
+# Options without an effect on values that are already computed.
+_OF_READING = (
+    *("qrels", "query", "label", "score", "item", "weight", "keep", "memory_limit"),
+    *("rules", "ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
+)
 
 
 def files_of(parsed: argparse.Namespace) -> list[str]:
@@ -105,32 +117,21 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
     return RankingMetrics(members)
 
 
-def lists_of(file: str, metrics: Sequence[str] | None) -> Evaluation:
-    """Reads a file of `--per-list`, and selects metrics if any are named."""
-    values = Evaluation.read(file)._values
-    names = []
-    for name in metrics or values.metric_names:
-        metric = values.find(name)
-        if metric is None:
-            raise ValueError(
-                f"--metrics should be some of those in {file}, which has "
-                f"{values.metric_names}. Received: {name!r}"
-            )
-        names.append(metric.name)
-    return Evaluation(values.of_metrics(names).table)
-
-
-def evaluated(
-    parsed: argparse.Namespace, source: str | list[str], metrics: RankingMetrics
+def evaluation_of(
+    parsed: argparse.Namespace,
+    source: str | list[str],
+    metrics: RankingMetrics | None = None,
 ) -> Evaluation:
-    """Evaluates a run, or the rows of files."""
+    """Evaluates a run or the rows of files, or reads a file of `--per-list`."""
+    clusters = [parsed.cluster] if parsed.cluster else []
+    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
+    kept = {name: option for option, names in of_options.items() for name in names}
+    if metrics is None or (isinstance(source, str) and are_lists(source)):
+        return _of_lists(str(source), parsed.metrics, kept)
     of_one = ("weight", "duplicates") if parsed.qrels is None else ("rules",)
     names = [name for name in (*_OF_BOTH, *of_one) if name in parsed]
     arguments: dict[str, Any] = {name: getattr(parsed, name) for name in names}
     arguments["progress"] = show_progress if sys.stderr.isatty() else None
-    clusters = [parsed.cluster] if parsed.cluster else []
-    of_options = {"--by": parsed.by, "--cluster": clusters, "--keep": parsed.keep}
-    kept = {name: option for option, names in of_options.items() for name in names}
     try:
         if parsed.qrels is not None:
             return evaluation.evaluate_run(parsed.qrels, source, metrics, **arguments)
@@ -145,3 +146,107 @@ def evaluated(
     finally:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _of_lists(
+    file: str, metrics: Sequence[str] | None, columns: Mapping[str, str]
+) -> Evaluation:
+    """Reads a file of `--per-list`, and selects metrics if any are named."""
+    values = Evaluation.read(file)._values
+    names = []
+    for name in metrics or values.metric_names:
+        metric = values.find(name)
+        if metric is None:
+            raise ValueError(
+                f"--metrics should be some of those in {file}, which has "
+                f"{values.metric_names}. Received: {name!r}"
+            )
+        names.append(metric.name)
+    for name, option in columns.items():
+        if name not in values.kept:
+            raise ValueError(
+                f"{option} should name columns that were kept: --keep {name} "
+                f"--per-list {file}. Received: {option} {name}, and a file with "
+                f"{', '.join(values.kept) or 'none'}"
+            )
+    return Evaluation(values.of_metrics(names).table)
+
+
+def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
+    """Raises for options without an effect, given the files that hold rows."""
+    if not rows:
+        where = "files written by --per-list, whose values are already computed"
+        unused = dict.fromkeys(_OF_READING, where)
+    elif parsed.qrels is None:
+        unused = {"rules": "tables, where the metrics say what to do"}
+    else:
+        unused = dict.fromkeys(_OF_ROWS, "qrels and runs, where it has no effect")
+        both = [parsed.qrels, *rows]
+        of_tables = {"query": both, "item": both, "label": both[:1], "score": rows}
+        for name, files in of_tables.items():
+            is_place = PLACE.fullmatch(getattr(parsed, name, ""))
+            if not (is_place or any(map(is_table, files))):
+                unused[name] = "TREC files, whose columns have no names"
+    for name, where in unused.items():
+        value = getattr(parsed, name, None)
+        if value not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            values = " ".join(map(str, value)) if isinstance(value, list) else value
+            raise ValueError(
+                f"{option} should be left out with {where}. Received: {option} {values}"
+            )
+    if "duplicates" in parsed and "item" not in parsed:
+        raise ValueError(
+            "--duplicates should come with --item, the column of the items. "
+            f"Received: --duplicates {parsed.duplicates}"
+        )
+    if parsed.keep and not (parsed.print_lists or parsed.per_list):
+        raise ValueError(
+            "--keep should come with --print-lists or --per-list. Received: --keep "
+            f"{' '.join(parsed.keep)}"
+        )
+
+
+def require_distinct(
+    qrels: str | None, files: Sequence[str], models: Sequence[str]
+) -> None:
+    """Raises for judgements that are also a run, and for duplicate models."""
+    for name in models:
+        if models.count(name) > 1:
+            # Names identify results.
+            raise ValueError(f"Each file should be given once. Received twice: {name}")
+    for file in files:
+        if qrels is not None and _are_one_file(qrels, file):
+            raise ValueError(
+                "Qrels and runs should be different files. Received: "
+                f"{qrels!r} and {file!r}"
+            )
+
+
+def require_writable(
+    file: str, sources: Sequence[str | list[str]], inputs: Sequence[str]
+) -> None:
+    """Raises unless `--per-list` can write a file of one run that is not an input.
+
+    `compare` recognizes the file by its extension.
+    """
+    if len(sources) > 1:
+        raise ValueError(
+            f"--per-list takes one run. Received: {', '.join(map(str, sources))}"
+        )
+    if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
+        raise ValueError(
+            "--per-list should name a file that ends in .parquet, in a folder that "
+            f"exists. Received: {file!r}"
+        )
+    found = (glob.glob(name, recursive=True) or [name] for name in inputs)
+    for each in itertools.chain.from_iterable(found):
+        if _are_one_file(file, each):
+            raise ValueError(
+                "--per-list should name a file that is not an input, which it would "
+                f"replace. Received: {file!r}, which is the input {each!r}"
+            )
+
+
+def _are_one_file(file: str, other: str) -> bool:
+    return all(map(os.path.exists, (file, other))) and os.path.samefile(file, other)

@@ -5,23 +5,18 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command.contradictions import (
-    require_apart,
-    require_kept,
-    require_once,
-    require_used,
-    require_writable,
-)
 from keras_rank.evaluation.command.gates import incomplete, shut, worse
 from keras_rank.evaluation.command.inputs import (
     are_lists,
-    evaluated,
+    evaluation_of,
     files_of,
-    lists_of,
     metrics_of,
+    require_distinct,
+    require_used,
+    require_writable,
     rules_of,
     start_with_judgements,
 )
@@ -76,29 +71,26 @@ def _evaluate(parsed: argparse.Namespace) -> int:
                 f"Qrels should be followed by runs, and {_TABLES}. "
                 f"Received: {parsed.qrels!r}"
             )
-    require_once(files)
-    require_apart(parsed.qrels, files)
-    rows = [file for file in files if not are_lists(file)]
-    require_used(parsed, rows)
-    sources = files if parsed.qrels is not None else [files]
-    if parsed.per_list is not None:
-        inputs = [*files, *filter(None, [parsed.qrels])]
-        require_writable(parsed.per_list, sources, inputs)
-    if rows == files:
-        metrics = metrics_of(parsed)
-        measured, rules = [*map(measured_of, metrics.members)], rules_of(parsed)
-        gates = [gate.among(measured, rules) for gate in parsed.gates]
-        found = {str(each): evaluated(parsed, each, metrics) for each in sources}
-    elif len(files) > 1:
+    rows = _rows_of(parsed, files, files)
+    sources = files if parsed.qrels is not None or not rows else [files]
+    if rows != files and len(files) > 1:
         raise ValueError(
             "A file written by --per-list should be the only file of evaluate; compare "
             f"takes several. Received: {', '.join(files)}"
         )
+    if parsed.per_list is not None:
+        read = [*files, *filter(None, [parsed.qrels])]
+        require_writable(parsed.per_list, sources, read)
+    metrics = metrics_of(parsed) if rows else None
+    found = {}
+    if metrics is None:
+        found = {files[0]: evaluation_of(parsed, files[0])}
+        known, rules = found[files[0]]._values.metrics, found[files[0]].rules
     else:
-        lists = lists_of(files[0], parsed.metrics)
-        require_kept(parsed, files[0], lists._values.kept)
-        gates = [x.among(lists._values.metrics, lists.rules) for x in parsed.gates]
-        found = {files[0]: lists}
+        known, rules = [*map(measured_of, metrics.members)], rules_of(parsed)
+    gates = [gate.among(known, rules) for gate in parsed.gates]
+    if metrics is not None:
+        found = {str(x): evaluation_of(parsed, x, metrics) for x in sources}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
@@ -107,70 +99,68 @@ def _evaluate(parsed: argparse.Namespace) -> int:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    files = files_of(parsed)
-    if len(files) < 2:
+    first, *others = files = files_of(parsed)
+    if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
-            f"Received: {', '.join(files)}"
+            f"Received: {first}"
         )
-    require_once(files[1:])
-    require_apart(parsed.qrels, files)
     for file in files:
         if parsed.qrels is None and not is_table(file):
             raise ValueError(
                 "Runs should be compared with their judgements: --qrels FILE; and "
                 f"{_TABLES}. Received: {file!r}"
             )
-    rows = [file for file in files if not are_lists(file)]
-    require_used(parsed, rows)
+    rows = _rows_of(parsed, files, others)
     metrics = metrics_of(parsed) if rows else None
-    found = {
-        file: evaluated(parsed, file, metrics)
-        if metrics is not None and file in rows
-        else lists_of(file, parsed.metrics)
-        for file in files
-    }
-    for file in files[1:]:
-        if file not in rows:
-            require_kept(parsed, file, found[file]._values.kept)
-    base = found[files[0]]
+    # Those of a baseline need not be kept.
+    of_baseline = argparse.Namespace(**{**vars(parsed), "by": [], "cluster": None})
+    base = evaluation_of(of_baseline, first, metrics)
+    models = {file: evaluation_of(parsed, file, metrics) for file in others}
     comparison = compare(
         base,
-        {file: found[file] for file in files[1:]},
+        models,
         by=parsed.by,
         test=parsed.test,
         correction=None if parsed.correction == "none" else parsed.correction,
         cluster=parsed.cluster,
         confidence=parsed.confidence,
     )
-    notes = [*comparison.notes, *_warnings_of(found)]
+    notes = [*comparison.notes, *_warnings_of({first: base, **models})]
     failed: list[str] = []
     if parsed.fail_if_worse:
-        models = {file: found[file]._values for file in files[1:]}
-        failed += incomplete(models, base._values)
+        values = {file: model._values for file, model in models.items()}
+        failed += incomplete(values, base._values)
         failed += worse(comparison, base._values, parsed.confidence)
     results = {"comparison": Table(comparison.columns)}
     return _reported(results, notes, parsed.output, failed)
+
+
+def _rows_of(
+    parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
+) -> list[str]:
+    """The files that hold rows. Raises for files and options that contradict."""
+    require_distinct(parsed.qrels, files, models)
+    rows = [file for file in files if not are_lists(file)]
+    require_used(parsed, rows)
+    return rows
 
 
 def _results(
     parsed: argparse.Namespace, found: Mapping[str, Evaluation]
 ) -> dict[str, Table]:
     """The tables to print, by name."""
-    results: dict[str, dict[str, Table]] = {}
-    for name, ev in found.items():
-        of_run = {}
-        if parsed.print_lists:
-            of_run["per_list"] = Table(ev.per_list.to_pydict())
-        if parsed.health:
-            of_run["health"] = Table(ev.health().columns)
-        cluster, confidence = parsed.cluster, parsed.confidence
-        of_run["summary"] = ev.summary(
-            parsed.by, cluster=cluster, confidence=confidence
-        )
-        for kind, table in of_run.items():
-            results.setdefault(kind, {})[name] = table
-    return {kind: joined(tables) for kind, tables in results.items()}
+    how = {"cluster": parsed.cluster, "confidence": parsed.confidence}
+    tables: dict[str, Callable[[Evaluation], Table]] = {}
+    if parsed.print_lists:
+        tables["per_list"] = lambda ev: Table(ev.per_list.to_pydict())
+    if parsed.health:
+        tables["health"] = lambda ev: Table(ev.health().columns)
+    tables["summary"] = lambda ev: ev.summary(parsed.by, **how)
+    return {
+        kind: joined({name: table_of(ev) for name, ev in found.items()})
+        for kind, table_of in tables.items()
+    }
 
 
 def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:

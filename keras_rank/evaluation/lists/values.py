@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,17 +47,19 @@ class ListValues:
         rules: str | None = None,
     ) -> None:
         known = _known(table)
-        self.metrics = known.metrics if metrics is None else list(metrics)
-        self.query = query or known.query
-        self.rules = rules or known.rules
+        of_schema: list[Measured] = known.get("metrics", [])
+        self.metrics = of_schema if metrics is None else list(metrics)
+        self.query: str = query or known.get("query", "")
+        self.rules: str | None = rules or known.get("rules")
         _require_columns(table, self.query, self.metrics)
         require_free_names([self.query, *self.metric_names], self.metric_names)
-        if known.metrics and known.metrics[0].name != self.metric_names[0]:
+        if of_schema and of_schema[0].name != self.metric_names[0]:
             # It holds what is relevant to the metric that was the first one.
             others = [x for x in table.column_names if x != HEALTH + "relevant"]
             table = table.select(others)
         if left_out is None and LEFT_OUT not in table.column_names:
-            left_out = known.left_out
+            # Where version 0.2.0 wrote it.
+            left_out = known.get("left_out")
         if left_out is not None:
             table = _with_left_out(table, left_out)
         table = _with_one_definition(table, self.metrics, self.rules)
@@ -218,27 +220,17 @@ def is_described(table: pa.Schema | pa.Table) -> bool:
     return _KEY in (table.metadata or {})
 
 
-class _Known(NamedTuple):
-    """The description of a table's columns in its schema."""
-
-    query: str = ""
-    metrics: Sequence[Measured] = ()
-    rules: str | None = None
-    left_out: int | None = None
-
-
-def _known(table: pa.Table) -> _Known:
+def _known(table: pa.Table) -> dict[str, Any]:
+    """The description of the columns in the schema, empty if there is none."""
     written = (table.schema.metadata or {}).get(_KEY)
     if written is None:
-        return _Known()
+        return {}
     try:
         known = json.loads(written)
         metrics = [Measured(*metric) for metric in known["metrics"]]
         if not all(isinstance(each.definition, dict | None) for each in metrics):
             raise TypeError
-        # Version 0.2.0 wrote the number of queries that were left out into the schema.
-        left_out = known.get("left_out")
-        return _Known(known["query"], metrics, known.get("rules"), left_out)
+        return {**known, "query": known["query"], "metrics": metrics}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             "`table` should have a schema that this version of keras_rank wrote. "

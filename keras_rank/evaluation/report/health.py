@@ -73,13 +73,8 @@ _SOUGHT = {
     "occurrence counts",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
-    (
-        "truncated labels",
-        "truncated labels",
-        None,
-        0.0,
-    ): "have labels that are fractions, "
-    "which trec_eval truncates: 0.5 counts as 0, and 1.9 as 1",
+    ("truncated labels", "truncated labels", None, 0.0): "have labels that are "
+    "fractions, which trec_eval truncates: 0.5 counts as 0, and 1.9 as 1",
     # Not checked if scores are fractions too.
     ("labels like scores", "fractional labels", None, 0.5): "have labels that are "
     "fractions, while all scores are integers: are `label` and `score` swapped?",
