@@ -13,6 +13,7 @@ from keras_rank.arrays.arithmetic import where
 from keras_rank.arrays.backends import Tensor, size_of
 from keras_rank.arrays.programs import program
 from keras_rank.lists.ids import are_items, checked_ids, to_ids
+from keras_rank.lists.inputs import check_told_apart
 from keras_rank.lists.tensors import (
     check_dense,
     in_native_order,
@@ -326,6 +327,9 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     >>> [[int(label) for label in row] for row in labels]
     [[2, 1, -1]]
     """
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+        # Before JAX makes floats of them.
+        check_told_apart("labels", labels, sparse_labels=False)
     labels = to_tensor("labels", labels)
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
