@@ -366,6 +366,8 @@ WRONG = {
     "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
     "evaluate qrels run -m arp --fail-below arp=2": "better, and there is none",
     "evaluate -m mrr none.parquet": "should be files that exist",
+    "evaluate none": "should be files that exist. Received: 'none'",
+    "compare none q": "should be files that exist. Received: 'none'",
     "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",

@@ -434,7 +434,7 @@ FORMS = {
     ),
 }
 SUFFIXES = {
-    "trec": ("", ".txt", ".tsv", ".gz"),
+    "trec": ("", ".txt", ".tsv", ".gz", ".GZ"),
     "trec with tabs": (".tsv", ""),
     "three fields": (".tsv", "", ".txt"),
     "three columns": (".csv",),
@@ -452,7 +452,7 @@ def test_forms_of_files(tmp_path, capsys, form):
         for file, text in zip(files, FORMS[form], strict=True):
             if form == "beir" and text.startswith("{"):
                 files[1] = file = tmp_path / "run.json"
-            is_small = suffix == ".gz"
+            is_small = suffix in (".gz", ".GZ")
             file.write_bytes(
                 gzip.compress(text.encode()) if is_small else text.encode()
             )
@@ -491,6 +491,7 @@ NAMELESS = {
     "q,7b,1,q0 q,8b,0,q0": "qrels",
     "q,7,1 q,8,0": "qrels",
     "q,7,true q,8,false": "qrels",
+    "q,7b,TRUE q,8b,false": "qrels",
     "1,Q0,8,1,.9,t 1,Q0,7,2,.8,t": "run",
     "1,0,8,1,.9 1,0,7,2,.8": "run",
     "1,8,.9 1,7,.8": "run",
@@ -777,8 +778,12 @@ def test_wrong_ids_without_numbers(qrels, run, message):
 
 
 def test_standard_input_has_lines(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(FORMS["three fields"][1]))
-    assert values_of(evaluate_run(QRELS, "-", ["ndcg@10"]))["2"]["ndcg@10"] == 1.0
+    """In UTF-8, whatever the terminal has."""
+    lines = (FORMS["three fields"][1] + "é a 0.5\n").encode()
+    stream = io.TextIOWrapper(io.BytesIO(lines), "latin-1")
+    monkeypatch.setattr(sys, "stdin", stream)
+    found = values_of(evaluate_run({**QRELS, "é": {"a": 1}}, "-", ["ndcg@10"]))
+    assert found["2"]["ndcg@10"] == found["é"]["ndcg@10"] == 1.0
 
 
 # Warnings on few judgements.

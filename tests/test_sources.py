@@ -320,7 +320,7 @@ def test_labels_are_finite(tmp_path, label):
         evaluate(tmp_path / "rows.csv", ["ndcg"])
     rows = {"query_id": [1, 1], "label": [np.nan, float(label)], "score": [1, -np.inf]}
     for source in (rows, {**rows, "label": np.float32(rows["label"])}):
-        with raises("the column 'label' has infinite values"):
+        with raises("and the error: the column 'label' has infinite values"):
             evaluate(source, ["ndcg"])
 
 

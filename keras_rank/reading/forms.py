@@ -291,4 +291,6 @@ def _numbered(name: str, id_: Any, ids: Collection[Any]) -> dict[Any, float]:
 def _standard_input(name: str) -> bytes:
     if sys.stdin is None:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
-    return sys.stdin.read().encode()
+    # A stream of text that took its place may have no bytes.
+    read = getattr(sys.stdin, "buffer", sys.stdin).read()
+    return read.encode() if isinstance(read, str) else bytes(read)

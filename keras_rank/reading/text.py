@@ -19,7 +19,14 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from keras_rank.reading.engine import Connection, Relation, in_sql, query
-from keras_rank.reading.files import is_number, named, no_rows, opened, text_of
+from keras_rank.reading.files import (
+    is_number,
+    named,
+    no_rows,
+    opened,
+    reason_of,
+    text_of,
+)
 from keras_rank.reading.layouts import delimited, is_row, lines_of, rows_of
 from keras_rank.reading.part import LARGEST_INTEGER, Part, Sought
 
@@ -31,6 +38,7 @@ _FIELDS = {
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
+_BOOLEANS = ("true", "false")
 _IDS = ("query", "item")
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The numbers of tables.
@@ -118,7 +126,7 @@ class TextPart(Part):
         except (duckdb.Error, pa.ArrowInvalid) as error:
             parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
             where = self.place_of([int(parsed[1])]) if parsed else self.name
-            reason = parsed[2] if parsed else str(error)
+            reason = parsed[2] if parsed else reason_of(error)
             raise ValueError(
                 f"`{self.argument}` should be a table that can be read. Received: "
                 f"{where}, and the error: {reason.strip()}"
@@ -187,7 +195,8 @@ class CsvPart(TextPart):
         delimiter, (first, *_) = delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
         columns = [name.strip() for name in first]
-        if set(sought) & set(columns) or not any(map(is_number, columns)):
+        are_values = [is_number(x) or x.lower() in _BOOLEANS for x in columns]
+        if set(sought) & set(columns) or not any(are_values):
             return columns
         self.has_names = False
         return [f"column{i}" for i in range(len(columns))]
