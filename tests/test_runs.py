@@ -610,6 +610,20 @@ def test_columns_without_names_are_named_by_their_places(tmp_path, capsys):
     assert "0.5000" in capsys.readouterr().out
 
 
+def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
+    """As of ColBERT: query, item, rank and score."""
+    (tmp_path / "run.tsv").write_text("1\t8\t1\t.9\n1\t7\t2\t.8\n")
+    (tmp_path / "qrels").write_text("1 0 7 1\n")
+    named = {"query": "column0", "item": "column1", "score": "column3"}
+    files = tmp_path / "qrels", tmp_path / "run.tsv"
+    with raises("is '1\\t8\\t1\\t.9': say which are the `query`"):
+        evaluate_run(*files, ["mrr"])
+    assert evaluate_run(*files, ["mrr"], **named)["mrr"] == 0.5
+    line = [f"--{option}={name}" for option, name in named.items()]
+    assert run_command(["evaluate", *map(str, files), "-m", "mrr", *line]) == 0
+    assert "0.5000" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "names",
     [

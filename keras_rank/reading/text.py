@@ -338,9 +338,13 @@ class LinesPart(TextPart):
     is_exact, has_names = False, False
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
-        self._fields = _FIELDS[self.argument]
-        if [len(line.split()) for line in lines_of(self.first)[:1]] == [3]:
-            self._fields = ("query", "item", _NUMBERS[self.argument])
+        self._fields, (line, *_) = _FIELDS[self.argument], [*lines_of(self.first), ""]
+        width, number = len(line.split()), _NUMBERS[self.argument]
+        if width == 3:
+            self._fields = ("query", "item", number)
+        elif width == 4 and number == "score" and "\t" in line:
+            # Such as those of ColBERT, but nothing says so.
+            self._fields = ("query", "item", "rank", number)
         return [f"column{i}" for i in range(len(self._fields))]
 
     def scan(self, places: Sequence[int]) -> Relation:
