@@ -791,6 +791,40 @@ def test_wrong_ids_without_numbers(qrels, run, message):
         evaluate_run(qrels or {"1": {"a": 1}}, run or {"1": {"a": 1.0}}, ["mrr"])
 
 
+def test_ids_without_numbers_in_json(tmp_path):
+    files = tmp_path / "qrels.json", tmp_path / "run.json"
+    files[0].write_text('{"1": ["b"], "2": []}')
+    files[1].write_text('{"2": [], "1": ["a", "b"]}')
+    assert evaluate_run(*files, ["mrr"])["mrr"] == 0.5
+    long = {str(i): ["a"] * (i == 1) for i in range(40_000)}
+    for run in ({"query_id": ["1"], "item_id": ["b"], "score": [1]}, long):
+        files[1].write_text(json.dumps(run))
+        evaluate_run({"1": {"b": 1}}, files[1], ["mrr"])
+    for run in ('{"1": null}', '{"1": ["a"], "2": null}'):
+        files[1].write_text(run)
+        with raises("both count as 0. Received: None, for the query"):
+            evaluate_run(QRELS, files[1], ["mrr"])
+    files[0].write_text('{"query_id": ["1"], "item_id": ["b"], "label": [1]}')
+    (tmp_path / "q.json").write_text('{"query_id": ["2"], "item_id": ["b"]}')
+    with raises("Received: ['1'], for the query 'query_id'"):
+        evaluate_run([files[0], tmp_path / "q.json"], RUN, ["mrr"])
+
+
+def test_lines_of_json_start_with_any_value(tmp_path):
+    for value in ("{}", "[1]", "null", '{"a": [1]}'):
+        lines = [
+            f'{{"x": {value}, "query_id": "1", "item_id": "{item}", "label": {label}, '
+            f'"score": {label}}}\n'
+            for item, label in (("a", 1), ("b", 0))
+        ]
+        (tmp_path / "q.jsonl").write_text("".join(lines))
+        found = evaluate_run(tmp_path / "q.jsonl", {"1": ["b", "a"]}, ["mrr"])
+        assert found["mrr"] == evaluate(tmp_path / "q.jsonl", ["mrr"])["mrr"] / 2 == 0.5
+    (tmp_path / "q.jsonl").write_text('{"1": {"a": 1}}')
+    with raises("`query` should name a column"):
+        evaluate(tmp_path / "q.jsonl", ["mrr"])
+
+
 def test_standard_input_has_lines(monkeypatch):
     """In UTF-8, whatever the terminal has."""
     lines = (FORMS["three fields"][1] + "é a 0.5\n").encode()

@@ -93,7 +93,7 @@ def side_of(
     if _is_nested(name, source):
         with errors_of(name, source):
             nested = [json_of(file) for file in files_of(name, source)]
-        source = _table_of_queries(name, nested, columns, number, is_nested=True)
+        source = _table_of_queries(name, nested, columns, number)
     elif isinstance(source, Mapping):
         source = _table_of_queries(name, [source], columns, number)
     parts = parts_of(connection, name, source, _names_of(columns))
@@ -219,20 +219,18 @@ def _table_of_queries(
     sources: Sequence[Mapping[Any, Any]],
     columns: Columns,
     number: str,
-    is_nested: bool = False,
 ) -> Any:
     """Returns the table of dicts with the items of each query.
 
     These are `{query: {item: number}}` or `{query: [items]}`. Items of judgements
     without numbers have the label 1, and those of a run scores that keep their order
-    under any rule of ties. A dict of columns is returned unchanged.
+    under any rule of ties. A single dict of columns is returned unchanged.
 
     Args:
         name: `"qrels"` or `"run"`.
         sources: the dicts.
         columns: the names of the columns.
         number: the kind of the numbers: `"label"` or `"score"`.
-        is_nested: whether no dict is one of columns.
     """
     names = (columns.query, columns.item or "", getattr(columns, number))
     rows: list[tuple[Any, Any, Any]] = []
@@ -240,13 +238,14 @@ def _table_of_queries(
         nested = [each for each in source.values() if isinstance(each, Mapping)]
         given = {*names, columns.label, columns.score}
         are_columns = [key in given or _COLUMN.fullmatch(str(key)) for key in source]
-        if any(are_columns) and len(nested) < len(source) and not is_nested:
+        has_columns = any(are_columns) and len(nested) < len(source)
+        if has_columns and len(sources) == 1:
             return source
         for id_, ids in source.items():
             if isinstance(ids, np.ndarray):
                 ids = ids.tolist()
             if not isinstance(ids, Mapping):
-                if not _are_ids(name, ids, any(nested)):
+                if not _are_ids(name, ids, has_columns or any(nested)):
                     raise ValueError(
                         f"`{name}` should be a dict of columns, or have a dict of "
                         "items and numbers for each query, or ids for each: "

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,17 +11,15 @@ from typing import Any
 from keras_rank.reading.files import is_number
 
 # The start of a JSON file with an object for each query.
-_NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+_NESTED = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*(?:\{|\[|null)')
 # The place of the number among the fields of a line, by how many there are.
 _NUMBER_AT = {3: 2, 4: 3}
 
 
 def layout_of(text: str) -> str:
     """Whether a text is `nested` JSON, `json`, `csv`, or has `lines` of fields."""
-    if _NESTED.match(text):
-        return "nested"
     if text.lstrip().startswith(("{", "[")):
-        return "json"
+        return "nested" if _is_nested(text.lstrip()) else "json"
     lines = lines_of(text)
     fields = lines[0].split() if lines else []
     is_line = len(fields) > 2 and (
@@ -38,6 +37,22 @@ def layout_of(text: str) -> str:
         have_spaces = [len(x.split()) > 1 for x in rows[0]]
         is_line = any(have_spaces) and not is_number(rows[0][-1])
     return "csv" if delimiter and not is_line else "lines"
+
+
+def _is_nested(text: str) -> bool:
+    """Whether a text starts with an object of queries, not with one of columns."""
+    try:
+        first, end = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        # It may be longer than the text.
+        return _NESTED.match(text) is not None
+    if not isinstance(first, dict):
+        return False
+    are_objects = [isinstance(value, dict) for value in first.values()]
+    is_alone = not text[end:].strip()
+    return (is_alone and any(are_objects)) or all(
+        value is None or isinstance(value, dict | list) for value in first.values()
+    )
 
 
 def delimited(text: str) -> tuple[str, list[list[str]]]:

@@ -138,6 +138,8 @@ def layout_of_file(argument: str, file: str | bytes) -> str:
             return format_
         text = text_of(argument, file)
     layout = layout_of(text) if text.strip() else "nothing"
+    if layout == "nested" and argument == "rows":
+        return "json"
     # Its name says so.
     if layout == "lines" and argument == "rows" and is_named_table(named(file)):
         return "csv"
