@@ -791,6 +791,12 @@ def test_wrong_ids_without_numbers(qrels, run, message):
         evaluate_run(qrels or {"1": {"a": 1}}, run or {"1": {"a": 1.0}}, ["mrr"])
 
 
+@pytest.mark.parametrize("run", [[["b", "a"]], [[1, 2]], np.array([["b"]]), [3], []])
+def test_lists_do_not_name_their_queries(run):
+    with raises("or a dict of items for each query. Received: a "):
+        evaluate_run(QRELS, run, ["mrr"])
+
+
 def test_ids_without_numbers_in_json(tmp_path):
     files = tmp_path / "qrels.json", tmp_path / "run.json"
     files[0].write_text('{"1": ["b"], "2": []}')

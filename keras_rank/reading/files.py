@@ -104,7 +104,7 @@ def is_number(text: str) -> bool:
 def are_files(source: Any) -> bool:
     """Whether a source is a path, or a list of paths, or read from standard input."""
     if isinstance(source, Sequence) and not isinstance(source, str | bytes):
-        return bool(source) and all(map(are_files, source))
+        return bool(source) and all(isinstance(x, str | os.PathLike) for x in source)
     return isinstance(source, str | bytes | os.PathLike)
 
 

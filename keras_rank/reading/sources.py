@@ -66,10 +66,11 @@ def tabular(argument: str, source: Any) -> Any:
     if isinstance(source, duckdb.DuckDBPyRelation):
         return source.to_arrow_reader()
     if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
+        accepted = "" if argument == "rows" else ", or a dict of items for each query"
         raise ValueError(
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
-            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns. "
-            f"Received: {named(source)}"
+            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
+            f"{accepted}. Received: {named(source)}"
             + ", which its method `collect` makes a table"
             * hasattr(source, "collect")
         )
