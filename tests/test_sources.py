@@ -273,6 +273,7 @@ def test_no_line_of_csv_is_left_out(tmp_path):
         (["1,1,.5,'foo", "1,0,.9,bar"], 2),
         # Of these, only the numbers tell that they are rows.
         (["1,0,.5,'a''b'", "1,1,.5,'foo", "1,0,.9,bar'"], 3),
+        (["1,true,.5,a", "1,true,.5,'foo", "1,,.9,bar'"], 3),
         (["'1,1,.5,a", "1,0,.9,b", "'2,1,.5,c"], 2),
         (["1,1,.5,'foo", "1,0,.9,bar", "2',1,.5,c"], 2),
     ],

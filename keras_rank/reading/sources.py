@@ -77,10 +77,7 @@ def tabular(argument: str, source: Any) -> Any:
     try:
         return pa.table(source)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"`{argument}` should be a table whose columns Arrow can read, with names "
-            f"that differ. Received: {named(source)}, and the error: {error}"
-        ) from error
+        raise pa.ArrowInvalid(str(error)) from error
 
 
 def places_of(

@@ -38,7 +38,6 @@ _FIELDS = {
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
-_BOOLEANS = ("true", "false")
 _IDS = ("query", "item")
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The numbers of tables.
@@ -195,8 +194,7 @@ class CsvPart(TextPart):
         delimiter, (first, *_) = delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
         columns = [name.strip() for name in first]
-        are_values = [is_number(x) or x.lower() in _BOOLEANS for x in columns]
-        if set(sought) & set(columns) or not any(are_values):
+        if set(sought) & set(columns) or not any(map(_is_value, columns)):
             return columns
         self.has_names = False
         return [f"column{i}" for i in range(len(columns))]
@@ -225,19 +223,13 @@ class CsvPart(TextPart):
     def _require_closed_quotes(self, sought: Iterable[Sought]) -> None:
         """Raises for quotes that hide rows, where Arrow reads on."""
         places = [self.place(x) for x in sought if x.argument in ("label", "score")]
-        numbers = [x for x in places if x < self._width]
         last = 0
         with self._rows(strict=True) as rows:
             try:
                 for row in rows:
                     if rows.line_num > last + 1:
                         lines = self._delimiter.join(row).splitlines()
-                        fields = [line.split(self._delimiter) for line in lines]
-                        whole = [x for x in fields if len(x) == self._width]
-                        if (
-                            sum(all(is_number(x[i]) for i in numbers) for x in whole)
-                            > 1
-                        ):
+                        if sum(self._is_row(line, places) for line in lines) > 1:
                             raise csv.Error("a quoted text that has rows in it")
                     last = rows.line_num
             except csv.Error as error:
@@ -246,6 +238,14 @@ class CsvPart(TextPart):
                     f"fields. Received: the row that starts in line {last + 1} of "
                     f"{self.name}, and the error: {error}"
                 ) from error
+
+    def _is_row(self, line: str, places: Sequence[int]) -> bool:
+        """Whether a line is a row by itself, with numbers at places."""
+        fields = line.split(self._delimiter)
+        numbers = [fields[x] for x in places if x < len(fields)]
+        return len(fields) == self._width and all(
+            _is_value(text) or not text.strip() for text in numbers
+        )
 
     def line_of(self, row: int) -> int:
         with self._rows() as rows:
@@ -373,6 +373,11 @@ class LinesPart(TextPart):
             f"with a number as {_NUMBERS[argument]}. Received: {self.place_of(row)}, "
             f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
         )
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text is a number or a boolean."""
+    return is_number(text) or text.strip().lower() in ("true", "false")
 
 
 def _pointer(key: str) -> str:

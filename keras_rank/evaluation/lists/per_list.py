@@ -217,8 +217,9 @@ def _are_ranks(scores: Array, lists: _Lists) -> Array:
     is_place = (places < sizes[lists.of_row]) & (np.floor(places) == places)
     seen = np.zeros(len(scores), "bool")
     seen[(lists.starts[lists.of_row] + places)[is_place].astype("int64")] = True
-    is_each = (sizes > 1) & (lists.counts(seen) == sizes)
-    return (is_each & np.isin(lowest, (0.0, 1.0))).astype("int32")
+    are: Array = (sizes > 1) & (lists.counts(seen) == sizes)
+    are &= np.isin(lowest, (0.0, 1.0))
+    return are.astype("int32")
 
 
 def _numbers_of_lists(queries: pa.Array) -> Array:
