@@ -4,6 +4,8 @@ import contextlib
 import gzip
 import re
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
@@ -177,6 +179,27 @@ def test_wrong_rows(name):
     rows, arguments, message = WRONG_ROWS[name]
     with raises(message):
         evaluate(rows, ["mrr"], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda rows: {"query_id": "1", "label": 1, "score": 0.5}, "a dict, and the"),
+        (lambda rows: rows.set_axis(["label"] * rows.shape[1], axis=1), "a DataFrame"),
+        (lambda rows: rows.astype(pd.SparseDtype("float", 0.0)), "a DataFrame, and"),
+        (
+            lambda rows: pl.from_pandas(rows).lazy(),
+            "a LazyFrame, which its method `col",
+        ),
+    ],
+)
+def test_what_arrow_cannot_read(make, message):
+    source = make(pd.DataFrame({"query_id": [1, 1], "label": [1, 0], "score": [2, 1]}))
+    with raises("`rows` should be ") as error:
+        evaluate(source, ["mrr"])
+    assert f"Received: {message}" in str(error.value)
+    with raises("`run` should be "):
+        evaluate_run({1: {2: 1}}, source, ["mrr"])
 
 
 def test_wrong_metrics():

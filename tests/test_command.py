@@ -245,7 +245,8 @@ def test_the_level_of_relevance_by_the_rules_of_trec_eval(command):
 
 def test_gates_compare_what_is_printed(command):
     """7 of 10 are 0.69999999 in float32."""
-    rows = {"query_id": [1] * 10, "label": [1] * 7 + [0] * 3, "score": list(range(10))}
+    rows = {"query_id": [1] * 10, "label": [1] * 7 + [0] * 3}
+    rows["score"] = [x / 2 for x in range(10)]
     parquet.write_table(pa.table(rows), "ten.parquet")
     line = "evaluate ten.parquet -m precision@10 fall_out --fail-below precision@10="
     assert command(f"{line}0.7").err == ""
@@ -366,6 +367,8 @@ WRONG = {
     "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
     "evaluate qrels run -m arp --fail-below arp=2": "better, and there is none",
     "evaluate -m mrr none.parquet": "should be files that exist",
+    "evaluate none": "should be files that exist. Received: 'none'",
+    "compare none q": "should be files that exist. Received: 'none'",
     "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",

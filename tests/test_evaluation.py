@@ -855,7 +855,7 @@ def test_the_worst_order_is_never_better_than_the_best():
 
 def test_health_of_chosen_metrics_is_not_that_of_others():
     """What is relevant is known of the first metric alone."""
-    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 1, 1, 2]}
+    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 0.5, 1, 2]}
     of_two, mrr = MeanReciprocalRank(relevance_threshold=2, name="2"), "mrr"
     evaluation = evaluate(rows, [of_two, mrr])
     assert checks(evaluation)["nothing relevant"]["lists"] == 2
@@ -911,6 +911,26 @@ def test_health_of_columns_that_seem_swapped():
     assert any("are `label` and `score` swapped?" in w for w in warnings)
     by_item = evaluate(rows_of().slice(0, 30), ["mrr"], query="item_id")
     assert any("does `query` name" in w for w in by_item.warnings)
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ([3, 1, 2, 1, 0], 2),
+        ([3, 1, 2, None, 1], 1),
+        ([0, 2, 1, 2, None], 1),
+        ([np.nan, 1, 2, np.inf, 1], 1),
+        ([1, 3, 3, 2, 3], 0),
+        ([1, 4, 2, 0.5, 1.5], 0),
+        ([1, 2.5, 3, 1, -np.inf], 0),
+        ([0, -1, -2, 5, 5], 0),
+    ],
+)
+def test_health_of_scores_that_seem_to_be_ranks(scores, found):
+    rows = {"query_id": [1, 1, 1, 2, 2], "label": [1, 0, 0, 1, 0], "score": scores}
+    evaluation = evaluate(rows, ["mrr"])
+    assert checks(evaluation)["scores like ranks"]["lists"] == found
+    assert any("are they ranks?" in w for w in evaluation.warnings) == (found == 2)
 
 
 # What is kept of it.

@@ -119,7 +119,9 @@ def test_what_is_missing_is_told():
         (([("q1", "d1")], QUERIES, ITEMS), "rows of a query, an item and a grade"),
         (([(["q1"], "d1", 1)], QUERIES, ITEMS), "Received: (['q1'], 'd1', 1) as row 0"),
         (([("q1", ["d1"], 1)], QUERIES, ITEMS), "Received: ('q1', ['d1'], 1) as row 0"),
-        (({"q1": ["d1"]}, QUERIES, ITEMS), "Received: list for query 'q1'"),
+        (({"q1": "d1"}, QUERIES, ITEMS), "Received: 'd1', for the query 'q1'"),
+        (({"q1": {"d1": "1"}}, QUERIES, ITEMS), "finite numbers as grades"),
+        (({"q1": {"d1": 2**60}}, QUERIES, ITEMS), "grades, and integers below 2**53"),
         (({"q1": {"d1": "high"}}, QUERIES, ITEMS), "finite numbers as grades"),
         (({"q1": {"d1": np.nan}}, QUERIES, ITEMS), "finite numbers as grades"),
         (({"q1": {"d1": "1_0"}}, QUERIES, ITEMS), "finite numbers as grades"),
@@ -213,6 +215,8 @@ def text_file(folder, name, content):
     "given",
     [
         lambda folder: frame(),
+        lambda folder: frame().to_dict("list"),
+        lambda folder: [trec_file(folder)],
         parquet_file,
         lambda folder: text_file(folder, "qrels.csv", csv_text().encode()),
         lambda folder: text_file(
@@ -236,6 +240,13 @@ def text_file(folder, name, content):
 def test_all_that_evaluate_run_reads(given, tmp_path):
     found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
     assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+
+
+@pytest.mark.parametrize("relevant", [["d3"], {"d3"}])
+def test_relevant_items_without_grades(relevant):
+    targets = targets_from_qrels({"q": relevant}, ["q"], ITEMS)
+    assert targets["ids"].tolist() == [[2]]
+    assert targets["labels"].tolist() == [[1.0]]
 
 
 def test_the_numbers_of_trec_eval(rng):

@@ -434,7 +434,7 @@ FORMS = {
     ),
 }
 SUFFIXES = {
-    "trec": ("", ".txt", ".tsv", ".gz"),
+    "trec": ("", ".txt", ".tsv", ".gz", ".GZ"),
     "trec with tabs": (".tsv", ""),
     "three fields": (".tsv", "", ".txt"),
     "three columns": (".csv",),
@@ -452,7 +452,7 @@ def test_forms_of_files(tmp_path, capsys, form):
         for file, text in zip(files, FORMS[form], strict=True):
             if form == "beir" and text.startswith("{"):
                 files[1] = file = tmp_path / "run.json"
-            is_small = suffix == ".gz"
+            is_small = suffix in (".gz", ".GZ")
             file.write_bytes(
                 gzip.compress(text.encode()) if is_small else text.encode()
             )
@@ -485,8 +485,13 @@ NAMELESS = {
     "1,7,1,0 1,8,0,0": "qrels",
     "q,7b,1,Q0 q,8b,0,Q0": "qrels",
     "q,7b,1,3 q,8b,0,4": "qrels",
+    "1,q0,7,1 1,q0,8,0": "qrels",
+    "1,it,7,1 1,it,8,0": "qrels",
+    "1,2,7,1 1,2,8,0": "qrels",
+    "q,7b,1,q0 q,8b,0,q0": "qrels",
     "q,7,1 q,8,0": "qrels",
     "q,7,true q,8,false": "qrels",
+    "q,7b,TRUE q,8b,false": "qrels",
     "1,Q0,8,1,.9,t 1,Q0,7,2,.8,t": "run",
     "1,0,8,1,.9 1,0,7,2,.8": "run",
     "1,8,.9 1,7,.8": "run",
@@ -494,7 +499,8 @@ NAMELESS = {
 UNCLEAR = {
     "1,0,7,0 1,0,8,0": "qrels",
     "196,242,3,881250949 186,302,3,891717742": "qrels",
-    "1,1,1,1 1,1,2,1": "qrels",
+    "1,it,7,1": "qrels",
+    "1,7,1,0 2,7,1,0": "qrels",
     "q,7b,good,0 q,8b,1,0": "qrels",
     "1,0,7,1, 1,0,8,0,": "qrels",
     "1,7,1,.9 1,8,2,.8": "run",
@@ -538,6 +544,50 @@ def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
         assert "--query, --item, --label" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("comment", "iteration", "item", "tag"),
+    [
+        ("", "0", "doc|12|3", "t"),
+        ("", "it", "a,5,b", "t"),
+        ("", "Q0", "GX;1;2", "mono|5|x"),
+        ("", "0", "5,5", "bm25,k1=1,0.4"),
+        ("# bm25, 0.9, 0.4\n", "it", "a", "t"),
+        ("#,1\n# a\tb,2\r\n", "Q0", "a", "a;1"),
+    ],
+)
+def test_lines_whose_ids_have_delimiters(tmp_path, comment, iteration, item, tag):
+    (tmp_path / "qrels").write_text(f"{comment}{item} {iteration} {item} 1\n")
+    run = f"{comment}{item} {iteration} x 1 0.9 {tag}\n"
+    (tmp_path / "run").write_text(f"{run}{item} {iteration} {item} 2 0.8 {tag}\n")
+    found = evaluate_run(tmp_path / "qrels", tmp_path / "run", ["mrr"])
+    assert values_of(found) == {item: {"mrr": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "1, Q0, 7, 1, .9, t",
+        "1, 0, 7, 1, .9 , t",
+        "1, 7, .9",
+        "1; 0; 7; 1; .9",
+    ],
+)
+def test_columns_between_delimiters_and_spaces(tmp_path, run):
+    (tmp_path / "qrels").write_text("1, 0, 7, 1\n")
+    (tmp_path / "run").write_text(run)
+    sides = {"qrels": {"1": {" 7": 1, " 7 ": 1}}, "run": {"1": {" 7": 0.5}}}
+    found = evaluate_run(sides["qrels"], tmp_path / "run", ["mrr"])
+    assert found["mrr"] == 1.0
+    assert evaluate_run(tmp_path / "qrels", sides["run"], ["mrr"])["mrr"] == 1.0
+
+
+def test_tabs_in_comments_are_no_columns(tmp_path):
+    text = "#made by\tme\n1 it 7 1\n2 it 8 1\n"
+    for qrels in (text, text.replace("1 it", "1\tit"), text.replace("it 8", "at 8")):
+        (tmp_path / "qrels").write_text(qrels)
+        assert evaluate_run(tmp_path / "qrels", {"1": ["7"]}, ["mrr"])["mrr"] == 0.5
+
+
 def test_tables_without_names_are_in_one_order(tmp_path):
     files = [
         rows_without_names(tmp_path, f"{i}.csv", text, ",")
@@ -557,6 +607,20 @@ def test_columns_without_names_are_named_by_their_places(tmp_path, capsys):
     assert evaluate_run(qrels, run, ["mrr"], **named)["mrr"] == 0.5
     line = [f"--{option}={name}" for option, name in named.items()]
     assert run_command(["evaluate", str(qrels), str(run), "-m", "mrr", *line]) == 0
+    assert "0.5000" in capsys.readouterr().out
+
+
+def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
+    """As of ColBERT: query, item, rank and score."""
+    (tmp_path / "run.tsv").write_text("1\t8\t1\t.9\n1\t7\t2\t.8\n")
+    (tmp_path / "qrels").write_text("1 0 7 1\n")
+    named = {"query": "column0", "item": "column1", "score": "column3"}
+    files = tmp_path / "qrels", tmp_path / "run.tsv"
+    with raises("is '1\\t8\\t1\\t.9': say which are the `query`"):
+        evaluate_run(*files, ["mrr"])
+    assert evaluate_run(*files, ["mrr"], **named)["mrr"] == 0.5
+    line = [f"--{option}={name}" for option, name in named.items()]
+    assert run_command(["evaluate", *map(str, files), "-m", "mrr", *line]) == 0
     assert "0.5000" in capsys.readouterr().out
 
 
@@ -662,10 +726,16 @@ def test_ranks_are_not_taken_for_scores(tmp_path):
     files = tmp_path / "run.tsv", tmp_path / "run.csv"
     files[0].write_text(lines(ranks, "{query}\t{item}\t{number}\n"))
     files[1].write_text(lines(ranks, "{query},{item},{number}\n"))
-    for file in files:
+    (tmp_path / "from0.tsv").write_text("1\t8\t0\n1\t7\t1\n2\t8\t0\n")
+    for file in (*files, tmp_path / "from0.tsv"):
         with pytest.raises(ValueError, match="as if they were ranks"):
             evaluate_run(QRELS, file, ["mrr"])
-    evaluate_run(QRELS, table(ranks, "qid", "docno", "score"), ["mrr"])
+    found = evaluate_run(QRELS, table(ranks, "qid", "docno", "score"), ["mrr"])
+    assert "are they ranks?" in found.warnings[0]
+    # Those of ids without numbers are not.
+    assert (
+        evaluate_run(QRELS, {"1": ["a", "b"], "2": ["x", "a"]}, ["mrr"]).warnings == []
+    )
 
 
 def test_wrong_dicts(tmp_path):
@@ -721,9 +791,53 @@ def test_wrong_ids_without_numbers(qrels, run, message):
         evaluate_run(qrels or {"1": {"a": 1}}, run or {"1": {"a": 1.0}}, ["mrr"])
 
 
+@pytest.mark.parametrize("run", [[["b", "a"]], [[1, 2]], np.array([["b"]]), [3], []])
+def test_lists_do_not_name_their_queries(run):
+    with raises("or a dict of items for each query. Received: a "):
+        evaluate_run(QRELS, run, ["mrr"])
+
+
+def test_ids_without_numbers_in_json(tmp_path):
+    files = tmp_path / "qrels.json", tmp_path / "run.json"
+    files[0].write_text('{"1": ["b"], "2": []}')
+    files[1].write_text('{"2": [], "1": ["a", "b"]}')
+    assert evaluate_run(*files, ["mrr"])["mrr"] == 0.5
+    long = {str(i): ["a"] * (i == 1) for i in range(40_000)}
+    for run in ({"query_id": ["1"], "item_id": ["b"], "score": [1]}, long):
+        files[1].write_text(json.dumps(run))
+        evaluate_run({"1": {"b": 1}}, files[1], ["mrr"])
+    for run in ('{"1": null}', '{"1": ["a"], "2": null}'):
+        files[1].write_text(run)
+        with raises("both count as 0. Received: None, for the query"):
+            evaluate_run(QRELS, files[1], ["mrr"])
+    files[0].write_text('{"query_id": ["1"], "item_id": ["b"], "label": [1]}')
+    (tmp_path / "q.json").write_text('{"query_id": ["2"], "item_id": ["b"]}')
+    with raises("Received: ['1'], for the query 'query_id'"):
+        evaluate_run([files[0], tmp_path / "q.json"], RUN, ["mrr"])
+
+
+def test_lines_of_json_start_with_any_value(tmp_path):
+    for value in ("{}", "[1]", "null", '{"a": [1]}'):
+        lines = [
+            f'{{"x": {value}, "query_id": "1", "item_id": "{item}", "label": {label}, '
+            f'"score": {label}}}\n'
+            for item, label in (("a", 1), ("b", 0))
+        ]
+        (tmp_path / "q.jsonl").write_text("".join(lines))
+        found = evaluate_run(tmp_path / "q.jsonl", {"1": ["b", "a"]}, ["mrr"])
+        assert found["mrr"] == evaluate(tmp_path / "q.jsonl", ["mrr"])["mrr"] / 2 == 0.5
+    (tmp_path / "q.jsonl").write_text('{"1": {"a": 1}}')
+    with raises("`query` should name a column"):
+        evaluate(tmp_path / "q.jsonl", ["mrr"])
+
+
 def test_standard_input_has_lines(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(FORMS["three fields"][1]))
-    assert values_of(evaluate_run(QRELS, "-", ["ndcg@10"]))["2"]["ndcg@10"] == 1.0
+    """In UTF-8, whatever the terminal has."""
+    lines = (FORMS["three fields"][1] + "é a 0.5\n").encode()
+    stream = io.TextIOWrapper(io.BytesIO(lines), "latin-1")
+    monkeypatch.setattr(sys, "stdin", stream)
+    found = values_of(evaluate_run({**QRELS, "é": {"a": 1}}, "-", ["ndcg@10"]))
+    assert found["2"]["ndcg@10"] == found["é"]["ndcg@10"] == 1.0
 
 
 # Warnings on few judgements.

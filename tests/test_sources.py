@@ -1,5 +1,6 @@
 """Where inputs meet: files of other types, ids as they are written, and names."""
 
+import csv
 import decimal
 import io
 import re
@@ -208,7 +209,7 @@ def test_ids_in_csv_are_read_as_written(tmp_path, ids, expected):
             ["18446744073709551616", "18446744073709551617"],
             ["18446744073709551616", "18446744073709551617"],
         ),
-        (["7"] * LATE + ["7.5"], ["7", "7.5"]),
+        (['"7.5e"', '"1e3"'], ["1e3", "7.5e"]),
     ],
     ids=lambda ids: str(ids[-1]),
 )
@@ -216,6 +217,19 @@ def test_ids_in_json_are_read_as_written(tmp_path, ids, expected):
     lines = [f'{{"query_id": {id_}, "label": 1, "score": 0.5}}' for id_ in ids]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     assert [*mrr_of(tmp_path / "rows.jsonl")] == expected
+
+
+@pytest.mark.parametrize("id_", ["1.10", "1.0", "1e3"])
+def test_ids_in_json_are_no_floats(tmp_path, id_):
+    line = '{{"query_id": {}, "item": {}, "price": 1.5, "label": 1, "score": 0.5}}\n'
+    file = tmp_path / "rows.jsonl"
+    for argument, ids in (("query", (id_, 1)), ("item", (1, id_))):
+        file.write_text(line.format(7, 7) * LATE + line.format(*ids))
+        with raises(f"`{argument}` should name a column of texts") as error:
+            evaluate(file, ["mrr"], item="item")
+        assert f"in line {LATE + 1} of {file}: write it as a text" in str(error.value)
+    file.write_text(line.format('"1.10"', 1) + line.format('"1.1"', 1))
+    assert mrr_of(file, item="item", keep="price") == {"1.1": 1.0, "1.10": 1.0}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -249,6 +263,66 @@ def test_no_line_of_csv_is_left_out(tmp_path):
     (tmp_path / "qrels.csv").write_text("q0,d9\nq1,d1,1\nq1,d2,0\nq2,d1,2\n")
     with raises("qrels.csv with the columns ['q0', 'd9']"):
         evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["1,1,.5,'foo", "1,0,.9,bar", "1,0,.8,'baz"], 2),
+        (["1,1,.5,a", "1,0,.9,'foo' bar"], 3),
+        (["1,1,.5,'foo", "1,0,.9,bar"], 2),
+        # Of these, only the numbers tell that they are rows.
+        (["1,0,.5,'a''b'", "1,1,.5,'foo", "1,0,.9,bar'"], 3),
+        (["1,true,.5,a", "1,true,.5,'foo", "1,,.9,bar'"], 3),
+        (["'1,1,.5,a", "1,0,.9,b", "'2,1,.5,c"], 2),
+        (["1,1,.5,'foo", "1,0,.9,bar", "2',1,.5,c"], 2),
+    ],
+)
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_quotes_hide_no_rows(tmp_path, lines, line, delimiter):
+    text = "\n".join(["query_id,label,score,title", *lines])
+    text = text.replace(",", delimiter).replace("'", '"')
+    (tmp_path / "rows.csv").write_text(text)
+    with raises(f"in line {line} of {tmp_path / 'rows.csv'}"):
+        evaluate(tmp_path / "rows.csv", ["mrr"])
+
+
+def test_quoted_text_has_any_size_and_lines_of_its_own(tmp_path):
+    long = "x" * 200_000
+    (tmp_path / "rows.csv").write_text(
+        "title,query_id,label,score,text\n"
+        f'"{long}\n1, 2, 3, 4, 5",1,1,.5,\n"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n'
+    )
+    assert mrr_of(tmp_path / "rows.csv") == {"1": 0.5}
+    (tmp_path / "run").write_text(f"1 Q0 a 1 0.5 t\n1 Q0 b 2 x {long}\n")
+    with raises("line 2 of"):
+        evaluate_run({"1": {"a": 1}}, tmp_path / "run", ["mrr"])
+    (tmp_path / "rows.csv").write_text(
+        f'query_id,label,score,text\n1,1,.5,"{long}"\n1,x,.5,\n'
+    )
+    with raises("'x' in line 3 of"):
+        evaluate(tmp_path / "rows.csv", ["mrr"])
+    assert csv.field_size_limit() == 131_072
+
+
+def test_quotes_of_beir_hide_no_judgements(tmp_path):
+    path = tmp_path / "qrels.tsv"
+    path.write_text(
+        'query-id\tcorpus-id\tscore\n1\t"a\t1\n1\tb\t2\n1\tx"\t1\n1\tc\t0\n'
+    )
+    with raises(f"in line 2 of {path}"):
+        evaluate_run(path, {"1": {"c": 0.9, "b": 0.8}}, ["mrr"])
+
+
+@pytest.mark.parametrize("label", ["inf", "-inf", "1e400"])
+def test_labels_are_finite(tmp_path, label):
+    (tmp_path / "rows.csv").write_text(f"query_id,label,score\n1,nan,2\n1,{label},1\n")
+    with raises(f"'{label}' in line 3 of"):
+        evaluate(tmp_path / "rows.csv", ["ndcg"])
+    rows = {"query_id": [1, 1], "label": [np.nan, float(label)], "score": [1, -np.inf]}
+    for source in (rows, {**rows, "label": np.float32(rows["label"])}):
+        with raises("and the error: the column 'label' has infinite values"):
+            evaluate(source, ["ndcg"])
 
 
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])

@@ -22,7 +22,7 @@ FORMATS = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
 }
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": None, ".zst": "zstd"}
 # The format by the first bytes of a file, and how many are read.
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc"}
 _BEGINNING = 2**18
@@ -65,7 +65,8 @@ def opened(file: str | bytes) -> Any:
     if file.lower().endswith(".xz"):
         with lzma.open(file) as stream:
             return pa.BufferReader(stream.read())
-    return pa.input_stream(file, compression="detect")
+    compression = _COMPRESSED.get(os.path.splitext(file.lower())[1])
+    return pa.input_stream(file, compression=compression)
 
 
 def beginning(file: str | bytes) -> bytes:
@@ -84,7 +85,7 @@ def text_of(argument: str, file: str | bytes) -> str:
     if "\0" in text:
         raise ValueError(
             f"`{argument}` should be text in UTF-8 or a table, and compressed only if "
-            f"its name ends in {_COMPRESSED}. Received: {named(file)}, "
+            f"its name ends in {tuple(_COMPRESSED)}. Received: {named(file)}, "
             "which is none of these: decompress or convert it"
         )
     end = re.compile("[\r\n]").search(text, _ENOUGH)
@@ -103,7 +104,7 @@ def is_number(text: str) -> bool:
 def are_files(source: Any) -> bool:
     """Whether a source is a path, or a list of paths, or read from standard input."""
     if isinstance(source, Sequence) and not isinstance(source, str | bytes):
-        return bool(source) and all(map(are_files, source))
+        return bool(source) and all(isinstance(x, str | os.PathLike) for x in source)
     return isinstance(source, str | bytes | os.PathLike)
 
 
@@ -174,12 +175,16 @@ def errors_of(argument: str, source: Any) -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
-        reasons = itertools.takewhile(
-            lambda line: line and not line.startswith(_ADVICE),
-            str(error).strip().splitlines(),
-        )
-        reason = "; ".join(reason.strip().rstrip(".") for reason in reasons)
         raise ValueError(
             f"`{argument}` should be a table that can be read. "
-            f"Received: {named(source)}, and the error: {reason}"
+            f"Received: {named(source)}, and the error: {reason_of(error)}"
         ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, without its kind and advice for others."""
+    text = re.sub(r"^([A-Z]\w+ )+Error: ", "", str(error).strip())
+    lines = itertools.takewhile(
+        lambda line: line and not line.startswith(_ADVICE), text.splitlines()
+    )
+    return "; ".join(line.strip().rstrip(".") for line in lines)

@@ -23,6 +23,7 @@ from keras_rank.reading.files import (
     is_named_table,
     named,
 )
+from keras_rank.reading.layouts import lines_of
 from keras_rank.reading.part import FINITE, Part, Sought
 from keras_rank.reading.rows import Columns, received_twice
 from keras_rank.reading.sources import layout_of_file, parts_of, select
@@ -92,7 +93,7 @@ def side_of(
     if _is_nested(name, source):
         with errors_of(name, source):
             nested = [json_of(file) for file in files_of(name, source)]
-        source = _table_of_queries(name, nested, columns, number, is_nested=True)
+        source = _table_of_queries(name, nested, columns, number)
     elif isinstance(source, Mapping):
         source = _table_of_queries(name, [source], columns, number)
     parts = parts_of(connection, name, source, _names_of(columns))
@@ -174,17 +175,20 @@ def _roles(name: str, part: Part, columns: Columns, number: str) -> dict[str, st
 def _places_of_four(part: Part) -> tuple[int, ...] | None:
     """The places in rows of four columns, of which one is the iteration, if clear."""
     is_spaced = isinstance(part, LinesPart)
-    if is_spaced and "\t" not in part.first:
+    if is_spaced and "\t" not in "".join(lines_of(part.first)):
         return _TREC
-    label, iteration = f"(?i)\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
+    label, iteration = f"\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
     # Of a row in the order of TREC, and of one in the other.
     patterns = [(3, label), (1, iteration), (1, "0|Q0")]
     patterns += [(2, label), (3, iteration), (3, "0|Q0")]
     checks = ", ".join(
-        f"bool_and(regexp_full_match(\"{i}\", '{x}'))" for i, x in patterns
+        f"bool_and(regexp_full_match(\"{i}\", '(?i){x}'))" for i, x in patterns
     )
+    checks += ', count(DISTINCT "1"), count(*)'
     rows = query(part.read(range(4)), f"SELECT {checks} FROM source")
-    ((fourth, second, is_0, third, last, last_is_0),) = rows.fetchall()
+    ((fourth, second, is_0, third, last, last_is_0, values, number),) = rows.fetchall()
+    # What is the same in all rows is no item.
+    second, is_0 = second or values == 1, is_0 or values == 1 < number
     if is_spaced and not third and (second or not fourth):
         return _TREC
     is_trec, is_tsv = fourth and second, third and last
@@ -215,20 +219,18 @@ def _table_of_queries(
     sources: Sequence[Mapping[Any, Any]],
     columns: Columns,
     number: str,
-    is_nested: bool = False,
 ) -> Any:
     """Returns the table of dicts with the items of each query.
 
     These are `{query: {item: number}}` or `{query: [items]}`. Items of judgements
     without numbers have the label 1, and those of a run scores that keep their order
-    under any rule of ties. A dict of columns is returned unchanged.
+    under any rule of ties. A single dict of columns is returned unchanged.
 
     Args:
         name: `"qrels"` or `"run"`.
         sources: the dicts.
         columns: the names of the columns.
         number: the kind of the numbers: `"label"` or `"score"`.
-        is_nested: whether no dict is one of columns.
     """
     names = (columns.query, columns.item or "", getattr(columns, number))
     rows: list[tuple[Any, Any, Any]] = []
@@ -236,13 +238,14 @@ def _table_of_queries(
         nested = [each for each in source.values() if isinstance(each, Mapping)]
         given = {*names, columns.label, columns.score}
         are_columns = [key in given or _COLUMN.fullmatch(str(key)) for key in source]
-        if any(are_columns) and len(nested) < len(source) and not is_nested:
+        has_columns = any(are_columns) and len(nested) < len(source)
+        if has_columns and len(sources) == 1:
             return source
         for id_, ids in source.items():
             if isinstance(ids, np.ndarray):
                 ids = ids.tolist()
             if not isinstance(ids, Mapping):
-                if not _are_ids(name, ids, any(nested)):
+                if not _are_ids(name, ids, has_columns or any(nested)):
                     raise ValueError(
                         f"`{name}` should be a dict of columns, or have a dict of "
                         "items and numbers for each query, or ids for each: "
@@ -280,11 +283,13 @@ def _numbered(name: str, id_: Any, ids: Collection[Any]) -> dict[Any, float]:
     for place, item in enumerate(ids):
         if item in found:
             raise received_twice(name, id_, item, "a dict")
-        found[item] = 1.0 if name == "qrels" else float(len(ids) - place)
+        found[item] = 1.0 if name == "qrels" else -float(place)
     return found
 
 
 def _standard_input(name: str) -> bytes:
     if sys.stdin is None:
         raise ValueError(f"`{name}` should be standard input. Received: a closed one")
-    return sys.stdin.read().encode()
+    # A stream of text that took its place may have no bytes.
+    read = getattr(sys.stdin, "buffer", sys.stdin).read()
+    return read.encode() if isinstance(read, str) else bytes(read)

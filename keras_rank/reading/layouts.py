@@ -1,46 +1,66 @@
 """How a text is laid out, by its first lines."""
 
+import contextlib
 import csv
 import io
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from keras_rank.reading.files import is_number
 
 # The start of a JSON file with an object for each query.
-_NESTED = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
+_NESTED = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*(?:\{|\[|null)')
 # The place of the number among the fields of a line, by how many there are.
 _NUMBER_AT = {3: 2, 4: 3}
 
 
 def layout_of(text: str) -> str:
     """Whether a text is `nested` JSON, `json`, `csv`, or has `lines` of fields."""
-    if _NESTED.match(text):
-        return "nested"
     if text.lstrip().startswith(("{", "[")):
-        return "json"
-    fields = fields_of(text)
+        return "nested" if _is_nested(text.lstrip()) else "json"
+    lines = lines_of(text)
+    fields = lines[0].split() if lines else []
     is_line = len(fields) > 2 and (
         is_number(fields[_NUMBER_AT.get(len(fields), 4)]) or fields[1] == "Q0"
     )
-    delimiter, rows = delimited(text)
+    delimiter, rows = delimited("\n".join(lines) if is_line else text)
     if is_line and delimiter == "\t":
         # Ids may contain spaces between tabs.
         have_spaces = [len(row) != len(" ".join(row).split()) for row in rows]
         is_even = len(set(map(len, rows))) == 1
         is_table = have_spaces[0] or (is_even and any(have_spaces))
         is_line = not (is_table and any(map(is_number, rows[0][2:][-2:])))
-    elif is_line and delimiter:
-        is_line = not any(map(is_number, rows[0]))
+    elif is_line and delimiter and fields[1] not in ("0", "Q0"):
+        # In an id or a tag, it stands beside what spaces separate.
+        have_spaces = [len(x.split()) > 1 for x in rows[0]]
+        is_line = any(have_spaces) and not is_number(rows[0][-1])
     return "csv" if delimiter and not is_line else "lines"
+
+
+def _is_nested(text: str) -> bool:
+    """Whether a text starts with an object of queries, not with one of columns."""
+    try:
+        first, end = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        # It may be longer than the text.
+        return _NESTED.match(text) is not None
+    if not isinstance(first, dict):
+        return False
+    are_objects = [isinstance(value, dict) for value in first.values()]
+    is_alone = not text[end:].strip()
+    return (is_alone and any(are_objects)) or all(
+        value is None or isinstance(value, dict | list) for value in first.values()
+    )
 
 
 def delimited(text: str) -> tuple[str, list[list[str]]]:
     """The delimiter of a text, if it has any, and its rows."""
     found = {}
     for delimiter in "\t,;|":
-        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        found[delimiter] = list(filter(is_row, read)) or [[]]
+        with rows_of(io.StringIO(text, newline=""), delimiter) as read:
+            found[delimiter] = list(filter(is_row, read)) or [[]]
     # The one that gives rows of the same length, or else most columns in the first.
     lengths = {x: set(map(len, rows)) for x, rows in found.items()}
     are_even = [x for x, each in lengths.items() if len(each) == 1 and each != {1}]
@@ -49,13 +69,24 @@ def delimited(text: str) -> tuple[str, list[list[str]]]:
     return (delimiter if len(rows[0]) > 1 else ""), rows
 
 
+@contextlib.contextmanager
+def rows_of(
+    lines: Iterable[str], delimiter: str, strict: bool = False
+) -> Iterator[Any]:
+    """The rows of delimited text, as read by `csv`, whose fields have any size."""
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield csv.reader(lines, delimiter=delimiter, strict=strict)
+    finally:
+        csv.field_size_limit(limit)
+
+
 def is_row(fields: Sequence[str]) -> bool:
     """Whether a line is not blank."""
     return len(fields) > 1 or bool("".join(fields).strip())
 
 
-def fields_of(text: str) -> list[str]:
-    """The fields of the first line that is neither blank nor a comment."""
-    lines = re.split("\r\n|\r|\n", text)
-    fields = (line.split() for line in lines if not line.startswith("#"))
-    return next(filter(None, fields), [])
+def lines_of(text: str) -> list[str]:
+    """The lines that are neither blank nor comments."""
+    lines = re.split("[\r\n]", text)
+    return [line for line in lines if line.strip() and not line.startswith("#")]

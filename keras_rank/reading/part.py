@@ -37,7 +37,7 @@ class Sought(NamedTuple):
         argument: the name of the argument.
         name: the name of the column.
         is_required: whether a row of text without a value is an error.
-        is_finite: whether infinities and NaN in text are.
+        is_finite: whether infinities are, and NaN in text if it is required.
     """
 
     argument: str
@@ -143,6 +143,11 @@ class Part(abc.ABC):
                 value = (
                     f"CASE WHEN abs({value}) >= {LARGEST_INTEGER} THEN "
                     f"error({message}) ELSE {value} END"
+                )
+            if sought.is_finite:
+                message = in_sql(f"the column {sought.name!r} has infinite values")
+                value = (
+                    f"CASE WHEN isinf({value}) THEN error({message}) ELSE {value} END"
                 )
         return value
 

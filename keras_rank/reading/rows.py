@@ -106,7 +106,10 @@ def read_rows(
     if columns.item is not None:
         ids["item"] = Sought("item", columns.item)
     kept = {str(i): Sought("keep", name) for i, name in enumerate(columns.keep)}
-    numbers = {name: Sought(name, getattr(columns, name)) for name in _NUMBERS}
+    numbers = {
+        name: Sought(name, getattr(columns, name), is_finite=name == "label")
+        for name in _NUMBERS
+    }
     if columns.weight is not None:
         numbers["weight"] = Sought("weight", columns.weight, is_required=True)
     every = {**ids, **kept, **numbers}

@@ -121,17 +121,18 @@ def _require_rows(name: str, side: Side, table: Relation, number: str) -> None:
 
 
 def _require_scores(table: Relation, source: Any) -> None:
-    """Raises if numbers without a column name are the ranks 1, 2, 3, ..."""
+    """Raises if numbers without a column name are ranks, from 0 or from 1 on."""
     of_queries = table.aggregate(
-        "query, count(*) AS n, min(score) = 1 AND max(score) = count(*) AND "
-        "count(DISTINCT score) = count(*) AS are_ranks"
+        "query, count(*) AS n, min(score) IN (0, 1) AND max(score) - min(score) + 1 = "
+        "count(*) AND count(DISTINCT score) = count(*) AND bool_and(score = "
+        "trunc(score)) AS are_ranks"
     )
     ((are_ranks,),) = of_queries.aggregate(
         "bool_and(are_ranks) AND max(n) > 1"
     ).fetchall()
     if are_ranks:
         raise ValueError(
-            "`run` should have scores, where higher is better. Received: the "
-            f"numbers 1, 2, 3, ... for each query in {named(source)}, as if they were "
-            "ranks; if they are scores, give the columns names"
+            "`run` should have scores, where higher is better. Received: the numbers "
+            f"1, 2, 3, ... or 0, 1, 2, ... for each query in {named(source)}, as if "
+            "they were ranks; if they are scores, give the columns names"
         )

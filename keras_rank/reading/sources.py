@@ -66,12 +66,18 @@ def tabular(argument: str, source: Any) -> Any:
     if isinstance(source, duckdb.DuckDBPyRelation):
         return source.to_arrow_reader()
     if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
+        accepted = "" if argument == "rows" else ", or a dict of items for each query"
         raise ValueError(
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
-            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns. "
-            f"Received: {named(source)}"
+            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
+            f"{accepted}. Received: {named(source)}"
+            + ", which its method `collect` makes a table"
+            * hasattr(source, "collect")
         )
-    return pa.table(source)
+    try:
+        return pa.table(source)
+    except (TypeError, ValueError) as error:
+        raise pa.ArrowInvalid(str(error)) from error
 
 
 def places_of(
@@ -130,6 +136,8 @@ def layout_of_file(argument: str, file: str | bytes) -> str:
             return format_
         text = text_of(argument, file)
     layout = layout_of(text) if text.strip() else "nothing"
+    if layout == "nested" and argument == "rows":
+        return "json"
     # Its name says so.
     if layout == "lines" and argument == "rows" and is_named_table(named(file)):
         return "csv"

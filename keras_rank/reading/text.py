@@ -4,12 +4,13 @@ Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 """
 
 import abc
+import contextlib
 import csv
 import io
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -18,8 +19,15 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from keras_rank.reading.engine import Connection, Relation, in_sql, query
-from keras_rank.reading.files import is_number, named, no_rows, opened, text_of
-from keras_rank.reading.layouts import delimited, fields_of, is_row
+from keras_rank.reading.files import (
+    is_number,
+    named,
+    no_rows,
+    opened,
+    reason_of,
+    text_of,
+)
+from keras_rank.reading.layouts import delimited, is_row, lines_of, rows_of
 from keras_rank.reading.part import LARGEST_INTEGER, Part, Sought
 
 # The bytes that are parsed at a time. A row has to fit.
@@ -30,6 +38,7 @@ _FIELDS = {
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
+_IDS = ("query", "item")
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The numbers of tables.
 _TABLES = itertools.count()
@@ -116,7 +125,7 @@ class TextPart(Part):
         except (duckdb.Error, pa.ArrowInvalid) as error:
             parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
             where = self.place_of([int(parsed[1])]) if parsed else self.name
-            reason = parsed[2] if parsed else str(error)
+            reason = parsed[2] if parsed else reason_of(error)
             raise ValueError(
                 f"`{self.argument}` should be a table that can be read. Received: "
                 f"{where}, and the error: {reason.strip()}"
@@ -141,7 +150,8 @@ class TextPart(Part):
         # DuckDB reads 1_0 and +-1 as numbers.
         is_wrong = f"contains({text}, '_') OR contains({text}, '+-')"
         if sought.is_finite:
-            is_wrong += f" OR NOT isfinite({number})"
+            test = "NOT isfinite" if sought.is_required else "isinf"
+            is_wrong += f" OR {test}({number})"
         if self.is_exact:
             is_wrong += (
                 f" OR CASE WHEN abs({number}) >= {LARGEST_INTEGER} THEN TRY_CAST({text}"
@@ -184,7 +194,7 @@ class CsvPart(TextPart):
         delimiter, (first, *_) = delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
         columns = [name.strip() for name in first]
-        if set(sought) & set(columns) or not any(map(is_number, columns)):
+        if set(sought) & set(columns) or not any(map(_is_value, columns)):
             return columns
         self.has_names = False
         return [f"column{i}" for i in range(len(columns))]
@@ -201,16 +211,61 @@ class CsvPart(TextPart):
         )
         return rows.filter(f"row > {int(self.has_names)}")
 
+    def select(
+        self, sought: Mapping[str, Sought], types: Mapping[str, str]
+    ) -> Relation:
+        with opened(self.file) as stream:
+            blocks = iter(lambda: stream.read(_BLOCK), b"")
+            if any(b'"' in block for block in blocks):
+                self._require_closed_quotes(sought.values())
+        return super().select(sought, types)
+
+    def _require_closed_quotes(self, sought: Iterable[Sought]) -> None:
+        """Raises for quotes that hide rows, where Arrow reads on."""
+        places = [self.place(x) for x in sought if x.argument in ("label", "score")]
+        last = 0
+        with self._rows(strict=True) as rows:
+            try:
+                for row in rows:
+                    if rows.line_num > last + 1:
+                        lines = self._delimiter.join(row).splitlines()
+                        if sum(self._is_row(line, places) for line in lines) > 1:
+                            raise csv.Error("a quoted text that has rows in it")
+                    last = rows.line_num
+            except csv.Error as error:
+                raise ValueError(
+                    f"`{self.argument}` should be a table whose quotes enclose whole "
+                    f"fields. Received: the row that starts in line {last + 1} of "
+                    f"{self.name}, and the error: {error}"
+                ) from error
+
+    def _is_row(self, line: str, places: Sequence[int]) -> bool:
+        """Whether a line is a row by itself, with numbers at places."""
+        fields = line.split(self._delimiter)
+        numbers = [fields[x] for x in places if x < len(fields)]
+        return len(fields) == self._width and all(
+            _is_value(text) or not text.strip() for text in numbers
+        )
+
     def line_of(self, row: int) -> int:
-        stream = io.BufferedReader(opened(self.file))
-        with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
-            rows = csv.reader(text, delimiter=self._delimiter)
+        with self._rows() as rows:
             next(itertools.islice(filter(is_row, rows), row - 1, None), None)
-            return rows.line_num
+            return int(rows.line_num)
+
+    @contextlib.contextmanager
+    def _rows(self, strict: bool = False) -> Iterator[Any]:
+        stream = io.BufferedReader(opened(self.file))
+        with (
+            io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text,
+            rows_of(text, self._delimiter, strict) as rows,
+        ):
+            yield rows
 
 
 class JsonPart(TextPart):
     """A file with an object in each line, or with a list of objects."""
+
+    others = ", line, row"
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
         if self.first.lstrip().startswith("["):
@@ -238,7 +293,7 @@ class JsonPart(TextPart):
         # Together, as each call parses the line.
         pointers, texts = list[str](), list[str]()
         for x in dict.fromkeys(x for x in (*places, 0) if x < len(keys)):
-            pointer = in_sql("/" + keys[x].replace("~", "~0").replace("/", "~1"))
+            pointer = _pointer(keys[x])
             message = f"{keys[x]!r} should be a text or a number. Received, as number "
             pointers.append(pointer)
             text = f"texts[{len(pointers)}]"
@@ -250,8 +305,24 @@ class JsonPart(TextPart):
         extracted = f"json_extract_string(line, [{', '.join(pointers)}]) AS texts"
         return query(
             query(self._objects(), f"SELECT *, {extracted} FROM source"),
-            f"SELECT {', '.join(texts)}, row FROM source",
+            f"SELECT {', '.join(texts)}, line, row FROM source",
         )
+
+    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+        if not text or sought.argument not in _IDS:
+            return super().error(sought, text, row)
+        return ValueError(
+            f"`{sought.argument}` should name a column of texts or integers, as 1.10 "
+            f"and 1.1 are one number. Received: {sought.argument}={sought.name!r}, "
+            f"with {text} in {self.place_of(row)}: write it as a text"
+        )
+
+    def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
+        is_wrong = super()._is_wrong(i, sought, type_)
+        if sought.argument in _IDS and sought.name in self._keys:
+            type_ = f"json_type(line, {_pointer(sought.name)})"
+            is_wrong += f" OR (regexp_matches(\"{i}\", '[.eE]') AND {type_} = 'DOUBLE')"
+        return is_wrong
 
     def _objects(self) -> Relation:
         if self.unit == "line":
@@ -267,9 +338,13 @@ class LinesPart(TextPart):
     is_exact, has_names = False, False
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
-        self._fields = _FIELDS[self.argument]
-        if len(fields_of(self.first)) == 3:
-            self._fields = ("query", "item", _NUMBERS[self.argument])
+        self._fields, (line, *_) = _FIELDS[self.argument], [*lines_of(self.first), ""]
+        width, number = len(line.split()), _NUMBERS[self.argument]
+        if width == 3:
+            self._fields = ("query", "item", number)
+        elif width == 4 and number == "score" and "\t" in line:
+            # Such as those of ColBERT, but nothing says so.
+            self._fields = ("query", "item", "rank", number)
         return [f"column{i}" for i in range(len(self._fields))]
 
     def scan(self, places: Sequence[int]) -> Relation:
@@ -298,6 +373,16 @@ class LinesPart(TextPart):
             f"with a number as {_NUMBERS[argument]}. Received: {self.place_of(row)}, "
             f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
         )
+
+
+def _is_value(text: str) -> bool:
+    """Whether a text is a number or a boolean."""
+    return is_number(text) or text.strip().lower() in ("true", "false")
+
+
+def _pointer(key: str) -> str:
+    """The place of a value in an object of JSON, as SQL."""
+    return in_sql("/" + key.replace("~", "~0").replace("/", "~1"))
 
 
 def json_of(file: str | bytes) -> Any:

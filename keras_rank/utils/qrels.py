@@ -29,9 +29,9 @@ def targets_from_qrels(
 
     Args:
         qrels: the judgements: a dict `{query: {item: grade}}`, or an iterable of rows
-            `(query, item, grade)`. With the extra `evaluation` installed, also a file
-            or a data frame that `keras_rank.evaluation.evaluate_run` reads as `qrels`,
-            such as a TREC file, or the TSV of BEIR. Ids in text files are text.
+            `(query, item, grade)`. With the extra `evaluation` installed, also all that
+            `keras_rank.evaluation.evaluate_run` reads as `qrels`, such as TREC files,
+            the TSV of BEIR, `{query: [items]}`, or a table. Ids in text files are text.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
@@ -128,15 +128,13 @@ def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
 
 
 def _rows(qrels: Any) -> Iterator[_Row]:
-    if isinstance(qrels, Mapping):
+    is_dict = isinstance(qrels, Mapping)
+    paths = qrels if isinstance(qrels, list | tuple) and qrels else [qrels]
+    are_files = all(isinstance(path, str | os.PathLike) for path in paths)
+    if is_dict and all(isinstance(grades, Mapping) for grades in qrels.values()):
         for query, grades in qrels.items():
-            if not isinstance(grades, Mapping):
-                raise ValueError(
-                    "`qrels` should be a dict of dicts, {query: {item: grade}}. "
-                    f"Received: {type(grades).__name__} for query {query!r}"
-                )
             yield from (("", query, item, grade) for item, grade in grades.items())
-    elif isinstance(qrels, str | os.PathLike) or hasattr(qrels, "__arrow_c_stream__"):
+    elif is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
         # It needs DuckDB.
         from keras_rank.reading.runs import judgements_of
 
@@ -163,12 +161,14 @@ def _number(grade: Any, where: str) -> float:
         number = float(grade)
     except (TypeError, ValueError):
         number = np.nan
-    # Python reads 1_0 as 10.
-    is_odd = isinstance(grade, str) and "_" in grade
+    # Python reads 1_0 as 10. Only rows may come from a text.
+    is_odd = isinstance(grade, str) and ("_" in grade or not where)
+    is_odd |= isinstance(grade, int | np.integer) and abs(int(grade)) >= 2**53
     # Labels are of float32.
     if is_odd or not abs(number) <= LARGEST_NUMBER:
         raise ValueError(
-            f"`qrels` should have finite numbers as grades. Received: {grade!r}{where}"
+            "`qrels` should have finite numbers as grades, and integers below 2**53. "
+            f"Received: {grade!r}{where}"
         )
     return number
 

@@ -20,6 +20,7 @@ from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.measures import RULES, members_of
 from keras_rank.evaluation.lists.values import is_described
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.files import files_of as paths_of
 from keras_rank.reading.forms import are_judgements, is_table
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.text import PLACE
@@ -50,6 +51,9 @@ def files_of(parsed: argparse.Namespace) -> list[str]:
             files = names[first:]
     if not files:
         raise ValueError("There should be files to read. Received: none")
+    for file in files:
+        if file != "-":
+            paths_of("files", file)
     return files
 
 

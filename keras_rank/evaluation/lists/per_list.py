@@ -142,6 +142,7 @@ class PerList:
             "fractional scores": np.floor(score) < score,
         }.items():
             found[HEALTH + name] = lists.counts(is_counted)
+        found[HEALTH + "ranks"] = _are_ranks(score, lists)
         found[HEALTH + LABEL_SUM] = np.add.reduceat(
             np.maximum(items["label"], 0.0), lists.starts
         )
@@ -205,6 +206,20 @@ def _whole_lists(
         rest = rows.slice(last)
     if rest is not None:
         yield rest
+
+
+def _are_ranks(scores: Array, lists: _Lists) -> Array:
+    """Whether the scores of two or more items are 1, 2, 3, ... or 0, 1, 2, ..."""
+    sizes = lists.counts(~np.isnan(scores))
+    lowest = np.fmin.reduceat(scores, lists.starts)
+    with np.errstate(invalid="ignore"):
+        places = scores - lowest[lists.of_row]
+    is_place = (places < sizes[lists.of_row]) & (np.floor(places) == places)
+    seen = np.zeros(len(scores), "bool")
+    seen[(lists.starts[lists.of_row] + places)[is_place].astype("int64")] = True
+    are: Array = (sizes > 1) & (lists.counts(seen) == sizes)
+    are &= np.isin(lowest, (0.0, 1.0))
+    return are.astype("int32")
 
 
 def _numbers_of_lists(queries: pa.Array) -> Array:

@@ -67,6 +67,8 @@ _SOUGHT = {
     "for all items: their order says nothing about the model",
     ("NaN scores", "nan", None, 0.0): "have scores that are NaN: these items count as "
     "not retrieved",
+    ("scores like ranks", "ranks", None, 0.5): "have the scores 1, 2, 3, ... or 0, 1, "
+    "2, ...: are they ranks? Higher scores are better, so multiply ranks by -1",
     ("nothing judged", "unjudged", None, 0.5): "have no judged items with a score: do "
     "the judgements and the run have the same item ids?",
     ("duplicated items", "duplicates", None, 0.0): "have duplicate items: each "
