@@ -278,11 +278,11 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
     else:
         labels, _ = _labels_and_mask(value)
     (labels,) = ragged.rectangular(y_true=labels)
-    if labels is None or is_sparse(labels) or is_traced(labels) or not np.ndim(labels):
-        return
     dtype = widest("float64")
     is_on_device = ops.is_tensor(labels) and not isinstance(labels, np.ndarray)
-    if dtype == "float64" and is_on_device:
+    if labels is None or (dtype == "float64" and is_on_device):
+        return
+    if is_sparse(labels) or is_traced(labels) or not np.ndim(labels):
         return
     labels = np.asarray(labels)
     is_exact = np.can_cast(labels.dtype, dtype)
