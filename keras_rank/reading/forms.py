@@ -24,10 +24,11 @@ from keras_rank.reading.files import (
     named,
 )
 from keras_rank.reading.layouts import lines_of
+from keras_rank.reading.objects import json_of
 from keras_rank.reading.part import FINITE, Part, Sought
 from keras_rank.reading.rows import Columns, received_twice
 from keras_rank.reading.sources import layout_of_file, parts_of, select
-from keras_rank.reading.text import PLACE, LinesPart, json_of
+from keras_rank.reading.text import PLACE, LinesPart
 
 # The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
 # and Quepid among them: the first of them that a table has.

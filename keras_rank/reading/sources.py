@@ -25,8 +25,9 @@ from keras_rank.reading.files import (
     text_of,
 )
 from keras_rank.reading.layouts import layout_of
+from keras_rank.reading.objects import JsonPart
 from keras_rank.reading.part import Part, Sought, common_type
-from keras_rank.reading.text import CsvPart, JsonPart, LinesPart
+from keras_rank.reading.text import CsvPart, LinesPart
 
 _TEXTS: dict[str, Callable[..., Part]] = {
     "csv": CsvPart,

@@ -1,4 +1,4 @@
-r"""Text files, all of whose columns are text: delimited, JSON, or lines of fields.
+r"""Text files, all of whose columns are text: delimited, or lines of fields.
 
 Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 """
@@ -8,21 +8,18 @@ import contextlib
 import csv
 import io
 import itertools
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from keras_rank.reading.engine import Connection, Relation, in_sql, query
+from keras_rank.reading.engine import Connection, Relation, query
 from keras_rank.reading.files import (
     is_number,
     named,
-    no_rows,
     opened,
     reason_of,
     text_of,
@@ -38,7 +35,6 @@ _FIELDS = {
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
 _NUMBERS = {"qrels": "label", "run": "score"}
-_IDS = ("query", "item")
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The numbers of tables.
 _TABLES = itertools.count()
@@ -262,76 +258,6 @@ class CsvPart(TextPart):
             yield rows
 
 
-class JsonPart(TextPart):
-    """A file with an object in each line, or with a list of objects."""
-
-    others = ", line, row"
-
-    def names(self, sought: Collection[str]) -> Iterable[str]:
-        if self.first.lstrip().startswith("["):
-            self.unit = "row"
-        self._keys: dict[str, None] = {}
-        of_lines = query(
-            self._objects(),
-            "SELECT TRY(json_keys(line)) AS keys, min(row), arg_min(line, row) "
-            "FROM source GROUP BY keys ORDER BY min(row)",
-        ).fetchall()
-        for keys, row, line in of_lines:
-            if not keys or len(set(keys)) < len(keys):
-                raise ValueError(
-                    f"`{self.argument}` should have an object of JSON in each "
-                    f"{self.unit}, with each key once. Received, as number {row}: "
-                    f"{line}, in {named(self.file)}"
-                )
-            self._keys.update(dict.fromkeys(keys))
-        if not self._keys:
-            raise no_rows(self.argument, self.file)
-        return self._keys
-
-    def scan(self, places: Sequence[int]) -> Relation:
-        keys = list(self._keys)
-        # Together, as each call parses the line.
-        pointers, texts = list[str](), list[str]()
-        for x in dict.fromkeys(x for x in (*places, 0) if x < len(keys)):
-            pointer = _pointer(keys[x])
-            message = f"{keys[x]!r} should be a text or a number. Received, as number "
-            pointers.append(pointer)
-            text = f"texts[{len(pointers)}]"
-            texts.append(
-                f"CASE WHEN {text}[1] IN ('{{', '[') AND json_type(line, {pointer}) IN "
-                f"('OBJECT', 'ARRAY') THEN error({in_sql(message)} || row || ': ' || "
-                f"line) ELSE coalesce({text}, '') END AS \"{x}\""
-            )
-        extracted = f"json_extract_string(line, [{', '.join(pointers)}]) AS texts"
-        return query(
-            query(self._objects(), f"SELECT *, {extracted} FROM source"),
-            f"SELECT {', '.join(texts)}, line, row FROM source",
-        )
-
-    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
-        if not text or sought.argument not in _IDS:
-            return super().error(sought, text, row)
-        return ValueError(
-            f"`{sought.argument}` should name a column of texts or integers, as 1.10 "
-            f"and 1.1 are one number. Received: {sought.argument}={sought.name!r}, "
-            f"with {text} in {self.place_of(row)}: write it as a text"
-        )
-
-    def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
-        is_wrong = super()._is_wrong(i, sought, type_)
-        if sought.argument in _IDS and sought.name in self._keys:
-            type_ = f"json_type(line, {_pointer(sought.name)})"
-            is_wrong += f" OR (regexp_matches(\"{i}\", '[.eE]') AND {type_} = 'DOUBLE')"
-        return is_wrong
-
-    def _objects(self) -> Relation:
-        if self.unit == "line":
-            return self._lines().filter(r"regexp_matches(line, '\S')")
-        objects = pa.array(map(json.dumps, json_of(self.file)), pa.string())
-        columns = {"line": objects, "row": np.arange(1, len(objects) + 1)}
-        return self.connection.from_arrow(pa.table(columns))
-
-
 class LinesPart(TextPart):
     """Lines of fields between spaces, as in TREC. A comment starts with `#`."""
 
@@ -378,25 +304,3 @@ class LinesPart(TextPart):
 def _is_value(text: str) -> bool:
     """Whether a text is a number or a boolean."""
     return is_number(text) or text.strip().lower() in ("true", "false")
-
-
-def _pointer(key: str) -> str:
-    """The place of a value in an object of JSON, as SQL."""
-    return in_sql("/" + key.replace("~", "~0").replace("/", "~1"))
-
-
-def json_of(file: str | bytes) -> Any:
-    """The content of a JSON file. Raises for duplicate keys."""
-
-    def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        for i, (key, _) in enumerate(pairs if len(found) < len(pairs) else []):
-            if key in dict(pairs[:i]):
-                raise ValueError(
-                    "Objects of JSON should have each key once. Received twice: "
-                    f"{key!r}, in {named(file)}"
-                )
-        return found
-
-    with opened(file) as stream:
-        return json.loads(stream.read(), object_pairs_hook=of_pairs)
