@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank import catalogue
-from keras_rank.arrays import backends
+from keras_rank.backends import backend
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallAtK
 
 QUERIES, FEATURES, BLOCK = 512, 64, 4096
@@ -44,10 +44,10 @@ def streaming_top_100(users, items, targets):
     """The running best 100 over blocks, which gives only metrics at 100."""
 
     def best(users, block, kept):
-        values, _ = backends.top_k(ops.matmul(users, ops.transpose(block)), 100)
-        return backends.top_k(ops.concatenate([kept, values], axis=1), 100)[0]
+        values, _ = backend.top_k(ops.matmul(users, ops.transpose(block)), 100)
+        return backend.top_k(ops.concatenate([kept, values], axis=1), 100)[0]
 
-    step = backends.compiled(best, is_ours=True)
+    step = backend.compiled(best, is_ours=True)
 
     def stream():
         kept = ops.full((QUERIES, 100), -np.inf, "float32")

@@ -327,10 +327,10 @@ def program_of(target, kind, library, name, shape):
     def struct(shape, dtype="float32"):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
-    from keras_rank.arrays import backends
+    from keras_rank.backends import backend
 
     # As if this were the device of JAX.
-    backends.on_accelerator = lambda: True
+    backend.on_accelerator = lambda: True
     jax.default_backend = lambda: kind
     lists, items = map(int, shape.split("x"))
     batch = [struct((lists, items)), struct((lists, items))]

@@ -47,7 +47,7 @@ from timing import (
 )
 
 import keras_rank
-from keras_rank.arrays import backends
+from keras_rank.backends import backend
 from keras_rank.metrics import NDCG, HitRate, RankingMetrics
 
 BACKEND = keras.backend.backend()
@@ -215,11 +215,11 @@ def catalogues(items=2**18, queries=512, block_size=4096):
 
     def best(users, block, first, values, ids):
         """The best 100 so far, and what they are."""
-        found, columns = backends.top_k(product(users, block), 100)
+        found, columns = backend.top_k(product(users, block), 100)
         values = ops.concatenate([values, found], axis=1)
         ids = ops.concatenate([ids, ops.cast(columns, "int32") + first], axis=1)
-        values, places = backends.top_k(values, 100)
-        return values, backends.take(ids, places)
+        values, places = backend.top_k(values, 100)
+        return values, backend.take(ids, places)
 
     multiply, keep_best = waiting(product), waiting(best)
 

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 
 from keras_rank import discounts, gains
-from keras_rank.arrays.backends import Tensor, without_autograph
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.ordering.preference import Ties
+from keras_rank.backends import Tensor, backend
+from keras_rank.ranking.tie_breaking import Ties
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]
@@ -76,7 +76,7 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
         )
 
     # Here, as every public call passes through.
-    return without_autograph(checked)
+    return backend.without_autograph(checked)
 
 
 def _what_is_wrong(

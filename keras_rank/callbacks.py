@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_rank.arguments import check_positive, names_arguments
-from keras_rank.arrays.backends import Tensor, frees_shared_memory
+from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.evaluation import (
     Metrics,
     check_metrics,
@@ -201,7 +201,7 @@ def weights_of_validation(callback: keras.callbacks.Callback) -> Iterator[None]:
             if not (other.swap_on_epoch and other in before):
                 other.on_test_begin()
                 stack.callback(other.on_test_end)
-            elif frees_shared_memory():
+            elif backend.frees_shared_memory():
                 # After the last epoch, weights and averages are the same memory, which
                 # `predict` would free. To swap them there and back copies it.
                 other.on_test_end()

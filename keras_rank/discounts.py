@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from keras_rank.arrays import arithmetic
-from keras_rank.arrays.arithmetic import at_least, floats
-from keras_rank.arrays.backends import Tensor, constant, made_once
+from keras_rank.arrays.arithmetic import floats
+from keras_rank.backends import Tensor, backend
 
 __all__ = [
     "clipped_log",
@@ -68,7 +68,7 @@ def clipped_log2(ranks: Tensor) -> Tensor:
         techniques", ACM TOIS 20(4), 2002.
     """
     ranks = floats(ranks)
-    return 1.0 / at_least(arithmetic.log2(ranks), 1.0)
+    return 1.0 / backend.maximum(arithmetic.log2(ranks), 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -121,7 +121,7 @@ class Geometric(_WithArguments):
 
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
-        return constant(self.persistence, ranks) ** (ranks - 1.0)
+        return backend.constant(self.persistence, ranks) ** (ranks - 1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -155,7 +155,7 @@ class ClippedLog(Log):
     def __call__(self, ranks: Tensor) -> Tensor:
         ranks = floats(ranks)
         logarithms = arithmetic.log(ranks + self.offset) / math.log(self.base)
-        return 1.0 / at_least(logarithms, 1.0)
+        return 1.0 / backend.maximum(logarithms, 1.0)
 
 
 def geometric(persistence: float) -> DiscountFn:
@@ -245,13 +245,13 @@ def clipped_log(base: float = 2.0, offset: float = 0.0) -> DiscountFn:
 
 
 def at_ranks(rank_discount_fn: DiscountFn, ranks: Tensor) -> Tensor:
-    """Returns the discounts of ranks, those of this module by `made_once`."""
+    """Returns the discounts of ranks, those of this module by `backend.made_once`."""
     is_known = getattr(rank_discount_fn, "__module__", None) == __name__
     if not is_known or len(ranks.shape) != 1 or ranks.shape[0] is None:
         return rank_discount_fn(ranks)
     dtype = keras.backend.standardize_dtype(ranks.dtype)
     k = ranks.shape[0]
-    return made_once(_up_to, rank_discount_fn, k, dtype, size=k, like=ranks)
+    return backend.made_once(_up_to, rank_discount_fn, k, dtype, size=k, like=ranks)
 
 
 def _up_to(rank_discount_fn: DiscountFn, k: int, dtype: str) -> Tensor:

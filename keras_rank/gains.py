@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import keras
 
-from keras_rank.arrays.arithmetic import at_most, floats
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.arithmetic import floats
+from keras_rank.backends import Tensor, backend
 
 __all__ = ["exponential", "linear"]
 
@@ -33,7 +33,7 @@ def exponential(labels: Tensor) -> Tensor:
         Burges et al., "Learning to rank using gradient descent", ICML 2005.
     """
     # 2**128 is more than float32 holds, and NumPy would warn.
-    return 2.0 ** at_most(floats(labels), 127.0) - 1.0
+    return 2.0 ** backend.minimum(floats(labels), 127.0) - 1.0
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

@@ -10,7 +10,8 @@ from registry import CASES, CASES_HERE, FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import functional
-from keras_rank.arrays import arithmetic, backends, selection
+from keras_rank.arrays import arithmetic, selection
+from keras_rank.backends import backend
 from keras_rank.metrics import (
     NDCG,
     ExpectedReciprocalRank,
@@ -36,7 +37,7 @@ pytestmark = [
 
 @pytest.fixture
 def _on_accelerator(monkeypatch):
-    monkeypatch.setattr(backends, "on_accelerator", lambda: True)
+    monkeypatch.setattr(backend, "on_accelerator", lambda: True)
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_items_are_numbered_by_the_bits_of_words(size, rng):
 @pytest.mark.parametrize("count", [1, 7, 8, 256])
 @pytest.mark.usefixtures("_on_accelerator")
 def test_the_largest_are_found_in_blocks_of_any_number(count, rng, monkeypatch):
-    monkeypatch.setattr(backends, "may_stall", lambda x: False)
+    monkeypatch.setattr(backend, "is_concrete", lambda x: False)
     entries = rng.normal(size=(2, 4096)).astype("float32")
     x = ops.convert_to_tensor(entries)
     assert selection.is_long(x, count)

@@ -6,7 +6,7 @@ import pytest
 from counts import counts_of
 from timing import NINE, batch_of, sparse_batch_of, tensors
 
-from keras_rank.arrays import backends
+from keras_rank.backends import backend
 from keras_rank.metrics import (
     NDCG,
     ExpectedReciprocalRank,
@@ -109,7 +109,7 @@ def line_of(case, *cells):
 @pytest.mark.parametrize("case", BUDGETS)
 def test_counts_are_within_budget(case, table, monkeypatch):
     if BACKEND == "torch":
-        monkeypatch.setattr(backends, "on_accelerator", lambda: True)
+        monkeypatch.setattr(backend, "on_accelerator", lambda: True)
     check_counts(case, BUDGETS[case], table)
 
 

@@ -15,7 +15,8 @@ from strategies import BATCH, LIST_SIZE, ties
 
 import keras_rank
 from keras_rank import catalogue, functional, metrics
-from keras_rank.arrays import backends, counting
+from keras_rank.arrays import counting
+from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
 from keras_rank.catalogue.counting import (
     TILE,
@@ -133,7 +134,7 @@ def test_many_targets(shuffle_ties, rng, monkeypatch):
     found = {levels: {} for levels in tasks}
     for sorts, on_accelerator in ((True, False), (False, False), (True, True)):
         monkeypatch.setattr(counting, "sorts_sooner_than", lambda n, sorts=sorts: sorts)
-        monkeypatch.setattr(backends, "on_accelerator", lambda at=on_accelerator: at)
+        monkeypatch.setattr(backend, "on_accelerator", lambda at=on_accelerator: at)
         _steps_kept.cache_clear()
         for levels, (queries, candidates) in tasks.items():
             for name, each in {
@@ -707,7 +708,7 @@ def test_candidates_are_not_ranked_in_compiled_functions():
         return functional.ndcg(catalogue.rank([0, 1], queries, C))
 
     with pytest.raises(ValueError, match="outside compiled functions"):
-        keras_rank.arrays.backends.compiled(compiled, is_ours=False)(
+        backend.compiled(compiled, is_ours=False)(
             ops.convert_to_tensor(Q)
         )
 
@@ -767,7 +768,7 @@ def test_nothing_is_excluded_in_shards():
 def test_nothing_is_excluded_where_targets_are_many(monkeypatch):
     """Nor is it searched: on an accelerator, that would be a loop over no entries."""
     monkeypatch.setattr(counting, "sorts_sooner_than", lambda n: True)
-    monkeypatch.setattr(backends, "on_accelerator", lambda: True)
+    monkeypatch.setattr(backend, "on_accelerator", lambda: True)
     _steps_kept.cache_clear()
     candidates = np.array([[2.0], [1.0], [1.0], [3.0]])
     found = reciprocal_ranks(

@@ -9,11 +9,12 @@ from registry import IS_SLOW
 from strategies import lists_of
 
 from keras_rank import functional
-from keras_rank.arrays import backends, selection
+from keras_rank.arrays import selection
+from keras_rank.backends import numpy
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.metrics.ordered import SHUFFLE_TIES
-from keras_rank.ordering.preference import list_keys, shuffle_keys
-from keras_rank.ordering.ranks import RankingKind, rank_by_scores
+from keras_rank.ranking.tie_breaking import list_keys, shuffle_keys
+from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
 
 LISTS, ITEMS = 3, 1500
 
@@ -137,7 +138,6 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
 
     found = averages(*given)
     monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
-    monkeypatch.setattr(selection, "_LONG_ROW_OF_ARRAY", 10**9)
     if keras.backend.backend() == "jax":
         import jax
 
@@ -166,11 +166,11 @@ def test_short_lists_that_need_no_mask_have_the_same_values(
     """As if they were copied to be masked, and sorted by their own library."""
     y_true, scores, weights = kind(*plain(rng), rng)
     monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
-    monkeypatch.setattr(selection, "_LONG_ROW_OF_ARRAY", 10**9)
 
     def values(fewest):
-        monkeypatch.setattr(backends, "_MANY_TO_COPY", fewest)
-        monkeypatch.setattr(backends, "_MANY_ENTRIES", fewest)
+        monkeypatch.setattr(numpy, "MANY_TO_COPY", fewest)
+        if keras.backend.backend() == "torch":
+            monkeypatch.setattr("keras_rank.backends.torch._MANY_ENTRIES", fewest)
         order = functional.rank(
             y_true,
             scores,
@@ -188,7 +188,7 @@ def test_short_lists_that_need_no_mask_have_the_same_values(
 
 def has_order_by_score_then_by_hash(scores):
     lists = lists_of(np.ones_like(scores), scores)
-    kind = RankingKind(False, "shuffle", None)
+    kind = OrderSpec(False, "shuffle", None)
     ranking = rank_by_scores(kind, lists, key_of_seed(7), 5)
     numbers = np.arange(1, scores.shape[1] + 1, dtype="int32")[None]
     keys = shuffle_keys(
@@ -227,7 +227,7 @@ def test_many_entries_are_sorted_in_the_same_order(k, batch, rng):
     )
     scores = scores.astype("float32")
     lists = lists_of(np.ones_like(scores), scores)
-    ranking = rank_by_scores(RankingKind(False, "stable", k), lists)
+    ranking = rank_by_scores(OrderSpec(False, "stable", k), lists)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(
         ops.convert_to_numpy(ranking.order.positions), expected

@@ -13,7 +13,7 @@ from keras import ops
 from registry import FIRST_CASES, IS_SLOW
 
 from keras_rank import catalogue, functional, metrics
-from keras_rank.arrays import backends
+from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
 LISTS, ITEMS_RELEVANT = 3, 5
@@ -139,7 +139,7 @@ def as_given(queries, candidates):
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_compiled_code(size, way, on_accelerator, rng, monkeypatch):
     """Where XLA's maximum forgets NaN, and all ways are compiled, or the whole one."""
-    monkeypatch.setattr(backends, "on_accelerator", lambda: on_accelerator)
+    monkeypatch.setattr(backend, "on_accelerator", lambda: on_accelerator)
     metric = metrics.NDCG(k=5, shuffle_ties="average")
     update = compiled.WAYS[way](metric)
     for kind in KINDS:

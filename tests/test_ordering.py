@@ -10,10 +10,10 @@ from keras import ops
 from strategies import lists_of
 
 from keras_rank.arrays import selection
-from keras_rank.arrays.backends import take
+from keras_rank.backends import backend
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.ordering import preference
-from keras_rank.ordering.ranks import RankingKind, rank_by_scores
+from keras_rank.ranking import tie_breaking
+from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
 
 pytestmark = pytest.mark.programs
 
@@ -27,7 +27,7 @@ if keras.backend.backend() == "jax":
 def ranked(scores, k, ties, seed=3, labels=None):
     labels = np.zeros_like(scores) if labels is None else labels
     lists = lists_of(labels, scores)
-    return rank_by_scores(RankingKind(False, ties, k), lists, key_of_seed(seed))
+    return rank_by_scores(OrderSpec(False, ties, k), lists, key_of_seed(seed))
 
 
 def expected_order(row, k, preference):
@@ -99,8 +99,8 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
     lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
     keys = ops.convert_to_numpy(
-        preference.shuffle_keys(
-            preference.list_keys(key_of_seed(7), lists.has_items, 5),
+        tie_breaking.shuffle_keys(
+            tie_breaking.list_keys(key_of_seed(7), lists.has_items, 5),
             ops.arange(1, 5, dtype="int32")[None],
         )
     )
@@ -139,7 +139,7 @@ def test_preferences_that_float32_does_not_tell_apart(start, rng, monkeypatch):
     monkeypatch.setattr(
         preference,
         "shuffle_keys",
-        lambda list_keys, numbers: take(ops.convert_to_tensor(keys), numbers - 1),
+        lambda list_keys, numbers: backend.take(ops.convert_to_tensor(keys), numbers - 1),
     )
     for k in (1, 7, 50):
         order = ranked(np.zeros((4, 60), "float32"), k, "shuffle").order.positions

@@ -13,12 +13,8 @@ from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import catalogue, functional
-from keras_rank.arrays.backends import (
-    _QUICK_OPTIONS,
-    _float64_on_jax,
-    _known_quick_options,
-)
-from keras_rank.arrays.programs import is_whole, rounded_up
+from keras_rank.arrays.buckets import rounded_up
+from keras_rank.backends import backend
 from keras_rank.metrics import (
     DCG,
     NDCG,
@@ -28,7 +24,7 @@ from keras_rank.metrics import (
     RankingMetric,
     RankingMetrics,
 )
-from keras_rank.metrics.base import Plan
+from keras_rank.metrics.update import UpdateSpec
 from keras_rank.utils import exclude_items
 
 ITEMS = np.random.default_rng(0).integers(-2, 3, size=(50, 4)).astype("float32")
@@ -176,7 +172,7 @@ def test_large_inputs_are_not_padded(monkeypatch, rng):
     def fail(*args):
         raise AssertionError("a large input was copied")
 
-    monkeypatch.setattr(keras_rank.lists.inputs, "enlarged", fail)
+    monkeypatch.setattr(keras_rank.lists.standardize, "enlarged", fail)
     functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
 
 
@@ -186,18 +182,18 @@ def known_options(monkeypatch):
 
     def options(flags=""):
         monkeypatch.setenv("XLA_FLAGS", flags)
-        return _known_quick_options.__wrapped__()
+        return backend._known_quick_options.__wrapped__()
 
     return options
 
 
 def test_xla_has_the_options_of_small_programs(known_options):
     """One that it has no more is to be removed: nothing but time is lost until then."""
-    assert known_options() == _QUICK_OPTIONS
+    assert known_options() == backend._QUICK_OPTIONS
 
 
 def test_an_option_that_xla_does_not_have_is_left_out(known_options, monkeypatch):
-    monkeypatch.setitem(_QUICK_OPTIONS, "xla_option_of_no_version", 1)
+    monkeypatch.setitem(backend._QUICK_OPTIONS, "xla_option_of_no_version", 1)
     assert "xla_option_of_no_version" not in known_options()
 
 
@@ -209,7 +205,7 @@ def test_the_flags_of_a_user_stay(known_options):
 def test_functions_of_the_same_arguments_share_a_program():
     def plan(persistence):
         discount = keras_rank.discounts.geometric(persistence)
-        return Plan.of([NDCG(k=2, rank_discount_fn=discount)])
+        return UpdateSpec.of([NDCG(k=2, rank_discount_fn=discount)])
 
     assert plan(0.5) == plan(0.5)
     assert hash(plan(0.5)) == hash(plan(0.5))
@@ -219,9 +215,9 @@ def test_functions_of_the_same_arguments_share_a_program():
 def test_every_argument_tells_programs_apart():
     """Another value of any argument is another program."""
     for case in CASES:
-        plan = Plan.of([case.make()])
-        assert is_whole(plan)
-        assert plan == Plan.of([case.make(seed=5, name="another")])
+        plan = UpdateSpec.of([case.make()])
+        assert backend.is_ours(plan)
+        assert plan == UpdateSpec.of([case.make(seed=5, name="another")])
         for name in case.make().get_config():
             if name in ("name", "seed"):
                 continue
@@ -230,9 +226,9 @@ def test_every_argument_tells_programs_apart():
             other = "average" if name == "shuffle_ties" else "something else"
             setattr(metric, changed, other)
             if name == "dtype":
-                assert Plan.of([metric]) != plan
+                assert UpdateSpec.of([metric]) != plan
             else:
-                assert Plan.of([metric]).arguments != plan.arguments, name
+                assert UpdateSpec.of([metric]).arguments != plan.arguments, name
 
 
 class Positions(RankingMetric):
@@ -448,7 +444,7 @@ def test_inside_a_program_of_the_users():
 def test_in_double_precision(rng):
     labels, scores = batch_of(rng, 4, 6)
     expected = np.asarray(functional.ndcg(labels, scores, shuffle_ties=False))
-    with _float64_on_jax():
+    with backend._float64():
         found = functional.ndcg(
             labels.astype("float64"),
             scores.astype("float64"),

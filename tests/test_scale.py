@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_rank import totals
+from keras_rank import state
 from keras_rank.metrics import DCG
 from keras_rank.utils import export_state, merge_state
 
@@ -33,7 +33,7 @@ def assert_all_is_counted(metric):
     value = sum(w * y for w, y in zip(weights, labels, strict=True)) * TURNS
     weight = sum(w for w, y in zip(weights, labels, strict=True) if y > 0) * TURNS
     sums = [value, weight, 3 * TURNS, 4 * TURNS]
-    high, low = np.float64(export_state(metric)["dcg_at_1/totals"])[:, totals.LISTS]
+    high, low = np.float64(export_state(metric)["dcg_at_1/totals"])[:, state.LISTS]
     np.testing.assert_allclose(high + low, np.float64(sums), rtol=1e-9)
     # The list without relevant items has the average weight of the others.
     mean = value / (weight * fractions.Fraction(4, 3))

@@ -13,7 +13,7 @@ from registry import CASES_HERE, IS_SLOW
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
 
 from keras_rank import functional, metrics
-from keras_rank.lists import inputs
+from keras_rank.lists import standardize
 
 SPARSE = [
     case
@@ -174,11 +174,11 @@ def test_compiled(way, k, shuffle_ties, rng):
     "ids", [[[2**24 + 1], [5, 2**24 + 1]], [[5.0, 2.0**24 + 1]], [[2**24 + 1, np.nan]]]
 )
 def test_ids_are_not_rounded(ids):
-    tensor, _ = inputs.read_targets("y_true", ids)
+    tensor, _ = standardize.read_targets("y_true", ids)
     read = ops.convert_to_numpy(tensor)
     expected = [[x for x in row if not np.isnan(x)] for row in ids]
     assert [row[row >= 0].tolist() for row in read] == expected
-    assert np.all(ops.convert_to_numpy(inputs.are_items(tensor, 2**24 + 2)))
+    assert np.all(ops.convert_to_numpy(standardize.are_items(tensor, 2**24 + 2)))
 
 
 def test_shapes_of_ids():

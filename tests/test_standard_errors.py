@@ -11,7 +11,7 @@ from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE, batches, ties
 
 import keras_rank
-from keras_rank import totals
+from keras_rank import state
 from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import export_state, merge_state
 
@@ -259,7 +259,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(weighted, rng, backend):
     weights = 0.2 + values * rng.exponential(size=number) if weighted else 1.0
     weights = np.where(rng.random(number) < 0.2, 0.0, weights)
     rows = rng.integers(0, number, (data_sets, lists))
-    errors = np.sqrt(totals.squared_error(*sums_of(values[rows], weights[rows]), 0.0))
+    errors = np.sqrt(state.squared_error(*sums_of(values[rows], weights[rows]), 0.0))
     width = stats.t.ppf(0.975, lists - 1) * errors
     off = mean_of(values[rows], weights[rows]) - mean_of(values, weights)
     assert np.mean(np.abs(off) < width) == pytest.approx(0.95, abs=0.015)
@@ -344,7 +344,7 @@ def test_the_formula_takes_sums_of_any_kind(rng):
     """As a table of values has them, and for many means at once."""
     values, weights = rng.random((2, 5, 30))
     weights[rng.random(weights.shape) < 0.2] = 0.0
-    found = np.sqrt(totals.squared_error(*sums_of(values, weights), 0.25))
+    found = np.sqrt(state.squared_error(*sums_of(values, weights), 0.25))
     rows = zip(values, weights, strict=True)
     expected = [by_contributions(*row, 0.25) for row in rows]
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -9,7 +9,7 @@ import pytest
 from registry import CASES
 
 from keras_rank import functional, metrics
-from keras_rank.arrays import backends
+from keras_rank.backends import backend
 
 if os.environ["KERAS_BACKEND"] != "torch":
     pytest.skip("tests of torch", allow_module_level=True)
@@ -61,8 +61,8 @@ def test_many_entries_without_memory_of_their_own(shape, k, shuffle_ties, name, 
 
 def test_what_is_kept_in_inference_mode_serves_later():
     """Constants that were first asked for there would be no part of any gradient."""
-    backends._torch_constant.cache_clear()
-    backends._made_once_on_torch.cache_clear()
+    backend._constant.cache_clear()
+    backend._made_once.cache_clear()
     with torch.inference_mode():
         metric = metrics.NDCG()
         metric.update_state(LABELS, SCORES)
@@ -73,8 +73,8 @@ def test_what_is_kept_in_inference_mode_serves_later():
     assert float(metric.result()) == expected
     labels = torch.tensor(LABELS, requires_grad=True)
     for kept in (
-        backends.constant(1.0, labels),
-        backends.made_once(torch.ones, 4, size=4, like=labels),
+        backend.constant(1.0, labels),
+        backend.made_once(torch.ones, 4, size=4, like=labels),
     ):
         (kept * labels).sum().backward()
     assert labels.grad.unique().tolist() == [2.0]

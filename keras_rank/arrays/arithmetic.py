@@ -3,41 +3,29 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import (
-    Tensor,
-    added_in_halves,
-    adds_up_anew,
-    bits_set,
-    constant,
-    library_of,
-    made_once,
-    pads_in_one_step,
-    rounded,
-    size_of,
-)
+from keras_rank.backends import Tensor, backend
 
 # Up to this size, padding rows takes fewer operations than folding them.
 _SHORT_ROW = 32
 
 
-def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Chooses between two values by a condition, in the dtype of the first tensor."""
-    if _is_bare(x):
-        return library_of(condition).where(condition, _like(y, x), y)
-    return library_of(condition).where(condition, x, _like(x, y))
+def size_of(x: Tensor, axis: int) -> Tensor | int:
+    """The size of an axis. In a graph, Keras's `shape` would also read the others."""
+    known: int | None = x.shape[axis]
+    return ops.shape(x)[axis] if known is None else known
 
 
-def at_most(x: Tensor, bound: Tensor | float) -> Tensor:
-    """The minimum with a bound, in the dtype of `x`."""
-    return library_of(x).minimum(x, _like(x, bound))
+def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
+    """The maximum of integers up to a bound, or the bound where Python can't see it.
 
-
-def at_least(x: Tensor, bound: Tensor | float) -> Tensor:
-    """The maximum with a bound, in the dtype of `x`."""
-    return library_of(x).maximum(x, _like(x, bound))
+    It is rounded up to a power of two, as JAX would compile each shape again.
+    """
+    if not backend.is_concrete(x):
+        return bound
+    largest = ops.convert_to_numpy(x).max(initial=0)
+    return min(2 ** max(int(largest) - 1, 0).bit_length(), int(bound))
 
 
 def floats(x: Tensor) -> Tensor:
@@ -49,18 +37,18 @@ def floats(x: Tensor) -> Tensor:
 
 def within(x: Tensor, least: float, most: float) -> Tensor:
     """Clips numbers to two bounds."""
-    return library_of(x).clip(x, constant(least, x), constant(most, x))
+    return backend.minimum(backend.maximum(x, least), most)
 
 
 def running_total(x: Tensor) -> Tensor:
     """The running sum of each row."""
-    return library_of(x).cumsum(x, axis=1)
+    return backend.library_of(x).cumsum(x, axis=1)
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """The product of two matrices, in the wider of their dtypes."""
     x, y = in_one_dtype(x, y)
-    return library_of(x).matmul(x, y)
+    return backend.library_of(x).matmul(x, y)
 
 
 def in_one_dtype(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +61,7 @@ def in_one_dtype(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 def square_root(x: Tensor) -> Tensor:
     """The square root, in the dtype of `x`."""
-    return library_of(x).sqrt(x)
+    return backend.library_of(x).sqrt(x)
 
 
 def running_count(mask: Tensor) -> Tensor:
@@ -83,17 +71,17 @@ def running_count(mask: Tensor) -> Tensor:
     are summed: XLA would read each entry a hundred times.
     """
     ones, size = ops.cast(mask, "int32"), mask.shape[1]
-    if not adds_up_anew() or size is None:
+    if not backend.scans_anew() or size is None:
         return ops.cumsum(ones, axis=1) * ones
     number = -(-size // 32)
     ones = with_columns(ones, 0, number * 32 - size)
     bit = ops.arange(32, dtype="int32")
     words = ops.left_shift(ops.reshape(ones, (-1, number, 32)), bit)
     words = ops.sum(words, axis=2)
-    in_word = bits_set(words)
+    in_word = backend.popcount(words)
     before = ops.cumsum(in_word, axis=1) - in_word
     words, before = words[:, :, None], before[:, :, None]
-    counts = bits_set(ops.left_shift(words, 31 - bit)) + before
+    counts = backend.popcount(ops.left_shift(words, 31 - bit)) + before
     # XLA would keep a condition, and read it twice.
     counts = counts * (ops.right_shift(words, bit) & 1)
     return ops.reshape(counts, (-1, number * 32))[:, :size]
@@ -101,30 +89,18 @@ def running_count(mask: Tensor) -> Tensor:
 
 def log(x: Tensor) -> Tensor:
     """The natural logarithm, in the dtype of `x`."""
-    return library_of(x).log(x)
+    return backend.library_of(x).log(x)
 
 
 def log2(x: Tensor) -> Tensor:
     """The logarithm to the base of 2, in the dtype of `x`."""
-    return library_of(x).log2(x)
-
-
-def _like(x: Tensor, other: Tensor | float) -> Tensor:
-    """A number or tensor with the dtype of `x`."""
-    if _is_bare(other):
-        return constant(other, x)
-    return ops.convert_to_tensor(other, x.dtype)
-
-
-def _is_bare(x: Tensor | float) -> bool:
-    """Whether it is a Python number, of which NumPy's float64 is a subclass."""
-    return isinstance(x, (int, float)) and not isinstance(x, np.generic)
+    return backend.library_of(x).log2(x)
 
 
 def counted(first: int, last: Tensor | int, dtype: str, like: Tensor) -> Tensor:
     """The whole numbers from the first to the last, on the device of a tensor."""
     if isinstance(last, int):
-        return made_once(
+        return backend.made_once(
             _range, first, last + 1, dtype, size=last + 1 - first, like=like
         )
     return _range(first, last + 1, dtype)
@@ -134,13 +110,14 @@ def _range(start: int, stop: Tensor | int, dtype: str) -> Tensor:
     return ops.cast(ops.arange(start, stop, dtype="int32"), dtype)
 
 
-def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     """Divides finite numbers of 0 or more, with 0 where the denominator is 0.
 
     On NumPy, `ops.divide_no_nan` would divide by 0 first, and warn.
     """
-    denominator = _like(numerator, denominator)
-    return numerator / where(denominator > 0.0, denominator, math.inf)
+    if isinstance(denominator, int | float):
+        denominator = backend.constant(denominator, numerator)
+    return numerator / backend.where(denominator > 0.0, denominator, math.inf)
 
 
 def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
@@ -171,14 +148,14 @@ def total(values: Tensor) -> Tensor:
     size = values.shape[-1]
     if size is None:
         return ops.sum(values, axis=-1)
-    values = rounded(values)
+    values = backend.no_fma(values)
     if size > _SHORT_ROW:
         values = _folded(values, size)
         size = values.shape[-1]
     levels = (size - 1).bit_length()
     if 2**levels > size:
         values = with_columns(values, 0.0, 2**levels - size)
-    return added_in_halves(values, levels)
+    return backend.tree_sum(values, levels)
 
 
 def _folded(values: Tensor, size: int) -> Tensor:
@@ -198,7 +175,7 @@ def totals(*rows: Tensor) -> list[Tensor]:
     sizes = {values.shape[1] for values in rows}
     if len(sizes) > 1 or None in sizes:
         return [total(values) for values in rows]
-    return list(ops.unstack(total(library_of(rows[0]).stack(rows)), len(rows)))
+    return list(ops.unstack(total(backend.library_of(rows[0]).stack(rows)), len(rows)))
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
@@ -210,12 +187,12 @@ def with_columns(
     x: Tensor, value: float, number: int, *, first: bool = False
 ) -> Tensor:
     """Adds columns of one value at the end of each row, or at its start."""
-    filling = constant(value, x)
-    if pads_in_one_step():
+    library, filling = backend.library_of(x), backend.constant(value, x)
+    if library is ops:
         ends = (number, 0) if first else (0, number)
         unpadded = [(0, 0)] * (len(x.shape) - 1)
         return ops.pad(x, [*unpadded, ends], constant_values=filling)
-    library = library_of(x)
+    # Keras's `pad` takes ten times as long on torch.
     filling = library.broadcast_to(filling, (*x.shape[:-1], number))
     return library.concatenate([filling, x] if first else [x, filling], axis=-1)
 

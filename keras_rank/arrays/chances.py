@@ -4,18 +4,11 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import (
-    at_least,
-    at_most,
-    log,
-    running_total,
-    shifted,
-    where,
-)
-from keras_rank.arrays.backends import Tensor
+from keras_rank.arrays.arithmetic import log, running_total, shifted
+from keras_rank.backends import Tensor, backend
 
 
-def first_event(chances: Tensor) -> Tensor:
+def first_success(chances: Tensor) -> Tensor:
     """The probability that the first of independent events is the one at each place.
 
     `chance[r] * product(1 - chance[s] for s < r)`
@@ -60,11 +53,13 @@ def hypergeometric(
     Returns:
         A tensor of shape `(batch, size of drawn)`.
     """
-    fewest = at_least(draws - (size - marked), 0.0)
-    possible = ops.logical_and(drawn >= fewest, drawn <= at_most(marked, draws))
+    fewest = backend.maximum(draws - (size - marked), 0.0)
+    possible = ops.logical_and(drawn >= fewest, drawn <= backend.minimum(marked, draws))
     up = (marked - drawn) * (draws - drawn)
     down = (drawn + 1.0) * (size - marked - draws + drawn + 1.0)
-    steps = log(where(up > 0.0, up, 1.0)) - log(where(down > 0.0, down, 1.0))
-    logarithms = running_total(where(possible, steps, 0.0))
-    logarithms = where(possible, shifted(logarithms, 1, 0.0), -math.inf)
+    steps = log(backend.where(up > 0.0, up, 1.0)) - log(
+        backend.where(down > 0.0, down, 1.0)
+    )
+    logarithms = running_total(backend.where(possible, steps, 0.0))
+    logarithms = backend.where(possible, shifted(logarithms, 1, 0.0), -math.inf)
     return ops.softmax(logarithms, axis=1)

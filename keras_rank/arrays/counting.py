@@ -7,18 +7,8 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most
-from keras_rank.arrays.backends import (
-    Tensor,
-    count_true,
-    search_rows,
-    shortcut,
-    size_of,
-    sorted_pairs,
-    sorted_rows,
-    sorts_sooner_than,
-    take,
-)
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.backends import Tensor, backend
 
 # Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -47,7 +37,7 @@ def count(
         for matches in comparisons
         for i in range(number)
     ]
-    counts = count_true(conditions, dtype)
+    counts = backend.count_true(conditions, dtype)
     if number == 1:
         return counts
     return [
@@ -85,10 +75,10 @@ def count_above_and_tied(
         return above, tied
 
     def by_sorting() -> tuple[Tensor, Tensor]:
-        above, not_below = counts_in_order(sorted_rows(entries), thresholds)
+        above, not_below = counts_in_order(backend.sort(entries), thresholds)
         return ops.cast(above, dtype), ops.cast(not_below - above, dtype)
 
-    above, tied = shortcut(are_few(thresholds), by_comparing, by_sorting)
+    above, tied = backend.branch(are_few(thresholds), by_comparing, by_sorting)
     return above, tied
 
 
@@ -117,13 +107,13 @@ def count_before(
         return count(pairs, _is_ahead if with_above else _is_before, dtype=dtype)[0]
 
     def by_sorting() -> Tensor:
-        in_order, keys_in_order = sorted_pairs(entries, keys)
+        in_order, keys_in_order = backend.sort_pairs(entries, keys)
         behind = _number_behind(in_order, keys_in_order, thresholds, own_keys)
         size = size_of(in_order, 1)
         end = size if with_above else number_at_most(in_order, thresholds)
         return ops.cast(end - behind, dtype)
 
-    return shortcut(are_few(thresholds), by_comparing, by_sorting)
+    return backend.branch(are_few(thresholds), by_comparing, by_sorting)
 
 
 def _number_behind(
@@ -140,9 +130,9 @@ def are_few(thresholds: Tensor) -> Tensor | bool:
     """Whether comparing with each threshold takes less time than sorting."""
     number = thresholds.shape[1]
     if number is not None:
-        return not sorts_sooner_than(number)
+        return bool(number <= backend.MOST_COMPARISONS)
     # Unknown in a graph.
-    return ops.logical_not(sorts_sooner_than(size_of(thresholds, 1)))
+    return size_of(thresholds, 1) <= backend.MOST_COMPARISONS
 
 
 def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,7 +143,7 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
         thresholds: tensor of shape `(batch, number)`.
     """
     size = size_of(in_order, 1)
-    below = search_rows(
+    below = backend.search_rows(
         in_order,
         thresholds,
         "left",
@@ -168,7 +158,7 @@ def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:
         # Unrolled, as a device would wait for a loop.
         each = [in_order[:, i : i + 1] for i in range(in_order.shape[1])]
         return sum(ops.cast(entry <= thresholds, "int32") for entry in each)
-    return search_rows(
+    return backend.search_rows(
         in_order,
         thresholds,
         "right",
@@ -203,8 +193,10 @@ def _next_digit(holds: Matches) -> Callable[[Tensor, Any], Any]:
         size = size_of(pairs[0][0], 1)
         further = number + steps[i]
         # Beyond the end, the last entry is tested, and not counted.
-        places = at_most(further, size) - 1
-        parts = (x for entries, of in pairs for x in (take(entries, places), of))
+        places = backend.minimum(further, size) - 1
+        parts = (
+            x for entries, of in pairs for x in (backend.take(entries, places), of)
+        )
         goes_on = ops.logical_and(further <= size, holds(*parts))
         return ops.where(goes_on, further, number), steps, pairs
 

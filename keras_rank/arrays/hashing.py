@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Tensor, shared_constants
+from keras_rank.backends import Tensor, backend
 
 _CONSTANTS = (16, 15, 0xFFFF, 0x1FFFF, 0x7FEB352D, 0x846CA68B - 2**32)
 
@@ -20,7 +20,7 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
         numbers: int32 tensor.
         keys: int32 tensor of a shape that broadcasts with it.
     """
-    constants = shared_constants(_CONSTANTS, numbers)
+    constants = [backend.constant(number, numbers) for number in _CONSTANTS]
     n16, n15, low16, low17, first, second = constants
 
     def mixed(x: Tensor) -> Tensor:

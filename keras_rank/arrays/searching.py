@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array
 
 # More threads wait for each other, as Python runs between two sorts.
 _MOST_THREADS = 8

@@ -4,20 +4,11 @@ import dataclasses
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_least, through_batch, total
-from keras_rank.arrays.backends import (
-    Tensor,
-    as_tree,
-    size_of,
-    sort_by,
-    sorted_along,
-    sorts_along,
-    stable_argsort,
-    take,
-)
+from keras_rank.arrays.arithmetic import size_of, through_batch, total
+from keras_rank.backends import Tensor, backend
 
 
-@as_tree
+@backend.register_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class Order:
     """Which entry of each row is at each place.
@@ -34,7 +25,7 @@ class Order:
     @classmethod
     def by(cls, *keys: Tensor) -> "Order":
         """The order of a first key, the smallest first, then of the next."""
-        return cls(sort_by(*keys), keys if sorts_along() else ())
+        return cls(backend.lexsort(*keys), keys if backend.sorts_along() else ())
 
     def first(self, places: Tensor | int) -> "Order":
         """The first places of the order."""
@@ -43,8 +34,8 @@ class Order:
     def of(self, values: Tensor) -> Tensor:
         """The values of each row in this order."""
         if not self.keys:
-            return take(values, self.positions)
-        in_order = sorted_along(values, *self.keys)
+            return backend.take(values, self.positions)
+        in_order = backend.sort_by(values, *self.keys)
         return in_order[:, : size_of(self.positions, 1)]
 
 
@@ -57,7 +48,7 @@ def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
             optionally another, the largest first, which comes before it.
     """
     key, *before = keys
-    return sorted_along(values, *(-other for other in before), key)
+    return backend.sort_by(values, *(-other for other in before), key)
 
 
 def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Tensor:
@@ -77,8 +68,8 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
     Returns:
         A tensor of shape `(batch,)`.
     """
-    sequence = stable_argsort(values)
-    weighted = [] if weights is None else [take(weights, sequence)]
+    sequence = backend.argsort(values)
+    weighted = [] if weights is None else [backend.take(weights, sequence)]
     size = size_of(values, 1)
     here, digits = ops.arange(size, dtype="int32"), _number_of_digits(size)
     state = (0.0 * ops.cast(sequence[:, 0], dtype), here, sequence, *weighted)
@@ -90,9 +81,9 @@ def inversions(values: Tensor, dtype: str, weights: Tensor | None = None) -> Ten
 def _with_next_digit(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Moves zeros of a digit ahead, where -1 is the last digit."""
     count, here, sequence, *weighted = state
-    order = stable_argsort(ops.right_shift(sequence, -1 - i))
-    moved_ahead = ops.cast(at_least(order - here, 0), count.dtype)
-    sequence, *weighted = (take(x, order) for x in (sequence, *weighted))
+    order = backend.argsort(ops.right_shift(sequence, -1 - i))
+    moved_ahead = ops.cast(backend.maximum(order - here, 0), count.dtype)
+    sequence, *weighted = (backend.take(x, order) for x in (sequence, *weighted))
     for weights in weighted:
         moved_ahead = moved_ahead * weights
     return count + total(moved_ahead), here, sequence, *weighted

@@ -18,24 +18,8 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
-from keras_rank.arrays import backends
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import (
-    Array,
-    Tensor,
-    compiled,
-    full_precision,
-    is_traced,
-    none_of,
-    shortcut,
-    sort_by,
-    take,
-    to_device,
-    without_warnings,
-)
-from keras_rank.arrays.backends import top_k as best_entries
-from keras_rank.arrays.programs import program
 from keras_rank.arrays.sorting import with_entries
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.candidates import Candidates
 from keras_rank.catalogue.counting import (
     Columns,
@@ -45,9 +29,9 @@ from keras_rank.catalogue.counting import (
 from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_scored
 from keras_rank.catalogue.scoring import Score, check_score, checked
 from keras_rank.catalogue.shards import OpenShards, Part, map_parts
-from keras_rank.lists.base import as_ranked
+from keras_rank.lists.limits import as_ranked
 from keras_rank.lists.tensors import as_tensor, cast_finite, to_tensor
-from keras_rank.ordering.preference import item_keys
+from keras_rank.ranking.tie_breaking import item_keys
 
 
 @names_arguments
@@ -118,7 +102,7 @@ def top_k(
     keys = None
     if ties == "shuffle":
         everyone = np.ones(number, "bool")
-        keys = keys_of_queries(None, key, everyone)
+        keys = backend.enter(keys_of_queries, None, key, everyone)
     best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
     return cast_finite(best.scores, dtype), best.ids
 
@@ -187,19 +171,21 @@ def best_of(
     if len(rows) > 1:
         whole = seekers.each(as_tensor)
         chunks = [
-            whole.each(functools.partial(ops.take, indices=to_device(each), axis=0))
+            whole.each(
+                functools.partial(ops.take, indices=backend.to_tensor(each), axis=0)
+            )
             for each in rows
         ]
     best = dict[int, Best]()
     is_ours = isinstance(score, str)
-    unknown = None if is_ours else compiled(check_score(score), is_ours=False)
+    unknown = None if is_ours else backend.compiled(check_score(score), is_ours=False)
     for block in checked(candidates.blocks(), unknown, chunks[0].embeddings):
         columns = Columns.of(block)
-        with full_precision(), without_warnings():
+        with backend.full_precision(), backend.quiet():
             for i, chunk in enumerate(chunks):
                 found = search(block.is_whole, chunk, block.embeddings, columns)
                 best[i] = join(chunk.keys, best[i], found) if i in best else found
-    return _in_order((number, k), seekers.keys, list(best.values()))
+    return backend.enter(_in_order, (number, k), seekers.keys, list(best.values()))
 
 
 def best_in_shards(
@@ -225,7 +211,7 @@ def best_in_shards(
         for scores, ids in found
     ]
     best = functools.reduce(functools.partial(_joining(k), seekers.keys), parts)
-    return _in_order((len(best.ids), k), seekers.keys, [best])
+    return backend.enter(_in_order, (len(best.ids), k), seekers.keys, [best])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,7 +241,7 @@ def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """The scores of a block, and the keys of its candidates."""
         scores = scores_of(seekers.embeddings, block)
-        if is_traced(scores) and not is_ours:
+        if not (is_ours or backend.is_concrete(scores)):
             # A pass over memory: all but the graphs of TensorFlow, which a user's
             # function may need, tell NaN by an entry that is first.
             scores = _with_number(scores)
@@ -266,7 +252,7 @@ def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
             # Those of other blocks are written to a column that is cut off.
             place = seekers.excluded - columns.first_id
             is_here = ops.logical_and(place >= 0, place < size)
-            place = where(is_here, place, size)
+            place = backend.where(is_here, place, size)
             nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
             widened = ops.pad(scores, [(0, 0), (0, 1)])
             scores = with_entries(widened, place, nothing)[:, :size]
@@ -288,14 +274,14 @@ def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
         values, places = _found_in_full(scores, keys, of_block)
         return Best(values, columns.first_id + places)
 
-    compile_step = functools.partial(compiled, is_ours=is_ours)
+    compile_step = functools.partial(backend.compiled, is_ours=is_ours)
     found, found_in_full = (
         of_whole_and_part(function, compile_step) for function in (find, find_in_full)
     )
 
     def search(is_whole: bool, *block: Any) -> Best:
-        # A branch of one program would take XLA as long as both of them.
-        if not backends.on_accelerator():
+        # A branch of one program would backend.take XLA as long as both of them.
+        if not backend.on_accelerator():
             best: Best
             best, are_best = found[is_whole](*block)
             if are_best:
@@ -311,7 +297,7 @@ _steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
 @functools.lru_cache(maxsize=8)
 def _joining(k: int) -> Callable[..., Best]:
     """Compiles the step that joins the best of two blocks."""
-    return compiled(functools.partial(_joined, k=k), is_ours=True)
+    return backend.compiled(functools.partial(_joined, k=k), is_ours=True)
 
 
 def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
@@ -322,10 +308,10 @@ def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
     size = scores.shape[1]
 
     def keys_at(places: Tensor) -> Tensor:
-        return item_keys(keys, take(ids, places) + 1)
+        return item_keys(keys, backend.take(ids, places) + 1)
 
     values, order = _selected(scores, keys_at, min(k, size))
-    return Best(values, take(ids, order))
+    return Best(values, backend.take(ids, order))
 
 
 def _selected(
@@ -333,7 +319,7 @@ def _selected(
 ) -> tuple[Tensor, Tensor]:
     """The highest scores of each row, and their positions: see `_found`."""
     *found, are_best = _found(scores, keys, number)
-    values, places = shortcut(
+    values, places = backend.branch(
         are_best, lambda: tuple(found), lambda: _found_in_full(scores, keys, number)
     )
     return values, places
@@ -356,22 +342,22 @@ def _found(
     """
     # One more tells whether any other equals the last one. In large blocks two often
     # do by chance, and so there is another.
-    values, places = best_entries(scores, min(number + 2, scores.shape[1]))
+    values, places = backend.top_k(scores, min(number + 2, scores.shape[1]))
     values, places = as_ranked(values), ops.cast(places, "int32")
     last, following = values[:, number - 1 : number], values[:, number:]
     are_tied = ops.logical_and(following == last, last > -math.inf)
 
     def by_keys() -> tuple[Tensor, Tensor]:
-        order = sort_by(-values, -keys(places))[:, :number]
-        return take(values, order), take(places, order)
+        order = backend.lexsort(-values, -keys(places))[:, :number]
+        return backend.take(values, order), backend.take(places, order)
 
     are_odd = ops.concatenate([ops.isnan(values), are_tied[:, 1:]], axis=1)
-    values, places = shortcut(
-        none_of(are_tied),
+    values, places = backend.branch(
+        ops.logical_not(ops.any(are_tied)),
         lambda: (values[:, :number], places[:, :number]),
         by_keys,
     )
-    return values, places, none_of(are_odd)
+    return values, places, ops.logical_not(ops.any(are_odd))
 
 
 def _found_in_full(
@@ -381,16 +367,15 @@ def _found_in_full(
     in_order = as_ranked(_with_number(scores))
     column = ops.arange(scores.shape[1], dtype="int32")[None, :]
     all_keys = keys(ops.broadcast_to(column, ops.shape(scores)))
-    order = sort_by(-in_order, -all_keys)[:, :number]
-    return take(in_order, order), ops.cast(order, "int32")
+    order = backend.lexsort(-in_order, -all_keys)[:, :number]
+    return backend.take(in_order, order), ops.cast(order, "int32")
 
 
 def _with_number(scores: Tensor) -> Tensor:
     """Scores with `-inf` for NaN."""
-    return where(scores > -math.inf, scores, -math.inf)
+    return backend.where(scores > -math.inf, scores, -math.inf)
 
 
-@program
 def _in_order(
     number_and_k: tuple[int, int], keys: Tensor | None, chunks: list[Best]
 ) -> Best:
@@ -406,9 +391,9 @@ def _in_order(
     scores, ids = (
         ops.concatenate(x, axis=0)[:number] for x in zip(*chunks, strict=True)
     )
-    order = sort_by(-scores, -item_keys(keys, ids + 1))
-    scores, ids = take(scores, order), take(ids, order)
-    ids = where(scores > -math.inf, ids, -1)
+    order = backend.lexsort(-scores, -item_keys(keys, ids + 1))
+    scores, ids = backend.take(scores, order), backend.take(ids, order)
+    ids = backend.where(scores > -math.inf, ids, -1)
     missing = [(0, 0), (0, k - scores.shape[1])]
     return Best(
         ops.pad(scores, missing, constant_values=-math.inf),

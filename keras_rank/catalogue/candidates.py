@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Array, Tensor, block_of_rows, to_device
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 
@@ -63,10 +63,10 @@ class Table:
         places = ids - self.first_id
         if isinstance(self._array, np.ndarray):
             return as_scored(self._array[places])
-        return as_scored(ops.take(self._array, to_device(places), axis=0))
+        return as_scored(ops.take(self._array, backend.to_tensor(places), axis=0))
 
     def _read(self, first: int) -> Tensor:
-        return as_scored(block_of_rows(self._array, first, self.block_size))
+        return as_scored(backend.row_slice(self._array, first, self.block_size))
 
 
 class Stream:
@@ -92,7 +92,7 @@ class Stream:
                 self._dtype = "float64"
             start, end = end, end + int(part.shape[0])
             here = ids[(ids >= start) & (ids < end)]
-            rows = to_device((here - start).astype("int32"))
+            rows = backend.to_tensor((here - start).astype("int32"))
             kept.append(ops.take(part, rows, axis=0))
         if end == first_id:
             raise ValueError(
@@ -134,7 +134,7 @@ class Stream:
         places = np.searchsorted(self._ids, ids).clip(0, max(len(self._ids) - 1, 0))
         if not len(self._ids):
             return ops.zeros((len(ids), self.features), self._kept.dtype)
-        return ops.take(self._kept, to_device(places.astype("int32")), axis=0)
+        return ops.take(self._kept, backend.to_tensor(places.astype("int32")), axis=0)
 
 
 Candidates = Table | Stream

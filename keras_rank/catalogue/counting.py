@@ -9,34 +9,20 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays import backends
-from keras_rank.arrays.arithmetic import where, within
-from keras_rank.arrays.backends import (
-    Array,
-    Tensor,
-    compiled,
-    from_host,
-    full_precision,
-    is_of_few_shapes,
-    none_of,
-    shortcut,
-    sorted_rows,
-    take,
-    to_device,
-    without_warnings,
-)
+from keras_rank.arrays.arithmetic import within
+from keras_rank.arrays.buckets import rounded_up
 from keras_rank.arrays.counting import (
     are_few,
     count,
     count_before,
     counts_in_order,
 )
-from keras_rank.arrays.programs import program, rounded_up
 from keras_rank.arrays.searching import search, search_before
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score, check_score, checked
-from keras_rank.lists.base import as_ranked, smallest_normal
-from keras_rank.ordering.preference import item_keys
+from keras_rank.lists.limits import as_compared, smallest_normal
+from keras_rank.ranking.tie_breaking import item_keys
 
 # The number of scores that are held at a time.
 TILE = 2**21
@@ -49,7 +35,7 @@ class Queries(NamedTuple):
         embeddings: tensor of shape `(queries, features)`.
         ids: int32 tensor of shape `(queries, targets)`. -1 where there is no target.
         excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
-            that take no rank, -1 where there is none.
+            that backend.take no rank, -1 where there is none.
         keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
             candidates goes first.
     """
@@ -65,10 +51,9 @@ class Queries(NamedTuple):
 
     def at(self, rows: Tensor) -> "Queries":
         """Some of the queries."""
-        return _rows_of(None, self, rows)
+        return backend.enter(_rows_of, None, self, rows)
 
 
-@program
 def _rows_of(_: None, queries: Queries, rows: Tensor) -> Queries:
     return queries.each(lambda x: ops.take(x, rows, axis=0))
 
@@ -117,7 +102,7 @@ class Columns(NamedTuple):
     def of_held(self, scores: Tensor) -> Tensor:
         """The scores of a block, `-inf` in the columns that don't count."""
         column = ops.arange(scores.shape[1], dtype="int32")[None, :]
-        return where(self.hold(column), scores, -math.inf)
+        return backend.where(self.hold(column), scores, -math.inf)
 
 
 class Scored(NamedTuple):
@@ -139,7 +124,7 @@ class Scored(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The functions of a pass, most of them compiled.
+    """The functions of a pass, most of them backend.compiled.
 
     Attributes:
         score_targets: function of embeddings of queries and of candidates, and of the
@@ -168,7 +153,7 @@ def steps_of(score: str | Score, averages: bool) -> Steps:
 
 def _steps_of(score: str | Score, averages: bool) -> Steps:
     score, is_ours = check_score(score), isinstance(score, str)
-    compile_step = functools.partial(compiled, is_ours=is_ours)
+    compile_step = functools.partial(backend.compiled, is_ours=is_ours)
     compare_steps, score_steps = (
         of_whole_and_part(function, compile_step)
         for function in (
@@ -178,7 +163,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
     )
 
     def score_targets(queries: Tensor, targets: Tensor, columns: Tensor) -> Tensor:
-        return compared(take(score(queries, targets), columns))
+        return compared(backend.take(score(queries, targets), columns))
 
     def count_block(
         queries: Queries,
@@ -193,7 +178,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
                 queries, targets, counts, block, columns
             )
             return added
-        # Without targets, of which each number would be compiled anew.
+        # Without targets, of which each number would be backend.compiled anew.
         seekers = queries._replace(ids=None, keys=None)
         scored = score_steps[is_whole](seekers, block, columns)
         return _searched(
@@ -221,7 +206,7 @@ def _score_block(
     if queries.excluded is None:
         return Scored(scores, None)
     is_out, out = _in_block(queries.excluded, scores, columns)
-    return Scored(scores, where(is_out, out, math.nan))
+    return Scored(scores, backend.where(is_out, out, math.nan))
 
 
 def _score_block_as_compared(
@@ -246,7 +231,7 @@ def _compare_block(
 
     def above_and_not_below(scores: Tensor) -> Sequence[Tensor]:
         if not are_few(targets):
-            return counts_in_order(sorted_rows(compared(scores)), targets)
+            return counts_in_order(backend.sort(compared(scores)), targets)
         pairs = (scores, high), (scores, low)
         return count(pairs, _is_above, _is_not_below)
 
@@ -266,7 +251,9 @@ def _compare_block(
             before.append(count_before(x, targets, keys, own_keys, "int32"))
         return counts.before + _difference(before)
 
-    before = shortcut(none_of(are_tied), lambda: counts.before, going_first)
+    before = backend.branch(
+        ops.logical_not(ops.any(are_tied)), lambda: counts.before, going_first
+    )
     return added._replace(before=before)
 
 
@@ -330,7 +317,7 @@ def count_by_passes(
                 "they are read, and `score` return the same numbers for them. "
                 "Received: targets whose scores changed from one pass to the next"
             )
-    return Counts(*map(from_host, counts))
+    return Counts(*map(backend.from_host, counts))
 
 
 def _differ(scores: Array, others: Array) -> bool:
@@ -351,8 +338,10 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     numbers = [x.clip(0, candidates.items - 1) for x in given]
     places = [_places(x, candidates.items) for x in numbers]
     known = np.unique(np.concatenate([unique for unique, _ in places]))
-    # Each number of them would be compiled.
-    number_read = rounded_up(len(known), 1) if is_of_few_shapes(known) else len(known)
+    # Each number of them would be backend.compiled.
+    number_read = (
+        rounded_up(len(known), 1) if backend.should_bucket(known) else len(known)
+    )
     embeddings = candidates.rows(first + np.resize(known, number_read))
     scored = list[Array]()
     are_held = map(np.equal, numbers, given)
@@ -361,14 +350,14 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     ):
         columns, block_numbers = _layout(unique, candidates)
         known_rows = np.searchsorted(known, unique).astype("int32")
-        own_columns = to_device(columns[place])
+        own_columns = backend.to_tensor(columns[place])
         found: Any = -math.inf
         for number in range(block_numbers.max() + 1):
             are_here = block_numbers == number
             rows = np.zeros(size, "int32")
             rows[columns[are_here]] = known_rows[are_here]
-            block = ops.take(embeddings, to_device(rows), axis=0)
-            with full_precision(), without_warnings():
+            block = ops.take(embeddings, backend.to_tensor(rows), axis=0)
+            with backend.full_precision(), backend.quiet():
                 scores = steps.score_targets(chunk.embeddings, block, own_columns)
             is_here = is_held & are_here[place]
             found = np.where(is_here, ops.convert_to_numpy(scores), found)
@@ -384,7 +373,7 @@ def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
         candidates: all candidates, or consecutive ones.
     """
     index = np.arange(len(unique), dtype="int32")
-    if not backends.rounds_by_column():
+    if not backend.rounds_by_column():
         return index % candidates.block_size, index // candidates.block_size
     columns = candidates.columns(unique).astype("int32")
     order = np.argsort(columns, kind="stable")
@@ -430,7 +419,7 @@ def count_above(
     some = chunks[0][1].embeddings
     for block in checked(candidates.blocks(), steps.unknown_score, some):
         columns = Columns.of(block)
-        with full_precision(), without_warnings():
+        with backend.full_precision(), backend.quiet():
             for i, chunk in enumerate(counted):
                 counts = steps.count_block(
                     chunk.queries,
@@ -466,7 +455,7 @@ class Chunk(NamedTuple):
     @classmethod
     def of(cls, queries: Queries, targets: Array) -> "Chunk":
         """Returns queries of which nothing is counted."""
-        order, make = None, cast(Callable[[Array], Tensor], to_device)
+        order, make = None, cast(Callable[[Array], Tensor], backend.to_tensor)
         if is_searched(targets):
             # Those that follow each other are found near each other.
             order, make = np.argsort(targets, axis=1), np.asarray
@@ -491,14 +480,14 @@ class Chunk(NamedTuple):
 
 def is_searched(targets: Tensor) -> bool:
     """Whether targets are so many that they are searched in sorted rows, on a CPU."""
-    return not (backends.on_accelerator() or are_few(targets))
+    return not (backend.on_accelerator() or are_few(targets))
 
 
 def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Queries]]:
     """The queries in chunks, each with as many targets as those of them need.
 
     Those with few targets, which are compared, are apart from those with many. Widths
-    are powers of two, so that few are compiled.
+    are powers of two, so that few are backend.compiled.
 
     Returns:
         A list of the rows of the queries, and these queries.
@@ -514,9 +503,9 @@ def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Qu
     for group in np.split(order, [numbers[are_compared].sum()]):
         for places in chunks_of(len(group), block_size):
             rows = group[places]
-            some = others.at(to_device(rows.astype("int32")))
+            some = others.at(backend.to_tensor(rows.astype("int32")))
             of_rows = np.ascontiguousarray(ids[rows, : widths[rows].max()])
-            chunks.append((rows, some._replace(ids=to_device(of_rows))))
+            chunks.append((rows, some._replace(ids=backend.to_tensor(of_rows))))
     return chunks
 
 
@@ -543,7 +532,7 @@ def chunks_of(number: int, block_size: int) -> Iterator[Array]:
 def _in_block(ids: Tensor, scores: Tensor, columns: Columns) -> tuple[Tensor, Tensor]:
     """Whether candidates are in a block, and their scores if they are."""
     column = ids - columns.first_id
-    found = take(scores, within(column, 0, scores.shape[1] - 1))
+    found = backend.take(scores, within(column, 0, scores.shape[1] - 1))
     return ops.logical_and(columns.hold(column), ids >= 0), found
 
 
@@ -598,7 +587,7 @@ def _counted(
         above=counts.above + above,
         tied=counts.tied + tied,
         before=counts.before,
-        scores=where(is_own, compared(own), counts.scores),
+        scores=backend.where(is_own, compared(own), counts.scores),
     )
     return added, are_tied
 
@@ -647,7 +636,7 @@ def _is_not_below(score: Tensor, high: Tensor, same: Tensor, low: Tensor) -> Ten
 
 def compared(scores: Tensor) -> Tensor:
     """Scores as they are compared, `-inf` for NaN."""
-    return as_ranked(where(scores > -math.inf, scores, -math.inf))
+    return as_compared(scores)
 
 
 def equal_to(targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -658,4 +647,4 @@ def equal_to(targets: Tensor) -> tuple[Tensor, Tensor]:
     dtype = keras.backend.standardize_dtype(targets.dtype)
     near = float(np.nextafter(np.asarray(smallest_normal(targets), dtype), 0))
     is_zero = targets == 0.0
-    return where(is_zero, -near, targets), where(is_zero, near, targets)
+    return backend.where(is_zero, -near, targets), backend.where(is_zero, near, targets)

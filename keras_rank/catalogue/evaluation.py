@@ -1,30 +1,28 @@
 """Metrics over all candidates: targets are ranked in one pass, then evaluated."""
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import keras
 from keras import ops
 
 from keras_rank.arguments import names_arguments
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, size_of
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.best import Seekers, best_among
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
-from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.base import (
-    InOneOrder,
-    check_takes_targets,
-    orders_of,
-)
 from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.group import as_group, by_kind
 from keras_rank.metrics.names import Member
-from keras_rank.ordering.preference import Ties, list_keys
+from keras_rank.metrics.ordered import OrderedMetric, grouped
+from keras_rank.metrics.update import check_takes_targets, number_of_ranks
+from keras_rank.ranking.tie_breaking import Ties, list_keys
 
 # With `verbose="auto"`, progress is shown after this many seconds.
 LONG = 5.0
@@ -33,6 +31,27 @@ LONG = 5.0
 MOST_RANKS = 2**22
 
 Metrics = RankingMetrics | Sequence[Member | str | dict[str, Any]]
+
+
+Ordered = TypeVar("Ordered", bound=OrderedMetric)
+
+
+@dataclasses.dataclass(frozen=True)
+class InOneOrder(Generic[Ordered]):
+    """Metrics that share an order: their tie rule, and their largest cutoff."""
+
+    members: Sequence[Ordered]
+    dtype: str
+    ties: Ties
+    key: int
+    k: int | None
+
+
+def orders_of(metrics: Sequence[Ordered]) -> Iterator[InOneOrder[Ordered]]:
+    """Returns the orders that metrics need, one for each tie rule."""
+    alike = grouped(metrics, lambda m: (m._compute_dtype, *m._order))
+    for (dtype, ties, key), members in alike.items():
+        yield InOneOrder(members, dtype, ties, key, number_of_ranks(members))
 
 
 @names_arguments
@@ -150,7 +169,7 @@ def _shown(task: Retrieval, order: InOneOrder[ExposureMetric]) -> Tensor:
     keys = list_keys(order.key, counts, 0) if order.ties == "shuffle" else None
     seekers = Seekers(task.embeddings, task.excluded, keys)
     best = best_among(seekers, task.candidates, task.score, k)
-    return where(counts[:, None], best.ids, -1)
+    return backend.where(counts[:, None], best.ids, -1)
 
 
 def _parts(

@@ -19,8 +19,8 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
-from keras_rank.arrays.backends import Array, Tensor, from_host, is_traced, size_of
-from keras_rank.arrays.programs import program
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import (
     Counts,
@@ -35,13 +35,13 @@ from keras_rank.catalogue.shards import (
     open_shards,
 )
 from keras_rank.lists.ids import checked_ids, to_ids
-from keras_rank.lists.inputs import read_targets, standardize_targets
-from keras_rank.lists.sparse import CountedLists, Placed, TargetLists
+from keras_rank.lists.standardize import read_targets, standardize_targets
+from keras_rank.lists.targets import RankCounts, TargetLists
 from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
-from keras_rank.ordering.preference import Ties, list_keys
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, RankingKind
-from keras_rank.ordering.targets import rank_counted
+from keras_rank.ranking.ranked import OrderSpec, RankedLists
+from keras_rank.ranking.ranking import Ranking
+from keras_rank.ranking.targets import rank_counted
+from keras_rank.ranking.tie_breaking import Ties, list_keys
 
 # The default number of candidates in a block.
 BLOCK_SIZE = 4096
@@ -161,10 +161,10 @@ class Retrieval:
         lists = self.lists
         if size_of(lists.ids, 0) == 0:
             nothing = ops.zeros_like(lists.ids)
-            return Counts(nothing, nothing, nothing, ops.zeros_like(lists.targets))
+            return Counts(nothing, nothing, nothing, ops.zeros_like(lists.labels))
         keys = None
         if ties == "shuffle":
-            keys = keys_of_queries(None, key, lists.has_items)
+            keys = backend.enter(keys_of_queries, None, key, lists.has_items)
         queries = Queries(
             embeddings=self.embeddings,
             ids=self.ids,
@@ -185,25 +185,25 @@ def ranked_by_counts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
-    lists, ranking = _ranked(RankingKind(True, ties, k), lists, counts)
+    lists, ranking = backend.enter(_ranked, OrderSpec(True, ties, k), lists, counts)
     return RankedLists(lists, ranking, k, ties, targets)
 
 
-@program
 def _ranked(
-    kind: RankingKind, lists: TargetLists, counts: Counts
+    kind: OrderSpec, lists: TargetLists, counts: Counts
 ) -> tuple[TargetLists, Ranking]:
     retrieved = ops.logical_and(counts.scores > -math.inf, lists.can_be_found)
     tied = counts.tied if kind.ties == "average" else counts.before + 1
     above, tied, equal = (
         ops.cast(x, lists.dtype) for x in (counts.above, tied, counts.tied)
     )
-    ranking = rank_counted(lists, kind.k, kind.ties, retrieved, above, tied)
-    placed = Placed(above, equal, retrieved)
-    return CountedLists(**lists.fields(), counted=placed), ranking
+    ranking = rank_counted(
+        lists, kind.k, kind.ties, retrieved, above, tied, by_steps=kind.by_steps
+    )
+    places = RankCounts(above, equal, retrieved)
+    return dataclasses.replace(lists, counts=places), ranking
 
 
-@program
 def keys_of_queries(_: None, key: int, has_items: Tensor) -> Tensor:
     """Random keys of the queries: see `list_keys`."""
     return list_keys(key, as_tensor(has_items), 0)
@@ -236,7 +236,7 @@ def retrieval(
     excluded = None
     if exclude is not None:
         excluded = excluded_ids(exclude, ids, found.items)
-    return Retrieval(lists, from_host(ids), embeddings, excluded, found, score)
+    return Retrieval(lists, backend.from_host(ids), embeddings, excluded, found, score)
 
 
 def open_scored(
@@ -259,7 +259,7 @@ def open_scored(
     embeddings = queries
     if not is_symbolic:
         embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
-    if is_symbolic or is_traced(embeddings):
+    if is_symbolic or not backend.is_concrete(embeddings):
         raise ValueError(
             "`queries` should be concrete values, as candidates are ranked block by "
             "block, outside compiled functions. Received: a traced tensor"
@@ -314,11 +314,11 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
             "`exclude` should have the shape (batch, n), padded with -1. "
             f"Received: exclude.shape={shape_of(ids)}"
         )
-    ids = checked_ids(("exclude", items), ids)
+    ids = backend.enter(checked_ids, ("exclude", items), ids)
     # In NumPy, as it is done once. Sorted, so that duplicates are adjacent.
     excluded = np.sort(ops.convert_to_numpy(ids), axis=1).astype("int32")
     excluded[:, 1:][excluded[:, 1:] == excluded[:, :-1]] = -1
     # Lists are kept apart.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
     excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
-    return from_host(excluded)
+    return backend.from_host(excluded)

@@ -5,14 +5,8 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import (
-    in_one_dtype,
-    product,
-    ratio,
-    square_root,
-    where,
-)
-from keras_rank.arrays.backends import Tensor, full_precision, without_warnings
+from keras_rank.arrays.arithmetic import in_one_dtype, product, ratio, square_root
+from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.candidates import Block, are_alike
 from keras_rank.lists.tensors import ranked_as, shape_of
 
@@ -32,7 +26,7 @@ def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
 def _of_length_one(embeddings: Tensor) -> Tensor:
     # Scaled, so that squares neither overflow nor vanish.
     largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
-    embeddings = embeddings / where(largest > 0.0, largest, 1.0)
+    embeddings = embeddings / backend.where(largest > 0.0, largest, 1.0)
     squares = ops.sum(embeddings * embeddings, axis=1, keepdims=True)
     return embeddings * ratio(ops.ones_like(squares), square_root(squares))
 
@@ -75,7 +69,7 @@ def checked(
     """
     for number, block in enumerate(blocks):
         if score is not None and number == 0:
-            with full_precision(), without_warnings():
+            with backend.full_precision(), backend.quiet():
                 _check_pairs(score, queries, block.embeddings)
         yield block
 

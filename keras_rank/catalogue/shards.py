@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import Array, Tensor
+from keras_rank.backends import Array, Tensor
 from keras_rank.catalogue.candidates import (
     Candidates,
     check_as_many,

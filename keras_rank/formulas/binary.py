@@ -4,20 +4,13 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import (
-    at_least,
-    at_most,
-    ratio,
-    running_total,
-    total,
-    where,
-)
-from keras_rank.arrays.backends import Tensor
-from keras_rank.arrays.chances import first_event, hypergeometric
+from keras_rank.arrays.arithmetic import ratio, running_total, total
+from keras_rank.arrays.chances import first_success, hypergeometric
+from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, geometric
 from keras_rank.formulas.graded import share_of_ideal
-from keras_rank.lists.judged import JudgedLists
-from keras_rank.ordering.ranking import Ranking
+from keras_rank.lists.relevance import JudgedLists
+from keras_rank.ranking.ranking import Ranking
 
 
 def precisions_at_relevant_ranks(
@@ -30,16 +23,17 @@ def precisions_at_relevant_ranks(
     it is `h + (j - 1) (c - 1) / (m - 1)`, where h are above the group, whatever their
     weights. Its expected precision is that number plus one, divided by its rank.
     """
-    relevant = ranking.take(lists.gains)
+    relevant = lists.relevance_by_rank(ranking)
     found = 1.0 + hits_above(ranking, relevant)
     if normalizer == "retrieved":
         return _mean_precision_at_hits(ranking, relevant, found)
     precisions = found / ranking.ranks
-    gains = lists.weighted_gains
     clipped = normalizer == "clipped"
-    best = total(ranking.best(gains)) if clipped else lists.relevant_weight
+    best = total(lists.ideal_gains(ranking)) if clipped else lists.relevant_weight
     # The sums may differ by a rounding error.
-    return at_most(ratio(total(ranking.take(gains) * precisions), best), 1.0)
+    return backend.minimum(
+        ratio(total(lists.gains_by_rank(ranking) * precisions), best), 1.0
+    )
 
 
 def hits_above(ranking: Ranking, relevant: Tensor) -> Tensor:
@@ -74,17 +68,17 @@ def _mean_precision_at_hits(
         return ratio(total(relevant * found / ranking.ranks), total(relevant))
     ranks, group = ranking.ranks, group_at_cutoff(ranking, relevant)
     place = group.place
-    above = total(where(group.holds, 0.0, relevant))[:, None]
-    sum_above = total(where(group.holds, 0.0, relevant * found / ranks))
-    per_hit = total(where(group.holds, 1.0 / ranks, 0.0))[:, None]
-    per_pair = total(where(group.holds, (place - 1.0) / ranks, 0.0))[:, None]
+    above = total(backend.where(group.holds, 0.0, relevant))[:, None]
+    sum_above = total(backend.where(group.holds, 0.0, relevant * found / ranks))
+    per_hit = total(backend.where(group.holds, 1.0 / ranks, 0.0))[:, None]
+    per_pair = total(backend.where(group.holds, (place - 1.0) / ranks, 0.0))[:, None]
     hits = counts_to(ranking)
     slots = group.slots
     sum_in_group = hits * (1.0 + above) * ratio(per_hit, slots)
     sum_in_group += hits * (hits - 1.0) * ratio(per_pair, slots * (slots - 1.0))
     values = ratio(sum_above[:, None] + sum_in_group, above + hits)
     chances = hypergeometric(hits, group.relevant, group.size, slots)
-    return at_most(total(chances * values), 1.0)
+    return backend.minimum(total(chances * values), 1.0)
 
 
 class GroupAtCutoff(NamedTuple):
@@ -120,25 +114,20 @@ def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
 def at_last_rank(ranking: Ranking, values_by_rank: Tensor) -> Tensor:
     """The values at the cutoff, of shape `(batch, 1)`: 0 if that rank is not listed."""
     cutoff = ops.cast(ranking.cutoff, values_by_rank.dtype)
-    return total(where(ranking.ranks == cutoff, values_by_rank, 0.0))[:, None]
+    return total(backend.where(ranking.ranks == cutoff, values_by_rank, 0.0))[:, None]
 
 
 def counts_to(ranking: Ranking) -> Tensor:
     """The possible numbers of items in the top k: 0, 1, ..., k."""
-    most = ranking.first_ranks
+    most = ranking.ideal_ranks
     return ops.concatenate([ops.zeros_like(most[:1]), most])
-
-
-def hits_in_top(ranking: Ranking, lists: JudgedLists) -> Tensor:
-    """The number of relevant items in the top k, of shape `(batch,)`."""
-    return total(ranking.take(lists.gains))
 
 
 def hits_over_slots(
     lists: JudgedLists, ranking: Ranking, k: int | None, denominator: str
 ) -> Tensor:
     """The formula of precision. `hits / slots`."""
-    return ratio(ranking.once(hits_in_top, lists), slots_of_top(lists, k, denominator))
+    return ratio(lists.hits(ranking), slots_of_top(lists, k, denominator))
 
 
 def slots_of_top(lists: JudgedLists, k: int | None, denominator: str) -> Tensor:
@@ -146,7 +135,9 @@ def slots_of_top(lists: JudgedLists, k: int | None, denominator: str) -> Tensor:
     slots = lists.retrieved if denominator == "retrieved" else lists.sizes
     if k is None:
         return slots
-    return ops.zeros_like(slots) + k if denominator == "k" else at_most(slots, k)
+    return (
+        ops.zeros_like(slots) + k if denominator == "k" else backend.minimum(slots, k)
+    )
 
 
 def hits_over_relevant(
@@ -155,8 +146,8 @@ def hits_over_relevant(
     """The formula of recall, and of fall-out. `hits / relevant items`."""
     relevant = lists.number_relevant
     if normalizer == "clipped":
-        relevant = at_most(relevant, ranking.cutoff)
-    return ratio(ranking.once(hits_in_top, lists), relevant)
+        relevant = backend.minimum(relevant, ranking.cutoff)
+    return ratio(lists.hits(ranking), relevant)
 
 
 def twice_hits_over_slots_and_relevant(
@@ -167,14 +158,14 @@ def twice_hits_over_slots_and_relevant(
     It is linear in the hits, so averaging these over ties is exact.
     """
     both = slots_of_top(lists, k, denominator) + lists.number_relevant
-    return ratio(2.0 * ranking.once(hits_in_top, lists), both)
+    return ratio(2.0 * lists.hits(ranking), both)
 
 
 def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of R-precision. `hits in the top R / R`, linear in the hits."""
-    relevant = at_most(lists.number_relevant, ranking.cutoff)[:, None]
-    by_rank = ranking.take(lists.gains)
-    found = total(where(ranking.ranks <= relevant, by_rank, 0.0))
+    relevant = backend.minimum(lists.number_relevant, ranking.cutoff)[:, None]
+    by_rank = lists.relevance_by_rank(ranking)
+    found = total(backend.where(ranking.ranks <= relevant, by_rank, 0.0))
     return ratio(found, relevant[:, 0])
 
 
@@ -182,13 +173,14 @@ def discounted_hits(
     lists: JudgedLists, ranking: Ranking, persistence: float, normalized: bool
 ) -> Tensor:
     """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
-    discount = geometric(persistence)
+    relevant, discount = lists.relevance_by_rank(ranking), geometric(persistence)
     if normalized:
-        return share_of_ideal(lists.gains, ranking, discount)
+        ideal = ranking.best(lists.relevance)
+        return share_of_ideal(relevant, ideal, ranking, discount)
     discounts = at_ranks(discount, ranking.ranks)
-    value = (1.0 - persistence) * total(ranking.take(lists.gains) * discounts)
+    value = (1.0 - persistence) * total(relevant * discounts)
     # Rounded, the sum over many relevant items may be above 1.
-    return at_most(value, 1.0)
+    return backend.minimum(value, 1.0)
 
 
 def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -202,15 +194,15 @@ def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     hypergeometric distribution.
     """
     number = lists.number_relevant[:, None]
-    most = at_most(number, lists.sizes[:, None] - number)
+    most = backend.minimum(number, lists.sizes[:, None] - number)
 
     def credit(above: Tensor, tied: Tensor) -> Tensor:
         """The mean of `1 - min(above + j, M) / M` over j from 0 to `tied`."""
-        below = at_least(at_most(most - above, tied + 1.0), 0.0)
+        below = backend.maximum(backend.minimum(most - above, tied + 1.0), 0.0)
         missing = below * (most - above) - below * (below - 1.0) / 2.0
-        return where(most > 0.0, ratio(missing / (tied + 1.0), most), 1.0)
+        return backend.where(most > 0.0, ratio(missing / (tied + 1.0), most), 1.0)
 
-    relevant = ranking.take(lists.gains)
+    relevant = lists.relevance_by_rank(ranking)
     if not ranking.averages:
         above = ranking.ranks - 1.0 - hits_above(ranking, relevant)
         nothing = ops.zeros_like(above)
@@ -220,14 +212,14 @@ def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     group_relevant = ops.round(relevant * ranking.group_sizes)
     credits = credit(above, ranking.group_sizes - group_relevant)
     group = group_at_cutoff(ranking, relevant)
-    whole = total(where(group.holds, 0.0, relevant * credits))
+    whole = total(backend.where(group.holds, 0.0, relevant * credits))
     above, x = at_last_rank(ranking, above), counts_to(ranking)
     chances = hypergeometric(x, group.relevant, group.size, group.slots)
-    of_group = total(chances * x * credit(above, at_least(group.slots - x, 0.0)))
+    of_group = total(chances * x * credit(above, backend.maximum(group.slots - x, 0.0)))
     return ratio(whole + of_group, number[:, 0])
 
 
-def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
+def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The probability that the first relevant item is at a rank.
 
     If the first j - 1 of m tied items are irrelevant, all c relevant ones are among the
@@ -236,19 +228,19 @@ def first_hit(ranking: Ranking, lists: JudgedLists) -> Tensor:
 
     The shape is `(batch, depth)`.
     """
-    relevant = ranking.take(lists.gains)
+    relevant = lists.relevance_by_rank(ranking)
     if not ranking.averages:
-        return where(running_total(relevant) == 1.0, relevant, 0.0)
+        return backend.where(running_total(relevant) == 1.0, relevant, 0.0)
     left = ranking.group_sizes - ranking.places + 1.0
-    chance = at_most(ops.round(relevant * ranking.group_sizes) / left, 1.0)
-    return first_event(chance)
+    chance = backend.minimum(ops.round(relevant * ranking.group_sizes) / left, 1.0)
+    return first_success(chance)
 
 
 def reciprocal_of_first_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the reciprocal rank. `sum(P(first hit at r) / r)`."""
-    return total(ranking.at_each_rank(first_hit, lists) / ranking.ranks)
+    return total(lists.at_each_rank(first_hit, ranking) / ranking.ranks)
 
 
 def any_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the hit rate. `sum(P(first hit at r))`."""
-    return at_most(total(ranking.at_each_rank(first_hit, lists)), 1.0)
+    return backend.minimum(total(lists.at_each_rank(first_hit, ranking)), 1.0)

@@ -2,14 +2,7 @@
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import (
-    Tensor,
-    in_float64,
-    library_of,
-    sorted_rows,
-    without_warnings,
-)
+from keras_rank.backends import Tensor, backend
 
 
 def share_shown(counts: Tensor) -> Tensor:
@@ -27,7 +20,7 @@ def concentration(counts: Tensor) -> Tensor:
 
     The counts c_i of the n items are in ascending order.
     """
-    in_order, items = sorted_rows(counts[None])[0], counts.shape[0]
+    in_order, items = backend.sort(counts[None])[0], counts.shape[0]
     place = 2 * ops.arange(items, dtype="int32") + 1 - items
     return mean_over_shown(in_order, place) / max(items, 1)
 
@@ -44,11 +37,11 @@ def mean_over_shown(counts: Tensor, values: Tensor) -> Tensor:
     Returns:
         A float32 scalar tensor, 0 if nothing is shown.
     """
-    with without_warnings():
-        mean = in_float64(_mean, counts, values)
-    return where(ops.any(counts > 0), mean, 0.0)
+    with backend.quiet():
+        mean = backend.in_float64(_mean, counts, values)
+    return backend.where(ops.any(counts > 0), mean, 0.0)
 
 
 def _mean(counts: Tensor, values: Tensor) -> Tensor:
-    of = library_of(counts)
+    of = backend.library_of(counts)
     return ops.cast(of.sum(counts * values) / of.sum(counts), "float32")

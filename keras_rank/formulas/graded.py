@@ -1,240 +1,120 @@
 """Formulas of graded relevance, discounted by rank."""
 
-import math
-from typing import NamedTuple
-
-import keras
 from keras import ops
 
 from keras_rank import discounts
-from keras_rank.arrays.arithmetic import (
-    at_least,
-    at_most,
-    counted,
-    ratio,
-    shifted,
-    total,
-    totals,
-    where,
-)
-from keras_rank.arrays.backends import (
-    Tensor,
-    rounded,
-    seen_maximum,
-    shortcut,
-    size_of,
-    stable_argsort,
-    take,
-)
-from keras_rank.arrays.chances import first_event
-from keras_rank.arrays.counting import counts_in_order
-from keras_rank.arrays.programs import require
-from keras_rank.arrays.shared import kept
-from keras_rank.arrays.sorting import Order
-from keras_rank.lists.judged import JudgedLists, Values
-from keras_rank.lists.sparse import Placed, TargetLists
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankingKind, rank_by_scores
-from keras_rank.weighting import list_weights
+from keras_rank.arrays.arithmetic import ratio, shifted, total, totals
+from keras_rank.arrays.chances import first_success
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.relevance import JudgedLists
+from keras_rank.ranking.ranking import Ranking, TiedItems
 
 
 def discounted_gain(
     lists: JudgedLists, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
     """The formula of DCG. `sum(weight * gain * discount) / list_weight`."""
-    gains_by_rank = ranking.take(lists.weighted_gains)
     discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
-    return ratio(total(gains_by_rank * discounts_by_rank), lists.once(list_weights))
+    gain = total(lists.gains_by_rank(ranking) * discounts_by_rank)
+    return ratio(gain, lists.list_weights)
 
 
 def normalized_discounted_gain(
     lists: JudgedLists, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
 ) -> Tensor:
     """The formula of NDCG. `sum(gain * discount) / sum(ideal_gain * discount)`."""
-    return share_of_ideal(lists.weighted_gains, ranking, rank_discount_fn)
+    gains, ideal_gains = lists.gains_by_rank(ranking), lists.ideal_gains(ranking)
+    return share_of_ideal(gains, ideal_gains, ranking, rank_discount_fn)
 
 
 def share_of_ideal(
-    gains: Values, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
+    gains: Tensor,
+    ideal_gains: Tensor,
+    ranking: Ranking,
+    rank_discount_fn: discounts.DiscountFn,
 ) -> Tensor:
-    """The discounted gains, divided by those of the best order."""
-    gains_by_rank, ideal_gains = ranking.take(gains), ranking.best(gains)
+    """The discounted gains by rank, divided by those of the best order."""
     discounts_by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
-    ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.first_ranks)
-    gain, ideal_gain = totals(
-        gains_by_rank * discounts_by_rank, ideal_gains * ideal_discounts
-    )
+    ideal_discounts = discounts.at_ranks(rank_discount_fn, ranking.ideal_ranks)
+    gain, ideal_gain = totals(gains * discounts_by_rank, ideal_gains * ideal_discounts)
     # The mean over tied items may exceed the ideal by a rounding error.
-    return at_most(ratio(gain, ideal_gain), 1.0)
+    return backend.minimum(ratio(gain, ideal_gain), 1.0)
 
 
 def expected_reciprocal_of_stop(
     lists: JudgedLists, ranking: Ranking, max_grade: float
 ) -> Tensor:
     """The formula of ERR. `sum(P(stop first at r) / r)`."""
-    require(
+    backend.require(
         ops.all(lists.highest_labels <= max_grade),
         f"`y_true` should have labels up to `max_grade`, {max_grade}. "
         "Received: a larger label",
     )
-    stops = _Stops(lists, max_grade)
 
-    def over_ranks() -> Tensor:
-        return total(first_event(ranking.take(stops)) / ranking.ranks)
+    def stops_of(labels: Tensor, relevance: Tensor) -> Tensor:
+        """The probabilities to stop at items, `(2**grade - 1) / 2**max_grade`."""
+        grades = backend.minimum(labels, max_grade) * relevance
+        return (2.0**grades - 1.0) / 2.0**max_grade
 
-    if isinstance(lists.lists, TargetLists) and ranking.averages:
-        return _over_tied_targets(lists.lists.placed, ranking, stops.everywhere())
-    if ranking.ties is None:
-        return over_ranks()
-    return shortcut(
-        ranking.ties.none, over_ranks, lambda: _over_tie_groups(lists, ranking, stops)
+    if not ranking.averages:
+        by_rank = lists.labels_by_rank(ranking), lists.relevance_by_rank(ranking)
+        return total(first_success(stops_of(*by_rank)) / ranking.ranks)
+    stops, items = stops_of(lists.labels, lists.relevance), lists.lists
+    return backend.branch(
+        ranking.no_ties,
+        lambda: total(first_success(ranking.in_order(stops)) / ranking.ranks),
+        lambda: _over_items(ranking.tied_items(items, stops), ranking),
     )
 
 
-class _Stops(Values):
-    """The probabilities to stop at items, `(2**grade - 1) / 2**max_grade`."""
+def _over_items(items: TiedItems, ranking: Ranking) -> Tensor:
+    """The mean of ERR over the orders of tied items, group by group.
 
-    def __init__(self, lists: JudgedLists, max_grade: float) -> None:
-        self._lists, self._max_grade, self.only_relevant = lists, max_grade, True
-
-    @kept
-    def _values(self) -> Tensor:
-        return self._of(self._lists.labels, self._lists.relevance)
-
-    def by(self, order: Order | None) -> Tensor:
-        if order is None:
-            return self.everywhere()
-        lists = self._lists
-        return self._of(lists.lists.labels_by(order), lists.gains.by(order))
-
-    def _of(self, labels: Tensor, relevance: Tensor) -> Tensor:
-        grades = at_most(labels, self._max_grade) * relevance
-        return (2.0**grades - 1.0) / 2.0**self._max_grade
-
-
-def _over_tie_groups(lists: JudgedLists, ranking: Ranking, values: Values) -> Tensor:
-    """The mean of ERR over the orders of tied items.
-
-    It loops to the end of the group at the cutoff, which may be that of the list.
+    A user who reaches a group of m tied items passes its first j with probability
+    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
+    the probability to stop at place j is `passed[j - 1] - passed[j]`.
     """
-    whole = rank_by_scores(RankingKind(False, "average", None), lists.lists)
-    stops = where(whole.occupied, values.by(whole.order), 0.0)
-    above = whole.ranks - whole.places
-    ends = where(
-        above < ops.cast(ranking.cutoff, stops.dtype), above + whole.group_sizes, 0.0
-    )
-    items = _TiedItems(
-        stops=stops,
-        above=above,
-        group_size=whole.group_sizes,
-        so_far=whole.places,
-        is_first=whole.places == 1.0,
-    )
-    # Without items there are no other subsets.
-    passed = ops.cast(_subset_sizes(ranking, stops) == 0.0, stops.dtype)
-    last = seen_maximum(ends, size_of(stops, 1))
-    return _over_items(items, ranking, passed, last)
-
-
-def _over_tied_targets(placed: Placed, ranking: Ranking, stops: Tensor) -> Tensor:
-    """The same if only the targets and the numbers of their ties are known.
-
-    A user never stops at the other items of a group, so the subsets start with these,
-    and the targets are added last.
-    """
-    last_rank = ops.cast(ranking.cutoff, stops.dtype)
-    found = ops.logical_and(placed.retrieved, placed.above < last_rank)
-    above = where(found, placed.above, math.inf)
-    order = stable_argsort(above)
-    above, tied, stops = (
-        take(x, order) for x in (above, placed.tied, where(found, stops, 0.0))
-    )
-    targets_after, targets_from = (
-        ops.cast(x, stops.dtype) for x in counts_in_order(above, above)
-    )
-    targets = size_of(stops, 1)
-    number = counted(1, targets, keras.backend.standardize_dtype(stops.dtype), stops)
-    # The place of each target among the targets of its group.
-    place, in_group = number - (targets - targets_from), targets_from - targets_after
-    items = _TiedItems(
-        stops=stops,
-        above=above,
-        group_size=tied,
-        so_far=at_least(tied - in_group + place, 1.0),
-        is_first=place == 1.0,
-    )
-    passed = ops.ones_like(_subset_sizes(ranking, stops))
-    return _over_items(items, ranking, passed, targets)
-
-
-class _TiedItems(NamedTuple):
-    """Items in the order of their groups, as tensors of shape `(batch, items)`.
-
-    Attributes:
-        stops: the probability to stop at an item.
-        above: the number of items that score higher.
-        group_size: the number of items of its group.
-        so_far: the number of items of its group up to this one.
-        is_first: whether it is the first of its group.
-    """
-
-    stops: Tensor
-    above: Tensor
-    group_size: Tensor
-    so_far: Tensor
-    is_first: Tensor
-
-
-def _over_items(
-    items: _TiedItems, ranking: Ranking, passed_at_first: Tensor, last: Tensor | int
-) -> Tensor:
-    """Sums P(stop first at r) / r, group by group.
-
-    Args:
-        items: all items.
-        ranking: the ranking, up to its cutoff.
-        passed_at_first: tensor of shape `(1, cutoff + 1)`. `passed` before the first
-            item of a group is added.
-        last: the number of items to loop over.
-    """
-    subset_size = _subset_sizes(ranking, items.stops)
-    last_rank = ops.cast(ranking.cutoff, items.stops.dtype)
-    passed_at_first = passed_at_first + 0.0 * items.stops[:, :1]
-    ones = ops.ones_like(items.stops[:, :1])
-    start = (0.0 * items.stops[:, 0], ones, ones, passed_at_first)
-    fixed = (subset_size, last_rank, passed_at_first, *items)
-    return ops.fori_loop(0, last, _with_next_item, (*start, *fixed))[0]
+    stops, fixed = items.values, items[:5]
+    dtype, none_yet = stops.dtype, 0.0 * stops[:, :1]
+    last_rank = ops.cast(ranking.cutoff, dtype)
+    subset_size = ops.arange(ranking.cutoff + 1, dtype="int32")
+    subset_size = ops.cast(subset_size, dtype)[None, :]
+    # Items at which nobody stops are in a group before all others, or there are none:
+    # then there are no other subsets than that of no item.
+    is_one = ops.logical_or(subset_size == 0.0, items.others_first)
+    passed_at_first = ops.cast(is_one, dtype) + none_yet
+    ones = 1.0 + none_yet
+    start = (none_yet[:, 0], ones, ones, passed_at_first)
+    state = (*start, subset_size, last_rank, passed_at_first, *fixed)
+    return ops.fori_loop(0, items.last, _with_next_item, state)[0]
 
 
 # No closure, which eager JAX would compile again at each call.
 def _with_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Adds an item to its group, and the group to the value if it is the last.
 
-    A user who reaches a group of m tied items passes its first j with probability
-    `passed[j]`: the mean, over all subsets of size j, of the product of `1 - stop`. So
-    the probability to stop at place j is `passed[j - 1] - passed[j]`. If the n-th item
-    is added, a subset of size j contains it with probability j / n:
+    If the n-th item is added, a subset of size j contains it with probability j / n:
     `passed[j] = passed[j] (n - j) / n + passed[j - 1] (1 - stop) j / n`.
     """
     value, reached, reached_next, passed, *fixed = state
     subset_size, last_rank, passed_at_first, *items = fixed
-    item = _TiedItems(*(ops.take(x, i, axis=1)[:, None] for x in items))
-    passed = where(item.is_first, passed_at_first, passed)
-    with_item = at_most(subset_size / item.so_far, 1.0)
-    without = rounded(passed * (1.0 - with_item))
+    stop, above, group_size, so_far, is_first = (
+        ops.take(x, i, axis=1)[:, None] for x in items
+    )
+    passed = backend.where(is_first, passed_at_first, passed)
+    with_item = backend.minimum(subset_size / so_far, 1.0)
+    without = backend.no_fma(passed * (1.0 - with_item))
     one_less = shifted(passed, 1, 0.0)
-    passed = without + rounded(one_less * (1.0 - item.stops) * with_item)
-    reached_next = reached_next * (1.0 - item.stops)
+    passed = without + backend.no_fma(one_less * (1.0 - stop) * with_item)
+    reached_next = reached_next * (1.0 - stop)
 
-    ranks = item.above + subset_size
-    counts = ops.logical_and(subset_size >= 1.0, subset_size <= item.group_size)
+    ranks = above + subset_size
+    counts = ops.logical_and(subset_size >= 1.0, subset_size <= group_size)
     counts = ops.logical_and(counts, ranks <= last_rank)
     stop_first = shifted(passed, 1, 0.0) - passed
-    stop_first = where(counts, stop_first / where(counts, ranks, 1.0), 0.0)
-    at_end = item.so_far == item.group_size
-    value = value + where(at_end[:, 0], reached[:, 0] * total(stop_first), 0.0)
-    return value, where(at_end, reached_next, reached), reached_next, passed, *fixed
-
-
-def _subset_sizes(ranking: Ranking, stops: Tensor) -> Tensor:
-    return ops.cast(ops.arange(ranking.cutoff + 1, dtype="int32"), stops.dtype)[None, :]
+    chances = stop_first / backend.where(counts, ranks, 1.0)
+    at_end = so_far == group_size
+    added = reached[:, 0] * total(backend.where(counts, chances, 0.0))
+    value = value + backend.where(at_end[:, 0], added, 0.0)
+    reached = backend.where(at_end, reached_next, reached)
+    return value, reached, reached_next, passed, *fixed

@@ -13,7 +13,7 @@ from keras_rank.arguments import (
     check_k,
     check_number,
 )
-from keras_rank.arrays.backends import Tensor
+from keras_rank.backends import Tensor
 from keras_rank.formulas.binary import (
     any_hit,
     discounted_hits,
@@ -25,8 +25,8 @@ from keras_rank.formulas.binary import (
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.formulas.relevance import below_threshold, from_threshold
 from keras_rank.functional.per_list import Formula, FormulaArguments
+from keras_rank.lists.relevance import below_threshold, from_threshold
 
 
 @adds_arguments(Formula.per_list)

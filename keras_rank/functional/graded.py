@@ -12,14 +12,14 @@ from keras_rank.arguments import (
     check_number,
     resolve,
 )
-from keras_rank.arrays.backends import Tensor
+from keras_rank.backends import Tensor
 from keras_rank.formulas.graded import (
     discounted_gain,
     expected_reciprocal_of_stop,
     normalized_discounted_gain,
 )
-from keras_rank.formulas.relevance import from_threshold, of_gain, of_gain_ratio
 from keras_rank.functional.per_list import Formula, FormulaArguments
+from keras_rank.lists.relevance import from_threshold, of_gain, of_gain_ratio
 
 
 @adds_arguments(Formula.per_list)

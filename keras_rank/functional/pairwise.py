@@ -8,17 +8,14 @@ from keras_rank.arguments import (
     check_number,
     check_share,
 )
-from keras_rank.arrays.backends import Tensor
+from keras_rank.backends import Tensor
 from keras_rank.formulas.pairwise import (
     mean_relevant_rank,
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.formulas.relevance import of_label_above_zero
 from keras_rank.functional.per_list import Formula, FormulaArguments
-from keras_rank.lists.inputs import check_told_apart
-from keras_rank.lists.sparse import TargetLists
-from keras_rank.ordering.ranks import RankedLists
+from keras_rank.lists.relevance import of_label_above_zero
 
 
 @adds_arguments(Formula.per_list)
@@ -162,10 +159,6 @@ def pairwise_accuracy(
     """
     check_left_out(empty_value)
     threshold = check_number("relevance_threshold", relevance_threshold)
-    labels, is_sparse = y_true, arguments.get("sparse_labels", False)
-    if isinstance(y_true, RankedLists):
-        labels, is_sparse = y_true.given, isinstance(y_true.lists, TargetLists)
-    check_told_apart("y_true", labels, is_sparse)
     formula = Formula(
         ordered_pairs_over_pairs,
         (
@@ -174,5 +167,6 @@ def pairwise_accuracy(
         ),
         (preferred, threshold),
         None,
+        compares_labels=True,
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)

@@ -14,22 +14,21 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
-from keras_rank.arrays.backends import Tensor
-from keras_rank.arrays.programs import first_rows, is_whole, program
+from keras_rank.arrays.buckets import first_rows
+from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.inputs import (
-    Given,
-    lists_of,
-    of_few_shapes,
+from keras_rank.lists.reading import (
+    RawBatch,
+    check_told_apart,
     read,
     read_sparse,
     warn_of_single_items,
 )
-from keras_rank.lists.judged import Judgement, judge
-from keras_rank.lists.sparse import TargetLists
+from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.tensors import shape_of
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, RankingKind, rank_by_scores
+from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
+from keras_rank.ranking.ranking import Ranking
 
 
 class FormulaArguments(TypedDict, total=False):
@@ -48,17 +47,19 @@ class Formula(NamedTuple):
         function: function of lists, their ranking and further arguments to a value for
             each list.
         arguments: the further arguments.
-        judgement: what the items are worth; or a function of lists that returns it,
+        relevance: what the items are worth; or a function of lists that returns it,
             and its further arguments.
         empty_value: the value of a list without relevant items, `None` for NaN.
         takes_sparse_labels: whether it needs only the relevant items.
+        compares_labels: whether labels are compared with each other.
     """
 
     function: Callable[..., Tensor]
     arguments: tuple[Any, ...]
-    judgement: Judgement | tuple[Any, ...]
+    relevance: Relevance | tuple[Any, ...]
     empty_value: float | None
     takes_sparse_labels: bool = True
+    compares_labels: bool = False
 
     def per_list(
         self,
@@ -77,25 +78,33 @@ class Formula(NamedTuple):
         if isinstance(y_true, RankedLists):
             y_true.check_alone(y_pred, sample_weight)
             _check_agree(y_true, shuffle_ties, seed, is_sparse, dtype)
-            self._check_takes(isinstance(y_true.lists, TargetLists))
+            self._check_takes(y_true.given, y_true.lists.holds_targets)
             y_true.check_cutoff(k)
-            return _values((self, k), y_true.lists, y_true.ranking)
-        self._check_takes(is_sparse)
+            return backend.enter(_values, (self, k), *y_true.fresh())
+        self._check_takes(y_true, is_sparse)
         ties = check_ties(shuffle_ties)
-        order = check_dtype(dtype), RankingKind(is_sparse, ties, k)
-        given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-        padded = given
-        if is_whole(self):
-            padded = of_few_shapes(given, is_sparse)
-            if not is_sparse:
-                warn_of_single_items(given, y_true, y_pred)
-        values = _ranked_values((order, self), padded, shuffle_key(ties, seed))
-        return first_rows(values, shape_of(given.labels)[0])
+        order = OrderSpec(is_sparse, ties, k)
+        batch = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+        inputs = (check_dtype(dtype), order), batch, shuffle_key(ties, seed)
+        if not backend.is_ours((self, order)):
+            return backend.enter(_values, (self, k), *_ranked(*inputs))
+        if not is_sparse:
+            warn_of_single_items(batch, y_true, y_pred)
+        return self._in_one_program(*inputs)
 
-    def _check_takes(self, is_sparse: bool) -> None:
-        """Raises for sparse labels if the formula needs all labels."""
+    def _in_one_program(
+        self, order: tuple[str, OrderSpec], batch: RawBatch, key: int
+    ) -> Tensor:
+        padded = bucket_shapes(batch, order[1].of_targets)
+        values = backend.enter(_ranked_values, (order, self), padded, key)
+        return first_rows(values, shape_of(batch.labels)[0])
+
+    def _check_takes(self, y_true: Any, is_sparse: bool) -> None:
+        """Raises for labels that the formula can't use."""
         if not self.takes_sparse_labels:
             check_not_sparse("sparse_labels", is_sparse)
+        if self.compares_labels:
+            check_told_apart("y_true", y_true, is_sparse)
 
 
 @names_arguments
@@ -156,10 +165,10 @@ def rank(
     """
     k, ties = check_k(k), check_ties(shuffle_ties)
     is_sparse = check_flag("sparse_labels", sparse_labels)
-    order = check_dtype(dtype), RankingKind(is_sparse, ties, k)
-    given = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+    order = check_dtype(dtype), OrderSpec(is_sparse, ties, k)
+    batch = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
     # In their own shape, as formulas of a user's may see them.
-    lists, ranking = _ranked(order, given, shuffle_key(ties, seed))
+    lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
     return RankedLists(lists, ranking, k, ties, y_true)
 
 
@@ -172,7 +181,7 @@ def _check_agree(
 ) -> None:
     """Raises for an argument that contradicts the ranked lists. No default does."""
     is_sparse = check_flag("sparse_labels", sparse_labels)
-    has_all_labels = not isinstance(ranked.lists, TargetLists)
+    has_all_labels = not ranked.lists.holds_targets
     other_ties = check_ties(shuffle_ties) not in ("shuffle", ranked.ties)
     other_dtype = dtype is not None and check_dtype(dtype) != ranked.lists.dtype
     for argument, value, contradicts in (
@@ -188,35 +197,44 @@ def _check_agree(
             )
 
 
-@program
 def _ranked(
-    order: tuple[str, RankingKind], given: Given, key: Tensor
+    order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
 ) -> tuple[Lists, Ranking]:
-    dtype, kind = order
-    lists = lists_of((kind.of_targets, dtype), given)
-    return lists, rank_by_scores(kind, lists, key)
+    """Lists and their order, by one program if sizes don't depend on values."""
+    dtype, spec = order
+    if spec.by_steps:
+        lists = backend.enter(standardize, (spec.of_targets, dtype), batch)
+        return lists, rank_by_scores(spec, lists, key)
+    ranked: tuple[Lists, Ranking] = backend.enter(_ranked_lists, order, batch, key)
+    return ranked
 
 
-@program
+def _ranked_lists(
+    order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
+) -> tuple[Lists, Ranking]:
+    dtype, spec = order
+    lists = standardize((spec.of_targets, dtype), batch)
+    return lists, rank_by_scores(spec, lists, key)
+
+
 def _values(
     formula_at: tuple[Formula, int | None], lists: Lists, ranking: Ranking
 ) -> Tensor:
-    (function, arguments, judgement, empty_value, _), k = formula_at
-    if isinstance(judgement, tuple):
-        of_lists, *others = judgement
-        judged = judge(lists, of_lists(lists, *others))
-    else:
-        judged = lists.once(judge, judgement)
-    values = function(judged, ranking.cut(k), *arguments)
-    return judged.fill_empty(values, empty_value)
+    formula, k = formula_at
+    relevance = formula.relevance
+    if isinstance(relevance, tuple):
+        of_lists, *others = relevance
+        relevance = of_lists(lists, *others)
+    judged = JudgedLists(lists, relevance)
+    values = formula.function(judged, ranking.cut(k), *formula.arguments)
+    return judged.fill_empty(values, formula.empty_value)
 
 
-@program
 def _ranked_values(
-    order_and_formula: tuple[tuple[str, RankingKind], Formula],
-    given: Given,
+    order_and_formula: tuple[tuple[str, OrderSpec], Formula],
+    batch: RawBatch,
     key: Tensor,
 ) -> Tensor:
     order, formula = order_and_formula
-    _, kind = order
-    return _values((formula, kind.k), *_ranked(order, given, key))
+    ranked = _ranked_lists(order, batch, key)
+    return _values((formula, order[1].k), *ranked)

@@ -7,18 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import shifted, where
-from keras_rank.arrays.backends import (
-    Array,
-    Tensor,
-    constant,
-    is_known_false,
-    library_of,
-    stable_argsort,
-    take,
-    widest,
-)
-from keras_rank.arrays.programs import program, require
+from keras_rank.arrays.arithmetic import shifted
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists import ragged
 from keras_rank.lists.tensors import (
     as_tensor,
@@ -119,7 +109,9 @@ def to_ids(argument: str, value: Any, items: int | None) -> Tensor:
         return ids
     if keras.backend.is_float_dtype(dtype):
         return cast(ids, "float32")
-    return cast(ids, widest("int64") if dtype in ("uint32", "uint64") else "int32")
+    return cast(
+        ids, backend.widest("int64") if dtype in ("uint32", "uint64") else "int32"
+    )
 
 
 def check_kind(argument: str, value: Any, items: int | None) -> None:
@@ -185,21 +177,20 @@ def are_items(ids: Tensor, items: Tensor | int) -> Tensor:
     if not keras.backend.is_float_dtype(ids.dtype):
         return are_below
     # Keras would round float64 to float32 on some backends.
-    return ops.logical_and(are_below, ids == library_of(ids).floor(ids))
+    return ops.logical_and(are_below, ids == backend.library_of(ids).floor(ids))
 
 
 def _as(number: Tensor | int, ids: Tensor) -> Tensor:
     is_known = isinstance(number, int)
-    return constant(number, ids) if is_known else ops.cast(number, ids.dtype)
+    return backend.constant(number, ids) if is_known else ops.cast(number, ids.dtype)
 
 
-@program
 def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Tensor:
     """Returns ids below the number of items, with -1 for all that are below 0."""
     argument, items = argument_and_items
     ids = as_tensor(ids)
     # A large negative id would become that of an item in int32.
-    ids = where(ids >= 0, ids, -1)
+    ids = backend.where(ids >= 0, ids, -1)
     check_no_matrix(argument, ids, items, are_relevant=False)
     check_items(argument, ids, items)
     return ids
@@ -207,14 +198,14 @@ def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Te
 
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for invalid ids, if values can be seen."""
-    if is_known_false(ops.any(ops.logical_not(are_items(ids, items)))):
+    if backend.known(ops.all(are_items(ids, items))):
         return
-    require(
+    backend.require(
         ops.all(ids < _as(items, ids)),
         f"`{argument}` should hold ids below the number of items, {items}. "
         "Received: a larger id",
     )
-    require(
+    backend.require(
         ops.all(are_items(ids, items)),
         f"`{argument}` should hold whole numbers as ids. Received: a fraction",
     )
@@ -242,7 +233,7 @@ def check_no_matrix(
         is_matrix = ops.all(ops.logical_or(ids == 0, ids == 1))
     else:
         return
-    require(
+    backend.require(
         ops.logical_not(is_matrix),
         f"`{argument}` should hold {_RELEVANT[argument] if are_relevant else _ANY}. "
         f"Received: {number} numbers for each list, of {items} items, and some of "
@@ -252,15 +243,15 @@ def check_no_matrix(
 
 def are_repeated(ids: Tensor, labels: Tensor | None = None) -> Tensor:
     """Whether an id occurs earlier in its list; adjacent, if they are sorted."""
-    order = stable_argsort(ids)
-    in_order = take(ids, order)
+    order = backend.argsort(ids)
+    in_order = backend.take(ids, order)
     same = ops.logical_and(in_order == shifted(in_order, 1, -1), in_order >= 0)
     if labels is not None:
-        label = take(labels, order)
+        label = backend.take(labels, order)
         is_other = ops.logical_and(same, label != shifted(label, 1, 0.0))
-        require(
+        backend.require(
             ops.logical_not(ops.any(is_other)),
             "`labels` should be the same where an id is given twice in a list. "
             "Received: an id with two labels",
         )
-    return take(same, stable_argsort(order))
+    return backend.take(same, backend.argsort(order))

@@ -8,14 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.backends import (
-    Array,
-    Tensor,
-    from_host,
-    on_host,
-    to_device,
-    widest,
-)
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists import ragged
 
 # The integers that float32 does not hold.
@@ -44,7 +37,7 @@ def to_array(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         # A subclass may index and multiply in ways of its own, as `np.matrix` does.
         value = np.asarray(value)
-    value = on_host(value) if ops.is_tensor(value) else _array(argument, value)
+    value = backend.on_host(value) if ops.is_tensor(value) else _array(argument, value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _is_number(dtype):
         raise ValueError(
@@ -54,14 +47,16 @@ def to_array(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
     # On NumPy the conversion would cast float64 to float32.
-    return value if ops.is_tensor(value) else from_host(value)
+    return value if ops.is_tensor(value) else backend.from_host(value)
 
 
 def as_tensor(x: Tensor) -> Tensor:
     """An array as a tensor of the same precision; a tensor or `None` unchanged."""
     if x is None or ops.is_tensor(x):
         return x
-    return to_device(x) if isinstance(x, np.ndarray) else ops.convert_to_tensor(x)
+    return (
+        backend.to_tensor(x) if isinstance(x, np.ndarray) else ops.convert_to_tensor(x)
+    )
 
 
 def _array(argument: str, value: Any) -> Any:
@@ -150,9 +145,9 @@ def _within_backend(array: Array) -> Array:
         array = array.astype("int64" if _fits(array, "int64") else "float64")
     if ops.is_tensor(array):
         return array
-    if array.dtype == "int64" and widest("int64") != "int64":
+    if array.dtype == "int64" and backend.widest("int64") != "int64":
         array = array.astype("int32" if _fits(array, "int32") else "float64")
-    if array.dtype == "float64" and widest("float64") != "float64":
+    if array.dtype == "float64" and backend.widest("float64") != "float64":
         array = cast_finite(array, "float32")
     return array
 
@@ -224,7 +219,7 @@ def wide_or_none(labels: Tensor, dtype: str) -> Tensor | None:
     """Labels that a dtype may not tell apart where `ranked_as` does, `None` if none."""
     given = keras.backend.standardize_dtype(labels.dtype)
     is_wide = given == "float64" or given in _WIDE_INTEGERS
-    return labels if is_wide and widest("float64") != dtype else None
+    return labels if is_wide and backend.widest("float64") != dtype else None
 
 
 def ranked_as(scores: Tensor) -> Tensor:
@@ -236,4 +231,4 @@ def ranked_as(scores: Tensor) -> Tensor:
         return ops.cast(scores, "float32")
     if isinstance(scores, np.ndarray):
         return scores.astype("float64")
-    return ops.cast(scores, widest("float64"))
+    return ops.cast(scores, backend.widest("float64"))

@@ -1,13 +1,9 @@
 """The base class of metrics of lists, with their `update_state` and `result`."""
 
-import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, TypedDict
 
-from keras import ops
-
-from keras_rank import totals
+from keras_rank import state
 from keras_rank.arguments import (
     EMPTY_WEIGHTS,
     Seed,
@@ -21,46 +17,12 @@ from keras_rank.arguments import (
     check_number,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import (
-    Tensor,
-    computed_once,
-    each_plus_last,
-    is_torch_compiling,
-    library_of,
-)
-from keras_rank.arrays.programs import is_whole, program
-from keras_rank.formulas.relevance import from_threshold
+from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.inputs import (
-    Given,
-    check_told_apart,
-    lists_of,
-    of_few_shapes,
-    read,
-    read_sparse,
-    warn_of_single_items,
-)
-from keras_rank.lists.judged import JudgedLists, Judgement, judge
-from keras_rank.lists.sparse import TargetLists
-from keras_rank.lists.tensors import check_returned, shape_of
-from keras_rank.metrics.ordered import (
-    SHUFFLE_TIES,
-    OrderedMetric,
-    Update,
-    assign,
-    end_compiling,
-    grouped,
-)
-from keras_rank.ordering.preference import Ties
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.ranks import RankedLists, RankingKind, rank_by_scores
-from keras_rank.weighting import list_weights
-
-# The totals, the remainders and the number of lists seen of a metric.
-State = tuple[Tensor, Tensor, Tensor]
-
-Ordered = TypeVar("Ordered", bound=OrderedMetric)
+from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
+from keras_rank.metrics.ordered import OrderedMetric, assign
+from keras_rank.metrics.update import updates_of
+from keras_rank.ranking.ranking import Ranking
 
 
 class SharedArguments(TypedDict, total=False):
@@ -193,8 +155,8 @@ class RankingMetric(OrderedMetric):
         )
         check = check_flag if self.takes_sparse_labels else check_not_sparse
         self.sparse_labels = check("sparse_labels", sparse_labels)
-        self.totals = self._sum_variable(totals.SHAPE, "float32", "totals")
-        self.remainders = self._sum_variable(totals.SHAPE[1:], "float32", "remainders")
+        self.totals = self._sum_variable(state.SHAPE, "float32", "totals")
+        self.remainders = self._sum_variable(state.SHAPE[1:], "float32", "remainders")
         # Here, as torch.compile can't trace `inspect`.
         names = inspect.signature(type(self)).parameters
         self._names_of_arguments = tuple(
@@ -215,7 +177,7 @@ class RankingMetric(OrderedMetric):
             A tensor of shape `(batch, list_size)`. By default 1 for labels of at
             least `relevance_threshold`.
         """
-        return judge(lists, self._judgement).relevance
+        return JudgedLists(lists, self._relevance).relevance
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         """Computes the metric: the only method that a new metric must define.
@@ -259,7 +221,8 @@ class RankingMetric(OrderedMetric):
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
-        return totals.mean(
+        return backend.enter(
+            state.mean,
             (self.empty_value, self._compute_dtype),
             self.totals.value,
             self.remainders.value,
@@ -277,7 +240,8 @@ class RankingMetric(OrderedMetric):
             A scalar tensor: NaN for fewer than two lists that count, or if squares of
             weights, or of weights times values, are out of the range of float32.
         """
-        return totals.standard_error(
+        return backend.enter(
+            state.standard_error,
             (self.empty_value, self._compute_dtype),
             self.totals.value,
             self.remainders.value,
@@ -299,386 +263,17 @@ class RankingMetric(OrderedMetric):
         return self.empty_weight == "own" and self.empty_value is not None
 
     @property
-    def _judgement(self) -> Judgement:
+    def _relevance(self) -> Relevance:
         """What determines the relevance if `relevance` is not overridden."""
         return from_threshold(self.relevance_threshold)
+
+    def _relevance_for(self, lists: Lists) -> Relevance | Tensor:
+        if type(self).relevance is RankingMetric.relevance:
+            return self._relevance
+        return self.relevance(lists)
 
     @property
     def _arguments(self) -> tuple[Any, ...]:
         """The class and its arguments, which determine the values of lists."""
         names = self._names_of_arguments
         return type(self), *[getattr(self, name, None) for name in names]
-
-
-def updates_of(
-    metrics: Sequence[RankingMetric], y_true: Any, y_pred: Any, sample_weight: Any
-) -> list[Update]:
-    """Returns the new states of metrics after a batch of lists.
-
-    All are computed before any is assigned, so that an error leaves all states
-    unchanged. Metrics share common computations.
-    """
-    end_compiling()
-    states: list[tuple[RankingMetric, State]] = []
-    if isinstance(y_true, RankedLists):
-        y_true.check_alone(y_pred, sample_weight)
-        for metric in metrics:
-            _check_takes(metric, y_true)
-        are_targets = isinstance(y_true.lists, TargetLists)
-        check_labels_for(metrics, "y_true", y_true.given, are_targets)
-        new_states = _states_with_ranked(
-            Plan.of(metrics).once_ranked(),
-            y_true.lists,
-            y_true.ranking,
-            _states_of(metrics),
-        )
-        states += zip(metrics, new_states, strict=True)
-    else:
-        for (sparse_labels, _), members in alike(metrics).items():
-            given = (read_sparse if sparse_labels else read)(
-                y_true, y_pred, sample_weight
-            )
-            check_labels_for(members, "y_true", y_true, sparse_labels)
-            plan = Plan.of(members)
-            if is_whole(plan):
-                if not sparse_labels and _has_first_batch(members, given):
-                    warn_of_single_items(given, y_true, y_pred)
-                given = of_few_shapes(given, sparse_labels)
-            new_states = _states_with(plan, given, _states_of(members), plan.keys)
-            states += zip(members, new_states, strict=True)
-    return [
-        update
-        for metric, state in states
-        for update in zip(
-            (metric.totals, metric.remainders, metric.lists_seen), state, strict=True
-        )
-    ]
-
-
-def _has_first_batch(metrics: Sequence[RankingMetric], given: Given) -> bool:
-    """Whether metrics get their first batch of several items, of which they may warn.
-
-    Not in `torch.compile`, which would compile the next batch anew, as the attribute
-    has changed.
-    """
-    if is_torch_compiling() or tuple(given.labels.shape) == (1, 1):
-        return False
-    is_first = any(metric._is_new for metric in metrics)
-    for metric in metrics:
-        metric._is_new = False
-    return is_first
-
-
-def _states_of(metrics: Sequence[RankingMetric]) -> list[State]:
-    return [
-        (metric.totals.value, metric.remainders.value, metric.lists_seen.value)
-        for metric in metrics
-    ]
-
-
-def alike(
-    metrics: Sequence[RankingMetric],
-) -> dict[tuple[bool, str], list[RankingMetric]]:
-    """Groups metrics that share their inputs, by `sparse_labels` and dtype."""
-    return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What is computed for metrics that share their inputs.
-
-    Two are equal if the same program computes them: seeds are not part of it.
-
-    Attributes:
-        metrics: the metrics.
-        arguments: the class and the arguments of each.
-        dtype: what is computed in.
-        kinds: the kinds of the rankings that they ask for.
-        largest: the largest cutoff for each ranking, or `None`.
-        order_of: the place of the ranking of each metric among these.
-        keys: the keys of their seeds.
-    """
-
-    metrics: tuple[RankingMetric, ...] = dataclasses.field(compare=False)
-    arguments: tuple[Any, ...]
-    dtype: str
-    kinds: tuple[RankingKind, ...]
-    largest: tuple[int | None, ...]
-    order_of: tuple[int, ...]
-    keys: tuple[int, ...] = dataclasses.field(compare=False)
-
-    @classmethod
-    def of(cls, metrics: Sequence[RankingMetric], ties: Ties | None = None) -> "Plan":
-        """Returns the plan of metrics, with ties ordered as given, or as each says."""
-
-        def order_of(metric: RankingMetric) -> tuple[Ties, int]:
-            return metric._order if ties is None else (ties, 0)
-
-        members = grouped(metrics, order_of)
-        orders, is_sparse = list(members), metrics[0].sparse_labels
-        numbers, largest = zip(*map(_cutoffs_of, members.values()), strict=True)
-        return cls(
-            tuple(metrics),
-            tuple(metric._arguments for metric in metrics),
-            metrics[0]._compute_dtype,
-            tuple(
-                RankingKind(is_sparse, its_ties, k)
-                for (its_ties, _), k in zip(orders, numbers, strict=True)
-            ),
-            largest,
-            tuple(orders.index(order_of(metric)) for metric in metrics),
-            tuple(key for _, key in orders),
-        )
-
-    def once_ranked(self) -> "Plan":
-        """What is left of the plan when lists are ranked: one program."""
-        return dataclasses.replace(self, kinds=())
-
-    def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
-        """Returns the ranking of each metric, given those of all orders."""
-        # In two steps, so that the ideal order of the top k is that of the largest k.
-        cut = [
-            ranking.cut(largest_k)
-            for ranking, largest_k in zip(of_orders, self.largest, strict=True)
-        ]
-        return [
-            (of_orders if metric.k is None else cut)[place].cut(metric.k)
-            for metric, place in zip(self.metrics, self.order_of, strict=True)
-        ]
-
-
-@dataclasses.dataclass(frozen=True)
-class InOneOrder(Generic[Ordered]):
-    """Metrics that share an order: their tie rule, and their largest cutoff."""
-
-    members: Sequence[Ordered]
-    dtype: str
-    ties: Ties
-    key: int
-    k: int | None
-
-
-def orders_of(metrics: Sequence[Ordered]) -> Iterator[InOneOrder[Ordered]]:
-    """Returns the orders that metrics need, one for each tie rule."""
-    alike = grouped(metrics, lambda m: (m._compute_dtype, *m._order))
-    for (dtype, ties, key), members in alike.items():
-        yield InOneOrder(members, dtype, ties, key, _cutoffs_of(members)[0])
-
-
-def check_takes_targets(metric: RankingMetric) -> None:
-    """Raises for a metric that needs the labels of all items."""
-    if not metric.takes_sparse_labels:
-        raise ValueError(
-            f"`{type(metric).__name__}` should get the labels of all items. Received: "
-            "ranked lists that hold only the relevant items"
-        )
-
-
-def check_labels_for(
-    metrics: Sequence[RankingMetric], argument: str, value: Any, sparse_labels: bool
-) -> None:
-    """Raises for labels that some of the metrics could not compare."""
-    if any(metric._compares_labels for metric in metrics):
-        check_told_apart(argument, value, sparse_labels)
-
-
-def _check_takes(metric: RankingMetric, ranked: RankedLists) -> None:
-    """Raises for a metric that needs another order or more ranks."""
-    if isinstance(ranked.lists, TargetLists):
-        check_takes_targets(metric)
-    if ranked.ties != metric._ties:
-        raise ValueError(
-            "`shuffle_ties` should be the same for the metric and the ranked lists. "
-            f"Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
-            f"shuffle_ties={SHUFFLE_TIES[ranked.ties]!r} of the lists"
-        )
-    ranked.check_cutoff(metric.k)
-
-
-@program
-def _states_with(
-    plan: Plan, given: Given, states: Sequence[State], keys: Sequence[Tensor]
-) -> list[State]:
-    """The states of metrics with lists added."""
-    lists_seen = [state[2] for state in states]
-    orders = range(len(plan.kinds))
-    firsts = [lists_seen[plan.order_of.index(place)] for place in orders]
-    lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, firsts)
-    columns = _columns_of(plan.once_ranked(), lists, plan.rankings(rankings))
-    return _added(None, columns, states)
-
-
-@program
-def _states_with_ranked(
-    plan: Plan, lists: Lists, ranking: Ranking, states: Sequence[State]
-) -> list[State]:
-    """The states of metrics with ranked lists added."""
-    columns = _columns_of(plan, lists, [ranking.cut(m.k) for m in plan.metrics])
-    return _added(None, columns, states)
-
-
-@program
-def values_with(
-    plan: Plan, given: Given, keys: Sequence[Tensor], numbers: Tensor
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Returns for each metric: which lists have relevant items, values and weights.
-
-    Args:
-        plan: what is computed.
-        given: the lists.
-        keys: the keys of the seeds of the orders.
-        numbers: int tensor of shape `(batch,)`. The number that each list has in the
-            shuffle.
-    """
-    lists, rankings = _in_orders((plan.dtype, plan.kinds), given, keys, numbers)
-    return _values_of(plan.once_ranked(), lists, plan.rankings(rankings))
-
-
-@program
-def _values_of(
-    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    computed = values_together(plan.metrics, lists, rankings)
-    return [
-        (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
-        for metric, (judged, values, weights) in zip(
-            plan.metrics, computed, strict=True
-        )
-    ]
-
-
-@program
-def _in_orders(
-    orders: tuple[str, tuple[RankingKind, ...]],
-    given: Given,
-    keys: Sequence[Tensor],
-    firsts: Sequence[Tensor] | Tensor,
-) -> tuple[Lists, list[Ranking]]:
-    """Returns lists, and these ordered in each of several ways.
-
-    Args:
-        orders: what is computed in, and the kinds of rankings.
-        given: the lists.
-        keys: the key of the seed of each order.
-        firsts: the number of lists before the batch, for each order; or, as a tensor of
-            shape `(batch,)`, the number of each list.
-    """
-    dtype, kinds = orders
-    lists = lists_of((kinds[0].of_targets, dtype), given)
-    if not isinstance(firsts, list):
-        # The place of a list in the batch is added to it.
-        places = ops.cumsum(ops.cast(lists.has_items, "int32")) - 1
-        firsts = [firsts - places] * len(kinds)
-    return lists, [
-        rank_by_scores(kind, lists, key, first)
-        for kind, key, first in zip(kinds, keys, firsts, strict=True)
-    ]
-
-
-@program
-def _added(
-    _: None, of_metrics: Sequence[Sequence[Tensor]], states: Sequence[State]
-) -> list[State]:
-    """The states with the columns of a batch added, those of each metric."""
-    number, columns = len(states), zip(*of_metrics, strict=True)
-    all_columns = [column for kind in columns for column in kind]
-    stacked = library_of(all_columns[0]).stack(all_columns)
-    if number > 1:
-        kinds = len(of_metrics[0])
-        stacked = ops.reshape(stacked, (kinds, number, -1))
-        # Otherwise the formulas of all metrics would be computed for each product.
-        stacked = computed_once(stacked)
-    high, low = totals.products(stacked)
-    sums, remainders, lists_seen = zip(*states, strict=True)
-    new_totals, new_remainders = totals.add(
-        _joined(sums), _joined(remainders), high, low
-    )
-    # The last of the sums is the number of lists.
-    of_one = high if number == 1 else high[..., 0]
-    return list(
-        zip(
-            _parted(new_totals, number),
-            _parted(new_remainders, number),
-            each_plus_last(lists_seen, of_one),
-            strict=True,
-        )
-    )
-
-
-@program
-def _columns_of(
-    plan: Plan, lists: Lists, rankings: Sequence[Ranking]
-) -> list[list[Tensor]]:
-    """What the lists add to the totals of each metric."""
-    computed = values_together(plan.metrics, lists, rankings)
-    return [
-        _columns(metric, *its)
-        for metric, its in zip(plan.metrics, computed, strict=True)
-    ]
-
-
-def _columns(
-    metric: RankingMetric, judged: JudgedLists, values: Tensor, weights: Tensor
-) -> list[Tensor]:
-    """What the lists add to the totals: their columns (see `totals`)."""
-    values = where(judged.has_relevant, values, metric.empty_value or 0.0)
-    counts = judged.relevant_lists
-    if metric._weighs_empty_lists:
-        # With a weight of its own, an empty list is like any other.
-        counts = judged.lists_with_items
-    return [values * weights, weights, counts, judged.lists_with_items]
-
-
-def values_together(
-    metrics: Sequence[RankingMetric], lists: Lists, rankings: Sequence[Ranking]
-) -> list[tuple[JudgedLists, Tensor, Tensor]]:
-    """Returns for each metric the judged lists, and the value and weight of each list.
-
-    The value of a list without relevant items is not to be used.
-    """
-    of_metrics = []
-    for metric, ranking in zip(metrics, rankings, strict=True):
-        if type(metric).relevance is RankingMetric.relevance:
-            judged = lists.once(judge, metric._judgement)
-        else:
-            judged = judge(lists, metric.relevance(lists))
-        # Before the formula, which might be the first to ask in a branch of a graph.
-        weights = judged.once(list_weights)
-        if metric._weighs_empty_lists:
-            weights = where(judged.has_relevant, weights, judged.mean_weights)
-        values = _computed(metric, judged, ranking, weights)
-        of_metrics.append((judged, values, weights))
-    return of_metrics
-
-
-def _computed(
-    metric: RankingMetric, judged: JudgedLists, ranking: Ranking, weights: Tensor
-) -> Tensor:
-    """The value of each list: as many as there are weights."""
-    values = metric.compute(judged, ranking)
-    values = None if values is None else ops.cast(values, judged.dtype)
-    check_returned(
-        values,
-        weights,
-        lambda: (
-            f"`{type(metric).__name__}.compute` should return one value per list, of "
-            f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
-        ),
-    )
-    return values
-
-
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    """Stacks tensors, so that one operation adds to all."""
-    return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
-
-
-def _parted(tensor: Tensor, number: int) -> list[Tensor]:
-    return [tensor] if number == 1 else ops.unstack(tensor, number, axis=-1)
-
-
-def _cutoffs_of(metrics: Sequence[OrderedMetric]) -> tuple[int | None, int | None]:
-    """How many ranks metrics need, `None` for all, and their largest cutoff."""
-    cutoffs = [metric.k for metric in metrics if metric.k is not None]
-    largest_k = max(cutoffs, default=None)
-    return largest_k if len(cutoffs) == len(metrics) else None, largest_k

@@ -13,7 +13,7 @@ from keras_rank.arguments import (
     check_flag,
     check_fraction,
 )
-from keras_rank.arrays.backends import Tensor
+from keras_rank.backends import Tensor
 from keras_rank.formulas.binary import (
     any_hit,
     discounted_hits,
@@ -25,10 +25,9 @@ from keras_rank.formulas.binary import (
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.formulas.relevance import below_threshold
-from keras_rank.lists.judged import JudgedLists, Judgement
+from keras_rank.lists.relevance import JudgedLists, Relevance, below_threshold
 from keras_rank.metrics.base import RankingArguments, RankingMetric
-from keras_rank.ordering.ranking import Ranking
+from keras_rank.ranking.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -681,7 +680,7 @@ class FallOut(RankingMetric):
     higher_is_better = False
 
     @property
-    def _judgement(self) -> Judgement:
+    def _relevance(self) -> Relevance:
         return below_threshold(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:

@@ -16,21 +16,15 @@ from keras_rank.arguments import (
     check_ties_broken,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Array, Tensor, number_of_each, size_of
-from keras_rank.arrays.programs import program
+from keras_rank.arrays.arithmetic import size_of
 from keras_rank.arrays.sorting import Order
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.formulas.exposure import concentration, mean_over_shown, share_shown
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.ids import checked_ids, to_ids
-from keras_rank.lists.inputs import (
-    Given,
-    lists_of,
-    of_few_shapes,
-    read,
-    read_sparse,
-)
-from keras_rank.lists.sparse import SparseLists
+from keras_rank.lists.reading import RawBatch, read, read_sparse
+from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import (
     check_values,
     is_sparse,
@@ -45,9 +39,9 @@ from keras_rank.metrics.ordered import (
     end_compiling,
     grouped,
 )
-from keras_rank.ordering.items import rank_lists
-from keras_rank.ordering.preference import Ties
-from keras_rank.ordering.ranks import RankedLists
+from keras_rank.ranking.dense import rank_dense
+from keras_rank.ranking.ranked import RankedLists
+from keras_rank.ranking.tie_breaking import Ties
 
 
 class ExposureArguments(TypedDict, total=False):
@@ -141,7 +135,7 @@ class ExposureMetric(OrderedMetric):
                 f"`items` should be the number of candidates, {items}. Received: "
                 f"items={self.items}, of {self.name!r}"
             )
-        return self._of_counts(_counted_ids(items, ids[:, : self.k]))
+        return self._of_counts(backend.enter(_counted_ids, items, ids[:, : self.k]))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -196,7 +190,7 @@ class Coverage(ExposureMetric):
     base_name = "coverage"
 
     def _of_counts(self, counts: Tensor) -> Tensor:
-        return _value(share_shown, counts)
+        return backend.enter(_value, share_shown, counts)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -241,7 +235,7 @@ class Gini(ExposureMetric):
     higher_is_better = False
 
     def _of_counts(self, counts: Tensor) -> Tensor:
-        return _value(concentration, counts)
+        return backend.enter(_value, concentration, counts)
 
 
 class _MeanOverShown(ExposureMetric):
@@ -264,7 +258,7 @@ class _MeanOverShown(ExposureMetric):
 
     def _of_counts(self, counts: Tensor) -> Tensor:
         values = ops.convert_to_tensor(self._values())
-        return _value(mean_over_shown, counts, values)
+        return backend.enter(_value, mean_over_shown, counts, values)
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "popularity": self.popularity.tolist()}
@@ -395,17 +389,17 @@ def updates_of(
         cutoffs = tuple({member.k: None for member in members})
         if y_pred is None:
             ids = _shown(y_true, sample_weight, items, max(cutoffs))
-            added = [_counted_ids(items, ids[:, :k]) for k in cutoffs]
+            added = [backend.enter(_counted_ids, items, ids[:, :k]) for k in cutoffs]
             lists = 0
         else:
             given = (read_sparse if sparse_labels else read)(
                 y_true, y_pred, sample_weight
             )
             given = _of_all_items(given, items, sparse_labels)
-            given = of_few_shapes(given, sparse_labels)
+            given = bucket_shapes(given, sparse_labels)
             showing = Showing(sparse_labels, ties, cutoffs, items)
             seen = members[0].lists_seen.value
-            added, lists = _counted(showing, given, key, seen)
+            added, lists = backend.enter(_counted, showing, given, key, seen)
         for member in members:
             counts = added[cutoffs.index(member.k)]
             updates.append((member.counts, member.counts.value + counts))
@@ -422,34 +416,31 @@ class Showing(NamedTuple):
     items: int
 
 
-@program
 def _counted(
-    showing: Showing, given: Given, key: Tensor, first_list: Tensor
+    showing: Showing, given: RawBatch, key: Tensor, first_list: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """How often each item is in the top of each cutoff, and the number of lists."""
-    lists = lists_of((showing.sparse_labels, "float32"), given)
+    lists = standardize((showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
-    ranking = rank_lists(lists, max(showing.cutoffs), showing.ties, key, first_list)
+    ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
     positions = ops.cast(cast(Order, ranking.order).positions, "int32")
-    ids = where(ranking.occupied, positions, showing.items)
-    counts = [number_of_each(ids[:, :k], showing.items) for k in showing.cutoffs]
+    ids = backend.where(ranking.occupied, positions, showing.items)
+    counts = [backend.bincount(ids[:, :k], showing.items) for k in showing.cutoffs]
     return counts, ops.sum(ops.cast(lists.has_items, "int32"))
 
 
 def _with_all_items(lists: SparseLists) -> DenseLists:
     """Lists of the whole catalogue, without relevant items."""
-    scores = lists.all_scores
+    scores = lists.scores
     labels = ops.cast(ops.zeros_like(scores), lists.dtype)
-    return DenseLists(where(lists.counts[:, None], labels, -1.0), scores)
+    return DenseLists(backend.where(lists.has_items[:, None], labels, -1.0), scores)
 
 
-@program
 def _counted_ids(items: int, ids: Tensor) -> Tensor:
     """How often each item is among ids, where those below 0 are padding."""
-    return number_of_each(where(ids >= 0, ids, items), items)
+    return backend.bincount(backend.where(ids >= 0, ids, items), items)
 
 
-@program
 def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
     return formula(*numbers)
 
@@ -477,7 +468,7 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
         )
     if ids.shape[1] is None:
         ids = _of_width(ids[:, :k], k)
-    return ops.cast(checked_ids(("y_true", items), ids), "int32")
+    return ops.cast(backend.enter(checked_ids, ("y_true", items), ids), "int32")
 
 
 def _known_items(metric: ExposureMetric) -> int:
@@ -491,7 +482,7 @@ def _known_items(metric: ExposureMetric) -> int:
     return metric.items
 
 
-def _of_all_items(given: Given, items: int, sparse_labels: bool) -> Given:
+def _of_all_items(given: RawBatch, items: int, sparse_labels: bool) -> RawBatch:
     """Checks that there is a score for each item."""
     scores = given.scores
     if not sizes_agree(shape_of(scores)[1:], (items,)):

@@ -14,16 +14,15 @@ from keras_rank.arguments import (
     resolve,
     serialize,
 )
-from keras_rank.arrays.backends import Tensor
+from keras_rank.backends import Tensor
 from keras_rank.formulas.graded import (
     discounted_gain,
     expected_reciprocal_of_stop,
     normalized_discounted_gain,
 )
-from keras_rank.formulas.relevance import of_gain, of_gain_ratio
-from keras_rank.lists.judged import JudgedLists, Judgement
+from keras_rank.lists.relevance import JudgedLists, Relevance, of_gain, of_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
-from keras_rank.ordering.ranking import Ranking
+from keras_rank.ranking.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -105,7 +104,7 @@ class DCG(RankingMetric):
         self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
 
     @property
-    def _judgement(self) -> Judgement:
+    def _relevance(self) -> Relevance:
         return of_gain(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
@@ -191,7 +190,7 @@ class NDCG(DCG):
     base_name = "ndcg"
 
     @property
-    def _judgement(self) -> Judgement:
+    def _relevance(self) -> Relevance:
         return of_gain_ratio(self.gain_fn, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:

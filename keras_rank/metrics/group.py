@@ -7,8 +7,8 @@ from typing import Any
 import keras
 
 from keras_rank.arguments import check_flag, names_arguments
-from keras_rank.arrays.backends import Tensor
-from keras_rank.metrics import base, exposure
+from keras_rank.backends import Tensor
+from keras_rank.metrics import exposure, update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.names import BY_NAME, Member, question_of
@@ -127,7 +127,7 @@ class RankingMetrics(PlacedMetric):
         """
         given = y_true, y_pred, sample_weight
         of_lists, of_exposure = by_kind(self.members)
-        updates = base.updates_of(of_lists, *given) if of_lists else []
+        updates = update.updates_of(of_lists, *given) if of_lists else []
         assign([*updates, *exposure.updates_of(of_exposure, *given)])
 
     def result(self) -> dict[str, Tensor]:

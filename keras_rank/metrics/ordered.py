@@ -13,9 +13,9 @@ from keras_rank.arguments import (
     check_ties,
     drawn_seed,
 )
-from keras_rank.arrays.backends import Tensor, for_any_use
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.ordering.preference import Ties
+from keras_rank.backends import Tensor, backend
+from keras_rank.ranking.tie_breaking import Ties
 
 # The values of `shuffle_ties`, by what they stand for.
 SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
@@ -183,7 +183,7 @@ class OrderedMetric(PlacedMetric):
         self, shape: tuple[int, ...], dtype: str, name: str
     ) -> keras.Variable:
         """Creates a variable that is summed over replicas."""
-        with for_any_use():
+        with backend.lasting():
             return SumVariable(self._place, shape, dtype, name)
 
     @property

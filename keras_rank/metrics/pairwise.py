@@ -5,17 +5,16 @@ from typing import Any, Unpack
 import keras
 
 from keras_rank.arguments import adds_arguments, check_share
-from keras_rank.arrays.backends import Tensor
+from keras_rank.backends import Tensor
 from keras_rank.formulas.pairwise import (
     mean_relevant_rank,
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.formulas.relevance import of_label_above_zero
 from keras_rank.lists.base import Lists
-from keras_rank.lists.judged import JudgedLists, Judgement
+from keras_rank.lists.relevance import JudgedLists, Relevance, of_label_above_zero
 from keras_rank.metrics.base import RankingMetric, SharedArguments
-from keras_rank.ordering.ranking import Ranking
+from keras_rank.ranking.ranking import Ranking
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -88,7 +87,7 @@ class AverageRelevancePosition(RankingMetric):
         )
 
     @property
-    def _judgement(self) -> Judgement:
+    def _relevance(self) -> Relevance:
         return of_label_above_zero(self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:

@@ -62,7 +62,7 @@ _TREC, _TSV = (0, 2, 3), (0, 1, 2)
 
 
 class Side(NamedTuple):
-    """Judgements or a run: a table with the columns `query`, `item`, and a number.
+    """Relevances or a run: a table with the columns `query`, `item`, and a number.
 
     Attributes:
         table: the table.
@@ -114,7 +114,7 @@ def side_of(
     return Side(select(parts, found, numbers), source, found, may_be_ranks)
 
 
-def are_judgements(file: str, columns: Columns) -> bool:
+def are_relevances(file: str, columns: Columns) -> bool:
     """Whether a file holds judgements, rather than rows with labels and scores."""
     if not is_table(file) or _is_nested("qrels", file):
         return True

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array
 from keras_rank.reading.engine import Connection, Relation, query
 from keras_rank.reading.files import errors_of, no_rows
 from keras_rank.reading.part import Sought, is_rank, no_score

@@ -1,4 +1,4 @@
-"""Judgements and a run, joined as trec_eval joins them."""
+"""Relevances and a run, joined as trec_eval joins them."""
 
 from typing import Any
 

@@ -9,11 +9,10 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arguments import check_positive
-from keras_rank.arrays.arithmetic import where
-from keras_rank.arrays.backends import Tensor, size_of
-from keras_rank.arrays.programs import program
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.backends import Tensor, backend
 from keras_rank.lists.ids import are_items, checked_ids, to_ids
-from keras_rank.lists.inputs import check_told_apart
+from keras_rank.lists.reading import check_told_apart
 from keras_rank.lists.tensors import (
     check_dense,
     in_native_order,
@@ -278,10 +277,9 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
                 "`keep` should have the shape (batch,) or (batch, m). Received: "
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
             )
-    return _excluded(None, scores, ids, kept)
+    return backend.enter(_excluded, None, scores, ids, kept)
 
 
-@program
 def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:
     items = size_of(scores, 1)
     columns = _columns_of("item_ids", ids, items)
@@ -291,7 +289,7 @@ def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tens
         is_kept = ops.any(columns[:, :, None] == kept[:, None, :], axis=2)
         excluded = ops.logical_and(excluded, ops.logical_not(is_kept))
     # Padding is written to an extra column, which is cut off.
-    columns = where(excluded, columns, items)
+    columns = backend.where(excluded, columns, items)
     # Not `ops.arange`, as the size of the batch may not be known.
     rows = ops.cumsum(ops.ones_like(columns), axis=0) - 1
     places = ops.reshape(ops.stack([rows, columns], axis=2), (-1, 2))
@@ -304,7 +302,7 @@ def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
     """Ids of items as int32, with -1 for all that are none."""
     ids = checked_ids((argument, items), ids)
     is_item = ops.logical_and(are_items(ids, items), ids >= 0)
-    return ops.cast(where(is_item, ids, -1), "int32")
+    return ops.cast(backend.where(is_item, ids, -1), "int32")
 
 
 def mask_labels(labels: Any, mask: Any) -> Tensor:
@@ -341,4 +339,4 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"
         )
-    return where(mask, labels, -1.0)
+    return backend.where(mask, labels, -1.0)

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank import totals
-from keras_rank.arrays.backends import Tensor
+from keras_rank import state
+from keras_rank.backends import Tensor
 
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
@@ -104,8 +104,8 @@ def merge_state(
 
 
 def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
-    is_totals = tuple(variable.shape) == totals.SHAPE
-    return totals.merge(variable.value, value) if is_totals else variable + value
+    is_totals = tuple(variable.shape) == state.SHAPE
+    return state.merge(variable.value, value) if is_totals else variable + value
 
 
 def _values(metric: Any, other: Any) -> list[Any]:
@@ -122,7 +122,7 @@ def _values(metric: Any, other: Any) -> list[Any]:
                 f"`metric` has: {expected}. Received: {received}"
             )
             sums = {name for name in expected if name.endswith("/totals")}
-            if any(received.get(name) not in (None, totals.SHAPE) for name in sums):
+            if any(received.get(name) not in (None, state.SHAPE) for name in sums):
                 message += (
                     ", as an older version exports them, without the sums of a "
                     "standard error: export them again"

@@ -21,7 +21,7 @@ from keras_rank.evaluation.lists.measures import RULES, members_of
 from keras_rank.evaluation.lists.values import is_described
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.files import files_of as paths_of
-from keras_rank.reading.forms import are_judgements, is_table
+from keras_rank.reading.forms import are_relevances, is_table
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.text import PLACE
 
@@ -57,7 +57,7 @@ def files_of(parsed: argparse.Namespace) -> list[str]:
     return files
 
 
-def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> bool:
+def start_with_relevances(files: Sequence[str], parsed: argparse.Namespace) -> bool:
     """Whether the first file holds judgements."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])
@@ -66,7 +66,7 @@ def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> b
         return True
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
     given: Any = {name: getattr(parsed, name, x) for name, x in names.items()}
-    return are_judgements(files[0], Columns(**given))
+    return are_relevances(files[0], Columns(**given))
 
 
 def are_lists(file: str) -> bool:

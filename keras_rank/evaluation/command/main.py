@@ -18,7 +18,7 @@ from keras_rank.evaluation.command.inputs import (
     require_used,
     require_writable,
     rules_of,
-    start_with_judgements,
+    start_with_relevances,
 )
 from keras_rank.evaluation.command.options import parser_of
 from keras_rank.evaluation.command.printing import joined, print_results, say
@@ -64,7 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _evaluate(parsed: argparse.Namespace) -> int:
     files = files_of(parsed)
-    if parsed.qrels is None and start_with_judgements(files, parsed):
+    if parsed.qrels is None and start_with_relevances(files, parsed):
         parsed.qrels, *files = files
         if not files:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from keras_rank.ordering.preference import Ties
+from keras_rank.ranking.tie_breaking import Ties
 
 # The weight of a list, if all metrics agree on it, and otherwise that of each metric.
 WEIGHT = "weight"

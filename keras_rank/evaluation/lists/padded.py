@@ -9,20 +9,16 @@ import numpy as np
 from keras import ops
 
 from keras_rank import functional
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
-from keras_rank.lists.inputs import Given, lists_of, of_few_shapes, read
-from keras_rank.lists.judged import Judgement, judge
-from keras_rank.metrics.base import (
-    Plan,
-    RankingMetric,
-    alike,
-    check_labels_for,
-    values_with,
-)
+from keras_rank.lists.reading import RawBatch, read
+from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
-from keras_rank.ordering.preference import Ties
+from keras_rank.metrics.update import UpdateSpec, alike, check_labels_for, values_with
+from keras_rank.ranking.tie_breaking import Ties
 
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
@@ -123,28 +119,28 @@ class PaddedBatches:
             worst[:], best[:] = (low, high) if is_up else (high, low)
 
 
-def _gain_of(metric: RankingMetric, has_weights: bool) -> Judgement | None:
+def _gain_of(metric: RankingMetric, has_weights: bool) -> Relevance | None:
     """The gain of items to a metric that adds up gains, `None` if labels are enough.
 
     An item with a higher label may add less if it has a lower weight, or if the gain
     is not known to grow with the label.
     """
-    judgement = metric._judgement
-    is_by_label = judgement.is_binary or (judgement.grows and not has_weights)
+    judgement = metric._relevance
+    is_by_label = judgement.is_binary or (judgement.is_monotone and not has_weights)
     return None if is_by_label else judgement
 
 
-def _worth(batch: dict[str, Array], gain: Judgement) -> Array:
+def _worth(batch: dict[str, Array], gain: Relevance) -> Array:
     """What items add to a metric: their gains times their weights."""
-    lists = lists_of((False, "float32"), _given(batch, "label"))
-    worth = ops.convert_to_numpy(judge(lists, gain).weighted_relevance)
+    lists = standardize((False, "float32"), _given(batch, "label"))
+    worth = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
     number, size = batch["label"].shape
     return np.asarray(worth[:number, :size])
 
 
-def _given(batch: dict[str, Array], label: str) -> Given:
+def _given(batch: dict[str, Array], label: str) -> RawBatch:
     """The lists of a padded batch, as a metric takes them."""
-    return of_few_shapes(read(batch[label], batch["score"], batch.get("weight")))
+    return bucket_shapes(read(batch[label], batch["score"], batch.get("weight")))
 
 
 def _computed(
@@ -165,8 +161,8 @@ def _computed(
         keys = ops.convert_to_tensor(padded)
         for members in alike(of_label).values():
             check_labels_for(members, "label", batch[label], sparse_labels=False)
-            plan = Plan.of(members, ties)
-            computed = values_with(plan, lists, plan.keys, keys)
+            spec = UpdateSpec.of(members, ties)
+            computed = backend.enter(values_with, spec, lists, spec.keys, keys)
             for metric, of_lists in zip(members, computed, strict=True):
                 has_relevant, values, weights = (
                     ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
@@ -206,7 +202,7 @@ def _only_relevant(batch: dict[str, Array], metrics: Sequence[RankingMetric]) ->
     is_item = batch["label"] >= 0.0
     lowest = np.min(batch["label"], axis=1, where=is_item, initial=np.inf)
     highest = np.max(batch["label"], axis=1)
-    levels = [m.relevance_threshold for m in metrics if m._judgement.is_binary]
+    levels = [m.relevance_threshold for m in metrics if m._relevance.is_binary]
     least = min((level for level in levels if level is not None), default=np.inf)
     are_alike = (lowest >= least) | ((lowest == highest) & (lowest > 0.0))
     found: Array = np.all((batch["score"] > -np.inf) | ~is_item, axis=1) & are_alike

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import LARGEST_NUMBER
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
 from keras_rank.evaluation.lists.padded import PaddedBatches
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.lists.base import LARGEST_WEIGHT
+from keras_rank.lists.limits import LARGEST_WEIGHT
 from keras_rank.reading.engine import connected
 from keras_rank.reading.rows import Rows, judge, read_rows, received_twice
 from keras_rank.reading.runs import read_run

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import (
     DEFINITION,
     HEALTH,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
 from keras_rank.evaluation.lists.values import ListValues
 from keras_rank.evaluation.report.intervals import Values
@@ -146,7 +146,7 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
     """
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
-    has_few = _has_few_judgements(columns, _FEW_JUDGEMENTS)
+    has_few = _has_few_relevances(columns, _FEW_JUDGEMENTS)
     checks = []
     for (name, column, number, threshold), warning in _SOUGHT.items():
         if column in columns:
@@ -164,7 +164,7 @@ def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
 
 
-def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
+def _has_few_relevances(columns: dict[str, Array], few: int) -> bool:
     """Whether most lists have few judgements, and more items than judgements."""
     judged = columns["judged"]
     return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
@@ -175,7 +175,7 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     judged = columns[f"judged@{k}"]
     share = float(np.mean(judged))
     # If there are few judgements anyway, unjudged items are no reason for a warning.
-    threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
+    threshold = 0.0 if _has_few_relevances(columns, k) else 0.9
     short = f"have fewer than {k} items, all of which are in their top {k}"
     tied = (
         f"have the same score at ranks {k} and {k + 1}: which items are in their top "

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from keras_rank.arrays.backends import Array
+from keras_rank.backends import Array
 from keras_rank.evaluation.lists.measures import Measured
 from keras_rank.evaluation.lists.values import ListValues
 

@@ -1,21 +1,20 @@
 """Orders lists with labels for all items, or for targets only."""
 
+import copy
 import dataclasses
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from keras_rank.arrays.backends import Tensor
-from keras_rank.arrays.programs import program
-from keras_rank.arrays.shared import Shared
+from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.sparse import SparseLists
-from keras_rank.ordering.items import rank_lists
-from keras_rank.ordering.preference import Ties
-from keras_rank.ordering.ranking import Ranking
-from keras_rank.ordering.sparse import rank_targets
+from keras_rank.lists.targets import SparseLists
+from keras_rank.ranking.dense import rank_dense
+from keras_rank.ranking.ranking import Ranking
+from keras_rank.ranking.targets import rank_targets
+from keras_rank.ranking.tie_breaking import Ties
 
 
-class RankingKind(NamedTuple):
+class OrderSpec(NamedTuple):
     """Of what lists a ranking is, how it orders ties, and how many ranks it has.
 
     Attributes:
@@ -31,7 +30,7 @@ class RankingKind(NamedTuple):
 
     @property
     def by_steps(self) -> bool:
-        """Whether the number of listed ranks depends on values (see `is_whole`).
+        """Whether the number of listed ranks depends on values, so that no program can.
 
         So it does for targets with averaged ties and no cutoff, as all ranks could be
         too many.
@@ -39,9 +38,8 @@ class RankingKind(NamedTuple):
         return self.of_targets and self.ties == "average" and self.k is None
 
 
-@program
 def rank_by_scores(
-    kind: RankingKind,
+    order: OrderSpec,
     lists: Lists,
     key: Tensor | int = 0,
     first_list: Tensor | int = 0,
@@ -49,18 +47,21 @@ def rank_by_scores(
     """Orders the items of each list by their scores, the highest first.
 
     Args:
-        kind: how ties are ordered, and the number of ranks.
+        order: how ties are ordered, and the number of ranks.
         lists: the lists.
         key: the key of the seed of the shuffle, from `key_of_seed`.
         first_list: the number of lists seen before, which also keys the shuffle.
     """
     if isinstance(lists, SparseLists):
-        return rank_targets(lists, kind.k, kind.ties, key, first_list)
-    return rank_lists(cast(DenseLists, lists), kind.k, kind.ties, key, first_list)
+        return rank_targets(
+            lists, order.k, order.ties, key, first_list, by_steps=order.by_steps
+        )
+    assert isinstance(lists, DenseLists)
+    return rank_dense(lists, order.k, order.ties, key, first_list)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class RankedLists(Shared):
+class RankedLists:
     """Lists and their order, which functions can share.
 
     Attributes:
@@ -82,6 +83,13 @@ class RankedLists(Shared):
             f"<RankedLists of {self.lists.has_items.shape[0]} lists, k={self.k}, "
             f"ties={self.ties!r}>"
         )
+
+    def fresh(self) -> tuple[Lists, Ranking]:
+        """Copies that keep what is computed from them for one call.
+
+        In the call of a compiled function, that ends with it.
+        """
+        return copy.copy(self.lists), copy.copy(self.ranking)
 
     def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
         """Raises if scores or weights are also given: ranked lists include them."""

@@ -1,4 +1,4 @@
-"""Checks and casts what users pass, and makes lists of equal size."""
+"""Reads what users pass to a metric: checks its shapes, and converts it to tensors."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -7,45 +7,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_most, where
-from keras_rank.arrays.backends import (
-    Tensor,
-    constant,
-    is_of_few_shapes,
-    is_traced,
-    size_of,
-    widest,
-    without_gradient,
-)
-from keras_rank.arrays.programs import enlarged, program, rounded_up
+from keras_rank.backends import Tensor, backend
 from keras_rank.lists import ragged
-from keras_rank.lists.base import LARGEST_WEIGHT, smallest_normal, within_limits
-from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.ids import (
-    are_items,
-    are_repeated,
-    check_items,
-    check_kind,
-    check_no_matrix,
-    is_matrix,
-    stored_in,
-    to_ids,
-)
-from keras_rank.lists.sparse import SparseLists, TargetLists
+from keras_rank.lists.ids import check_kind, is_matrix, stored_in, to_ids
 from keras_rank.lists.tensors import (
-    as_tensor,
-    cast_finite,
     check_values,
     is_sparse,
-    ranked_as,
     shape_of,
     sizes_agree,
     to_array,
-    wide_or_none,
 )
-
-# The smallest sizes that are rounded up to: lists and items.
-_FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
 # What to do where a row is an item, not a list.
 _SINGLE = (
@@ -53,11 +24,8 @@ _SINGLE = (
     "`keras_rank.utils.pad_lists(scores, group_ids=...)`, outside `fit`"
 )
 
-# The id of a relevant item that is not in the catalogue: it is never found.
-NO_CANDIDATE = -2
 
-
-class Given(NamedTuple):
+class RawBatch(NamedTuple):
     """What users pass, with matching shapes.
 
     Attributes:
@@ -75,7 +43,7 @@ class Given(NamedTuple):
     grades: Tensor | None = None
 
 
-def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
+def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
     """Converts what users pass to a metric, and checks its shapes.
 
     Args:
@@ -101,14 +69,14 @@ def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
         _require_same_shape("mask", mask, labels)
     if weights is not None:
         weights = _fitting(_lists("sample_weight", weights), labels)
-    given = Given(labels, scores, mask, weights)
+    given = RawBatch(labels, scores, mask, weights)
     if len(labels.shape) == 1:
         as_batch = (x if x is None or not x.shape else x[None] for x in given)
-        given = Given(*as_batch)
+        given = RawBatch(*as_batch)
     return given
 
 
-def warn_of_single_items(given: Given, y_true: Any, y_pred: Any) -> None:
+def warn_of_single_items(given: RawBatch, y_true: Any, y_pred: Any) -> None:
     """Warns of lists of one item, if no mask or ragged type says that they are lists.
 
     They are what a model returns that scores single items.
@@ -124,7 +92,7 @@ def warn_of_single_items(given: Given, y_true: Any, y_pred: Any) -> None:
         )
 
 
-def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
+def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
     """Converts the ids of relevant items, and the scores of a catalogue.
 
     Args:
@@ -138,7 +106,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
     """
     scores = _lists("y_pred", y_pred)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids, labels, mask = _read_ids("y_true", y_true, items)
+    ids, labels, mask = read_ids("y_true", y_true, items)
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
@@ -154,111 +122,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Given:
             "`y_true` and `y_pred` should have the same number of lists. Received: "
             f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
         )
-    return Given(ids, scores, mask, _weights_of_lists(sample_weight, ids), labels)
-
-
-def of_few_shapes(given: Given, sparse_labels: bool = False) -> Given:
-    """Pads to one of a few shapes, as a program is compiled for each."""
-    if not is_of_few_shapes(*(x for x in given if x is not None)):
-        return given
-    lists, items = given.labels.shape
-    if not sparse_labels:
-        sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
-        return _with_shape(given, sizes)
-    if given.labels.shape == given.scores.shape:
-        # The check for labels of all items needs the original shape.
-        return given
-    # Only targets, as an additional list would count.
-    return _with_shape(given, (lists, rounded_up(items, 1)))
-
-
-def _with_shape(given: Given, shape: tuple[int, int]) -> Given:
-    """Pads tensors of the shape of the labels, or with one row per list."""
-    labels, lists = given.labels, given.labels.shape[0]
-    if str(labels.dtype).startswith(("bool", "uint")):
-        # Which have no -1, that says where there is padding.
-        labels = cast_finite(labels, "float32")
-
-    def padded(x: Tensor | None, fill: float) -> Tensor | None:
-        if x is None or shape_of(x)[:1] != (lists,):
-            return x
-        sizes = [
-            new if size == old else size
-            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=True)
-        ]
-        return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
-
-    others = (padded(x, 0) for x in given[1:])
-    return Given(padded(labels, -1), *others)
-
-
-@program
-def lists_of(kind: tuple[bool, str], given: Given) -> DenseLists | SparseLists:
-    """Returns lists, given whether their labels are sparse, and their dtype."""
-    sparse_labels, dtype = kind
-    return (sparse_lists if sparse_labels else dense_lists)(dtype, given)
-
-
-def dense_lists(dtype: str, given: Given) -> DenseLists:
-    """Casts what users pass to a metric, and determines which positions are items.
-
-    Args:
-        dtype: the dtype of labels and weights: float32 or float64.
-        given: what users pass.
-
-    Returns:
-        `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
-    """
-    labels, scores, mask, weights, _ = map(as_tensor, given)
-    wide = wide_or_none(labels, dtype)
-    labels, scores = cast_finite(labels, dtype), ranked_as(scores)
-    if mask is not None:
-        mask = ops.cast(mask, "bool")
-    if weights is not None:
-        weights = ops.broadcast_to(cast_finite(weights, dtype), ops.shape(labels))
-    if labels.shape[1] in (0, None):
-        # A position of padding changes no number, and spares every operation
-        # the case of an axis of size 0, as one of unknown size may be.
-        wide = None if wide is None else ranked_as(wide)
-        labels, scores, mask, weights, wide = (
-            None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
-            for x, fill in (
-                *((labels, -1), (scores, 0), (mask, 0), (weights, 0)),
-                (wide, -1),
-            )
-        )
-    return DenseLists(labels, scores, mask, weights, wide)
-
-
-def sparse_lists(dtype: str, given: Given) -> SparseLists:
-    """Casts the ids of relevant items, and the scores of a catalogue.
-
-    Args:
-        dtype: the dtype of labels and weights: float32 or float64.
-        given: what users pass.
-
-    Returns:
-        `SparseLists`. An id that is given twice in a list counts once.
-    """
-    ids, scores, mask, weights, labels = map(as_tensor, given)
-    ids, labels = _of_lists(*_targets(ids, labels, mask))
-    if labels is None:
-        check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
-    items = size_of(scores, 1)
-    if is_traced(ids):
-        # The ids can't be seen later.
-        check_items("y_true", ids, items)
-    are_in_catalogue = are_items(ids, items)
-    lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
-    if scores.shape[1] == 0:
-        # An item that was not retrieved avoids an axis of size 0.
-        scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-    return SparseLists(
-        **lists.fields(),
-        all_scores=ranked_as(scores),
-        given_ids=ids,
-        are_ids=ops.all(are_in_catalogue),
-    )
+    return RawBatch(ids, scores, mask, weights_of_lists(sample_weight, ids), labels)
 
 
 def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
@@ -278,11 +142,11 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
     else:
         labels, _ = _labels_and_mask(value)
     (labels,) = ragged.rectangular(y_true=labels)
-    dtype = widest("float64")
+    dtype = backend.widest("float64")
     is_on_device = ops.is_tensor(labels) and not isinstance(labels, np.ndarray)
     if labels is None or (dtype == "float64" and is_on_device):
         return
-    if is_sparse(labels) or is_traced(labels) or not np.ndim(labels):
+    if is_sparse(labels) or not backend.is_concrete(labels) or not np.ndim(labels):
         return
     labels = np.asarray(labels)
     is_exact = np.can_cast(labels.dtype, dtype)
@@ -307,61 +171,7 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
         )
 
 
-def standardize_targets(
-    targets: Any, items: int, sample_weight: Any = None, dtype: str = "float32"
-) -> TargetLists:
-    """Checks and casts the ids of relevant items of a catalogue.
-
-    Args:
-        targets: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
-            a dict with the keys `"ids"`, `"labels"` and `"mask"`, or a sparse matrix
-            of labels, of shape `(batch, items)`.
-        items: the number of items of the catalogue.
-        sample_weight: `None`, a number, or weights of shape `(batch,)` or
-            `(batch, 1)`.
-        dtype: the dtype of labels and weights: float32 or float64.
-
-    Returns:
-        `TargetLists`. An id that is given twice in a list counts once.
-    """
-    ids, labels, mask = _read_ids("targets", targets, items)
-    if len(ids.shape) not in (1, 2):
-        raise ValueError(
-            "`targets` should have the shape (batch,) or (batch, targets). Received: "
-            f"targets.shape={shape_of(ids)}"
-        )
-    weights = _weights_of_lists(sample_weight, ids)
-    return _targets_of((items, dtype), ids, labels, mask, weights)
-
-
-@program
-def _targets_of(
-    catalogue: tuple[int, str],
-    ids: Tensor,
-    labels: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
-) -> TargetLists:
-    items, dtype = catalogue
-    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
-    ids, labels = _of_lists(*_targets(ids, labels, mask))
-    if labels is None:
-        check_no_matrix("targets", ids, items, are_relevant=True)
-    check_items("targets", ids, items)
-    return _target_lists(ids, labels, are_items(ids, items), items, weights, dtype)
-
-
-def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns ids, and their labels if there are any, of the same shape.
-
-    The id is below 0 where there is no target: if it is masked, or its label is not
-    above 0. With labels, `NO_CANDIDATE` is the id of a target that is not among the
-    items.
-    """
-    return _targets(*map(as_tensor, _read_ids(argument, value, 0)))
-
-
-def _read_ids(
+def read_ids(
     argument: str, value: Any, items: int | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns ids, and their labels and mask if there are any, of the same shape.
@@ -383,82 +193,6 @@ def _read_ids(
         mask = _lists("mask", mask)
         _require_same_shape("mask", mask, ids)
     return ids, labels, mask
-
-
-def _targets(
-    ids: Tensor, labels: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Returns ids, below 0 where there is no target, and the labels of targets."""
-    is_float = keras.backend.is_float_dtype(ids.dtype)
-    if labels is None and mask is None and not is_float:
-        return ids, None
-    # A comparison with NaN is False.
-    is_target = ids >= 0
-    if labels is not None:
-        labels = ranked_as(labels)
-        is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
-        is_worth = labels >= smallest_normal(labels)
-        is_target = ops.logical_and(is_target, is_worth)
-        labels = where(is_worth, labels, 0.0)
-    if mask is not None:
-        is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
-    return where(is_target, ids, -1), labels
-
-
-def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Ids and labels of shape `(batch, targets)`, of one target or more."""
-    if len(ids.shape) == 1:
-        ids, labels = (None if x is None else x[:, None] for x in (ids, labels))
-    if ids.shape[1] == 0:
-        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
-        labels = None
-    return ids, labels
-
-
-def _target_lists(
-    ids: Tensor,
-    labels: Tensor | None,
-    are_in_catalogue: Tensor,
-    items: Tensor | int,
-    weights: Tensor | None,
-    dtype: str,
-) -> TargetLists:
-    is_target = ids >= 0 if labels is None else ids != -1
-    has_items = True
-    # A branch: torch.compile can't make a tensor of a condition on an unknown size.
-    if isinstance(items, int) and items == 0:
-        has_items = False
-    counts = ops.broadcast_to(constant(has_items, is_target), (size_of(ids, 0),))
-    if ids.shape[1] != 1:
-        is_first = ops.logical_not(are_repeated(ids, labels))
-        is_target = ops.logical_and(is_target, is_first)
-    if weights is not None:
-        weights = cast_finite(weights, dtype)
-        weights = ops.broadcast_to(weights, (size_of(ids, 0), 1))
-        is_weighed = weights >= smallest_normal(weights)
-        counts = ops.logical_and(counts, is_weighed[:, 0])
-        is_target = ops.logical_and(is_target, is_weighed)
-        weights = where(is_weighed, at_most(weights, LARGEST_WEIGHT), 0.0)
-    can_be_found = ops.logical_and(is_target, are_in_catalogue)
-    targets, wide_targets = ops.cast(is_target, dtype), None
-    if labels is not None:
-        can_be_found = ops.logical_and(can_be_found, ids >= 0)
-        wide_targets = wide_or_none(labels, dtype)
-        if wide_targets is not None:
-            wide_targets = where(is_target, within_limits(wide_targets), 0.0)
-        targets = where(is_target, within_limits(cast_finite(labels, dtype)), 0.0)
-    return TargetLists(
-        targets=targets,
-        wide_targets=wide_targets,
-        is_target=is_target,
-        list_weights=weights,
-        # Only now, as a large id might change.
-        ids=ops.cast(where(can_be_found, ids, 0), "int32"),
-        can_be_found=can_be_found,
-        counts=counts,
-        # Without targets, one that was not retrieved avoids an axis of size 0.
-        items=items if has_items else 1,
-    )
 
 
 def _ids_labels_and_mask(
@@ -523,7 +257,7 @@ def _lists(argument: str, value: Any) -> Tensor:
     """
     check_values(argument, value)
     x = to_array(argument, value)
-    x = without_gradient(x) if ops.is_tensor(x) else x
+    x = backend.detached(x) if ops.is_tensor(x) else x
     try:
         rank = len(x.shape)
     except ValueError as error:
@@ -561,7 +295,7 @@ def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
         )
 
 
-def _weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
+def weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
     """Converts weights of lists, of shape `()` or `(batch, 1)`."""
     if sample_weight is None:
         return None

@@ -10,15 +10,8 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_least, ratio, where
-from keras_rank.arrays.backends import (
-    Tensor,
-    in_float64,
-    library_of,
-    parts_of_float64,
-    without_warnings,
-)
-from keras_rank.arrays.programs import program
+from keras_rank.arrays.arithmetic import ratio
+from keras_rank.backends import Tensor, backend
 
 # The columns of a batch, an entry for each list: its weighted value and its weight, 0
 # where no item is relevant; 1 where one is; 1 where there is an item. The totals are
@@ -47,14 +40,14 @@ def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         High and low parts, float32 of shape `(4, 4, ...)`.
     """
-    with without_warnings():
-        high, low = in_float64(_products, columns)
+    with backend.quiet():
+        high, low = backend.in_float64(_products, columns)
     return high, low
 
 
 def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
     pairs = columns[:, None] * columns
-    return parts_of_float64(library_of(pairs).sum(pairs, axis=-1))
+    return backend.split_float64(backend.library_of(pairs).sum(pairs, axis=-1))
 
 
 def add(
@@ -76,7 +69,7 @@ def add(
     Returns:
         The totals and the remainders, of the same shapes.
     """
-    with without_warnings():
+    with backend.quiet():
         total_high, total_low = ops.unstack(totals, 2)
         total_low, error = _sum_and_error(total_low, high)
         total_high, total_low = _sum_and_error(total_high, total_low)
@@ -101,7 +94,6 @@ def merge(totals: Tensor, others: Tensor) -> Tensor:
     return add(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
 
 
-@program
 def mean(
     empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
@@ -124,7 +116,7 @@ def mean(
     sums = ops.cast(totals[0, LISTS], dtype) + low
     value, weight, relevant, lists = _numbers(sums)
     if empty_value is not None:
-        average_weight = where(relevant > 0.0, ratio(weight, relevant), 1.0)
+        average_weight = backend.where(relevant > 0.0, ratio(weight, relevant), 1.0)
         empty_weight = (lists - relevant) * average_weight
         value = value + empty_weight * empty_value
         weight = weight + empty_weight
@@ -140,7 +132,6 @@ def _numbers(row: Tensor) -> list[Tensor]:
     return list(ops.split(row, 4))
 
 
-@program
 def standard_error(
     empty_value_and_dtype: tuple[float | None, str], totals: Tensor, remainders: Tensor
 ) -> Tensor:
@@ -151,21 +142,21 @@ def standard_error(
         weights, or of weights times values, are out of the range of float32.
     """
     empty_value, dtype = empty_value_and_dtype
-    with without_warnings():
+    with backend.quiet():
         function = functools.partial(
             _squared_error, counts_empty=empty_value is not None
         )
         # Derived from the state, so that it is traced with it, and on its device.
         empty = 0.0 * remainders[LISTS, LISTS:] + (empty_value or 0.0)
-        squared = in_float64(function, totals, remainders, empty)
+        squared = backend.in_float64(function, totals, remainders, empty)
     *_, relevant, lists = _numbers(totals[0, LISTS])
     _, squared_weight, *_ = _numbers(totals[0, WEIGHT])
     # Not denormal, as some backends treat such numbers as 0.
     has_squares = squared_weight >= SMALLEST_SQUARE * relevant
     number = relevant if empty_value is None else lists
-    error = at_least(where(relevant > 0.0, squared, 0.0), 0.0) ** 0.5
+    error = backend.maximum(backend.where(relevant > 0.0, squared, 0.0), 0.0) ** 0.5
     is_known = ops.logical_and(number > 1.0, has_squares)
-    return ops.cast(where(is_known, error, math.nan)[0], dtype)
+    return ops.cast(backend.where(is_known, error, math.nan)[0], dtype)
 
 
 def _squared_error(
@@ -216,7 +207,7 @@ def squared_error(
         squared_value: Q2, the sum of `w**2 * v**2`.
         empty_value: e, the value of a list without relevant items.
     """
-    # Without bare numbers, for `in_float64`.
+    # Without bare numbers, for `backend.in_float64`.
     r, lists = value / weight, relevant + empty
     among = squared_value - (r + r) * value_by_weight + r * r * squared_weight
     of_empty = (r - empty_value) ** 2 * relevant * empty / lists

@@ -1,42 +1,46 @@
 """Which tied item goes first: the earlier one, or one drawn by a hash."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import at_least
-from keras_rank.arrays.backends import INT32_MIN, Tensor, constant
 from keras_rank.arrays.hashing import hashed
+from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 
 Ties = Literal["shuffle", "stable", "average"]
-Preference = Callable[[Tensor], Tensor]
+TieBreakKeys: TypeAlias = Callable[[Tensor], Tensor]
 
 
-def preference_of(
+def tie_break_keys(
     lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
-) -> Preference:
+) -> TieBreakKeys:
     """Returns a function from numbers of items, 1, 2, ... in each list, to int32 keys.
 
     The tied item with the larger key goes first.
     """
-    of_lists = None
-    if ties == "shuffle":
-        of_lists = list_keys(key, lists.has_items, first_list)
-    return lambda item_numbers: item_keys(of_lists, item_numbers)
+    # Computed here, as the function may be called in a branch.
+    has_items = lists.has_items
+
+    def keys(item_index: Tensor) -> Tensor:
+        if ties != "shuffle":
+            return item_keys(None, item_index)
+        return item_keys(list_keys(key, has_items, first_list), item_index)
+
+    return keys
 
 
-def item_keys(list_keys: Tensor | None, item_numbers: Tensor) -> Tensor:
+def item_keys(list_keys: Tensor | None, item_index: Tensor) -> Tensor:
     """Int32 keys, larger ones first: random, or by position.
 
     Args:
         list_keys: the result of `list_keys`, or `None` if the earlier item goes first.
-        item_numbers: int32 tensor: 1, 2, 3, ... for the items of a list.
+        item_index: int32 tensor: 1, 2, 3, ... for the items of a list.
     """
     if list_keys is None:
-        return -item_numbers
-    return shuffle_keys(list_keys, item_numbers)
+        return -item_index
+    return shuffle_keys(list_keys, item_index)
 
 
 def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
@@ -51,22 +55,22 @@ def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) ->
         An int32 tensor of shape `(batch,)`.
     """
     list_numbers = first_list + ops.cumsum(ops.cast(has_items, "int32")) - 1
-    return hashed(list_numbers, constant(key, list_numbers))
+    return hashed(list_numbers, backend.constant(key, list_numbers))
 
 
-def shuffle_keys(list_keys: Tensor, item_numbers: Tensor) -> Tensor:
+def shuffle_keys(list_keys: Tensor, item_index: Tensor) -> Tensor:
     """Random int32 numbers, a function of the seed, the list and the item alone.
 
     Lists and items are counted without padding, so that padding changes nothing.
 
     Args:
         list_keys: int32 tensor of shape `(batch,)`, of `list_keys`.
-        item_numbers: int32 tensor of shape `(batch, list_size)` or `(1, list_size)`:
+        item_index: int32 tensor of shape `(batch, list_size)` or `(1, list_size)`:
             1, 2, 3, ... for the items of a list.
 
     Returns:
         An int32 tensor of shape `(batch, list_size)`.
     """
-    keys = hashed(item_numbers, list_keys[:, None])
+    keys = hashed(item_index, list_keys[:, None])
     # Keys are sorted by their negatives, which the lowest number lacks.
-    return at_least(keys, INT32_MIN + 1)
+    return backend.maximum(keys, backend.INT32_MIN + 1)

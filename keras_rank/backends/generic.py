@@ -1,0 +1,541 @@
+"""The reference backend: in `keras.ops` alone, without a branch, and always right.
+
+The module of a backend takes these functions, and replaces by name those that must
+differ there, or that another way makes faster. So functions that may be replaced are
+called here as attributes of `backends.backend`.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank import backends
+
+# Keras has no common type for the tensors of its backends.
+Tensor: TypeAlias = Any
+Array: TypeAlias = np.ndarray[Any, Any]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
+Result = TypeVar("Result")
+
+INT32_MIN = -(2**31)
+
+_PACKAGE = __name__.partition(".")[0]
+
+# Sorting a row takes less time than more comparisons with it. Measured with rows of
+# 4,096 entries, including compilation.
+MOST_COMPARISONS = 16
+
+
+# Values that Python can see, and branches on them.
+
+
+def on_accelerator() -> bool:
+    """Whether code is compiled for a device other than a CPU."""
+    return False
+
+
+def is_compiling() -> bool:
+    """Whether `torch.compile` traces this code: a branch would break its graph."""
+    return False
+
+
+def is_concrete(x: Tensor) -> bool:
+    """Whether Python can see the values of a tensor, if need be by waiting for them.
+
+    `keras.ops` can't tell.
+    """
+    return False
+
+
+def known(condition: Tensor | bool) -> bool | None:
+    """The value of a boolean scalar, `None` where Python can't see it."""
+    if isinstance(condition, bool):
+        return condition
+    return bool(condition) if backends.backend.is_concrete(condition) else None
+
+
+def branch(
+    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
+) -> Any:
+    """Returns `whole()`, or the same result by a shorter way where a condition holds.
+
+    `whole` is always right. It is the only way in code compiled for an accelerator,
+    where a branch makes the host wait for the device, and by `torch.compile`. A branch
+    may be traced, so what it computes must not be kept outside of it.
+
+    Args:
+        holds: boolean scalar. Whether `short` gives the same result.
+        short: function without arguments.
+        whole: function without arguments.
+    """
+    return short() if backends.backend.known(holds) else whole()
+
+
+def require(condition: Tensor | bool, message: str) -> None:
+    """Raises for a condition that is seen not to hold, possibly when a program ends.
+
+    Code that a user compiles can't raise.
+    """
+    if backends.backend.known(condition) is False:
+        raise ValueError(message)
+
+
+def looks_first(x: Tensor) -> bool:
+    """Whether to read many entries before they are copied, to spare the copy."""
+    return False
+
+
+# Programs.
+
+
+def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+    """Returns `function(depends, *tensors)`, computed by one program.
+
+    That is for eager calls whose many operations take long to start, and for graphs
+    that take long to trace. A function that is called so calls no other one so.
+
+    Args:
+        function: function of a module.
+        depends: what the program depends on. If it can't be hashed, or is not ours,
+            no program is made: see `is_ours`.
+        *tensors: tensors, in lists, tuples or classes with `register_tree`.
+    """
+    return function(depends, *tensors)
+
+
+def is_ours(depends: Any) -> bool:
+    """Whether one program can compute what depends on this.
+
+    It can't if a part is a user's class or function, or has the attribute `by_steps`:
+    then values of one step determine the sizes of the next.
+    """
+    try:
+        _check_ours_once(depends)
+    except TypeError:
+        return False
+    return True
+
+
+def _check_ours(depends: Any) -> None:
+    """Raises `TypeError` otherwise, as hashing does, so that no cache keeps it."""
+    if depends is None or isinstance(depends, bool | int | float | str):
+        return
+    if getattr(depends, "by_steps", False):
+        raise TypeError
+    if isinstance(depends, tuple):
+        parts = depends
+    elif str(getattr(depends, "__module__", "")).partition(".")[0] != _PACKAGE:
+        raise TypeError
+    elif isinstance(depends, type) or not dataclasses.is_dataclass(depends):
+        parts = ()
+    else:
+        fields = dataclasses.fields(depends)
+        parts = tuple(getattr(depends, field.name) for field in fields)
+    for part in parts:
+        _check_ours(part)
+
+
+# To look at all parts takes longer than to find them here: 13 us of 200 for an update.
+_check_ours_once = functools.lru_cache(256)(_check_ours)
+
+
+def register_tree(kind: Class) -> Class:
+    """Registers a dataclass as a tree of tensors, for programs.
+
+    A program depends on the values of fields that are not tensors.
+    """
+    return kind
+
+
+def parts_of(
+    kind: type, leaves_of: Callable[[Any], list[Any]]
+) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    """Functions that take a registered dataclass apart, and put it together again.
+
+    Args:
+        kind: the dataclass.
+        leaves_of: function that returns the leaves of a tree.
+    """
+    names = [field.name for field in dataclasses.fields(cast(Any, kind))]
+
+    def is_fixed(value: Any) -> bool:
+        leaves = leaves_of(value)
+        return bool(leaves) and all(isinstance(x, int | str) for x in leaves)
+
+    def flatten(tree: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values = [getattr(tree, name) for name in names]
+        tensors = tuple(None if is_fixed(x) else x for x in values)
+        return tensors, tuple(x if is_fixed(x) else None for x in values)
+
+    def unflatten(fixed: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
+        parts = zip(names, fixed, tensors, strict=True)
+        return kind(**{name: x if y is None else y for name, y, x in parts})
+
+    return flatten, unflatten
+
+
+def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., Any]:
+    """Compiles a function of tensors, on backends that are faster for it.
+
+    Args:
+        function: the function.
+        is_ours: whether it has no code of a user's, which XLA might not support.
+    """
+    return function
+
+
+def without_autograph(function: Function) -> Function:
+    """Stops TensorFlow from rewriting the source of a function and all that it calls."""
+    return function
+
+
+def should_bucket(*tensors: Tensor) -> bool:
+    """Whether sizes should be rounded up, as a program is compiled for each."""
+    return False
+
+
+def frees_shared_memory() -> bool:
+    """Whether a compiled step frees the memory of variables, if others use it too."""
+    return False
+
+
+# Memory.
+
+
+def to_tensor(array: Array) -> Tensor:
+    """An array as a tensor, in its precision."""
+    return ops.convert_to_tensor(array, array.dtype)
+
+
+def from_host(array: Array) -> Tensor:
+    """An array as a tensor, or unchanged where programs accept arrays."""
+    return backends.backend.to_tensor(array)
+
+
+def on_host(x: Tensor) -> Tensor:
+    """The memory of a tensor as an array, where tensors are reshaped by compiling."""
+    return x
+
+
+def widest(dtype: str) -> str:
+    """The dtype that a 64-bit dtype becomes: not every device has 64 bits."""
+    return dtype
+
+
+def lasting() -> contextlib.AbstractContextManager[Any]:
+    """A context in which tensors are created that are used later on."""
+    return contextlib.nullcontext()
+
+
+def constant(value: float, like: Tensor) -> Tensor:
+    """A number in the dtype of a tensor, and on its device.
+
+    Keras gives a bare number the default precision: if that is bfloat16, integers
+    become floats on JAX.
+    """
+    if isinstance(like, np.ndarray):
+        return np.asarray(value, like.dtype)
+    return ops.convert_to_tensor(value, like.dtype)
+
+
+def made_once(
+    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
+) -> Tensor:
+    """Returns `function(*numbers)`, computed once where that is worth keeping.
+
+    Args:
+        function: function of numbers.
+        *numbers: its arguments.
+        size: the number of entries of the result.
+        like: tensor on the device of the result.
+    """
+    return function(*numbers)
+
+
+def detached(x: Tensor) -> Tensor:
+    """The same tensor, without gradients."""
+    return ops.stop_gradient(x)
+
+
+# Numbers.
+
+
+def library_of(x: Tensor) -> Any:
+    """The library whose functions keep the precision of a tensor.
+
+    Those of Keras cast float64 to float32 on NumPy and torch, and copy on NumPy.
+    """
+    return np if isinstance(x, np.ndarray | np.generic) else ops
+
+
+def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+    """Chooses between two values by a condition, in the dtype of the first tensor."""
+    like = y if isinstance(x, int | float) else x
+    library = backends.backend.library_of(condition)
+    return library.where(condition, _in_dtype_of(like, x), _in_dtype_of(like, y))
+
+
+def minimum(x: Tensor, bound: Tensor | float) -> Tensor:
+    """The minimum with a bound, in the dtype of `x`."""
+    return backends.backend.library_of(x).minimum(x, _in_dtype_of(x, bound))
+
+
+def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
+    """The maximum with a bound, in the dtype of `x`."""
+    return backends.backend.library_of(x).maximum(x, _in_dtype_of(x, bound))
+
+
+def _in_dtype_of(x: Tensor, other: Tensor | float) -> Tensor:
+    if isinstance(other, int | float) and not isinstance(other, np.generic):
+        return backends.backend.constant(other, x)
+    return ops.convert_to_tensor(other, x.dtype)
+
+
+def power_of_two(x: Tensor) -> Tensor:
+    """Returns `2**x`, exact for whole numbers."""
+    return backends.backend.constant(2.0, x) ** x
+
+
+def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    """Returns `function(*tensors)`, with tensors in float64 if the device has it.
+
+    The function may only use Python's operators, as those of Keras cast float64 to
+    float32 on most backends. It returns float32, as JAX has float64 only within a
+    scope. It must not use bare numbers or constants, which JAX 0.6 compiles as float32.
+    """
+    return function(*(ops.cast(x, "float64") for x in tensors))
+
+
+def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Splits float64 numbers into float32 ones and their rounding errors."""
+    high = ops.cast(x, "float32")
+    return high, ops.cast(x - ops.cast(high, x.dtype), "float32")
+
+
+def no_fma(products: Tensor) -> Tensor:
+    """Products that are rounded before anything is added to them."""
+    return products
+
+
+def fusion_barrier(x: Tensor) -> Tensor:
+    """A tensor that is computed once, not again for each use."""
+    return x
+
+
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """A context in which NumPy, like other backends, doesn't warn of NaN or inf."""
+    return contextlib.nullcontext()
+
+
+def full_precision() -> contextlib.AbstractContextManager[Any]:
+    """A context in which float32 matrices are multiplied in float32."""
+    return contextlib.nullcontext()
+
+
+def rounds_by_column() -> bool:
+    """Whether the last bit of an entry of a product depends on its column."""
+    return False
+
+
+def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
+    """Whether a tensor may have NaN, given its minima or maxima.
+
+    These are then NaN, except in XLA on a CPU, where a maximum forgets what came before
+    a NaN. A sum is NaN there, also for infinities of both signs.
+    """
+    return ops.isnan(ops.sum(x))
+
+
+# Sums.
+
+
+def tree_sum(values: Tensor, levels: int) -> Tensor:
+    """Adds the second half of each row to the first, once per level.
+
+    XLA would merge sums along successive axes into one sum in another order.
+    """
+    for level in reversed(range(levels)):
+        values = values[..., : 2**level] + values[..., 2**level :]
+    return values[..., 0]
+
+
+def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
+    """Counts the entries of each row that are true, for each of several conditions.
+
+    Args:
+        conditions: functions without arguments that return boolean tensors of shape
+            `(batch, size)`. Called one after the other, to reuse memory.
+        dtype: the dtype of the counts.
+
+    Returns:
+        A tensor of shape `(batch, 1)` for each condition.
+    """
+    return [ops.sum(ops.cast(x(), dtype), axis=1, keepdims=True) for x in conditions]
+
+
+def scans_anew() -> bool:
+    """Whether a running sum adds a hundred or more entries for each of its entries."""
+    return False
+
+
+def popcount(words: Tensor) -> Tensor:
+    """The number of set bits of int32 numbers, where a running sum `scans_anew`."""
+    raise NotImplementedError
+
+
+def bincount(ids: Tensor, number: int) -> Tensor:
+    """Counts how often each id from 0 to `number - 1` occurs, as int32.
+
+    Args:
+        ids: int32 tensor of any shape, from 0 on. Larger ids are not counted.
+        number: the number of ids.
+    """
+    ids = ops.reshape(backends.backend.minimum(ids, number), (-1,))
+    return ops.segment_sum(ops.ones_like(ids), ids, num_segments=number + 1)[:number]
+
+
+def group_totals(values: Tensor, group: Tensor) -> Tensor:
+    """Returns, for each entry, the sum over its group.
+
+    Args:
+        values: tensor of shape `(batch, depth)`.
+        group: int tensor of shape `(batch * depth,)`. The group of each entry.
+    """
+    batch, depth = ops.shape(values)
+    totals = ops.segment_sum(
+        ops.reshape(values, (-1,)), group, num_segments=batch * depth
+    )
+    return ops.reshape(ops.take(totals, group), (batch, depth))
+
+
+# Rows: entries at positions, sorts, searches.
+
+
+def maxima(blocks: Tensor) -> Tensor:
+    """The largest entry of each block, of blocks of shape `(rows, number, size)`."""
+    return ops.amax(blocks, axis=2)
+
+
+def take(x: Tensor, positions: Tensor) -> Tensor:
+    """Returns the entries of each row at positions within the row."""
+    return ops.take_along_axis(x, positions, axis=1)
+
+
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Returns the rows at the positions."""
+    return ops.take(x, rows, axis=0)
+
+
+def row_slice(x: Tensor, first: int, number: int) -> Tensor:
+    """Returns consecutive rows of a tensor or an array."""
+    return x[first : first + number]
+
+
+def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Returns the largest entries of each row in descending order, and their positions.
+
+    Equal entries are in any order, and any of those equal to the last may be included.
+    NaN comes first or last, by its sign on some backends, and stays NaN.
+    """
+    values, positions = ops.top_k(x, count)
+    # On a CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless
+    # there is an operation between the two that it doesn't recognize as a no-op.
+    lowest, first = constant(-math.inf, values), constant(0, positions)
+    values = ops.where(values <= lowest, lowest, values)
+    return values, ops.maximum(positions, first)
+
+
+def top_values(x: Tensor, count: Tensor | int) -> Tensor:
+    """Returns the largest entries of each row in descending order."""
+    return backends.backend.top_k(x, count)[0]
+
+
+def argsort(x: Tensor) -> Tensor:
+    """Returns the positions that sort each row; equal entries stay in their order."""
+    is_float = keras.backend.is_float_dtype(x.dtype)
+    size = ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
+    # Which takes the first of equal entries first, while NumPy's argsort is not stable.
+    return ops.top_k(-x if is_float else ~x, size)[1]
+
+
+def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the entries of each row, the largest first, and their positions.
+
+    Equal entries are in any order.
+    """
+    order = backends.backend.argsort(-x)
+    return backends.backend.take(x, order), order
+
+
+def sorts_along() -> bool:
+    """Whether to sort values along with their keys, rather than gather them."""
+    return False
+
+
+def lexsort(*keys: Tensor) -> Tensor:
+    """Returns the positions that sort each row by its first key, then by the next."""
+    *first, last = keys
+    order = backends.backend.argsort(last)
+    for key in reversed(first):
+        by_key = backends.backend.argsort(backends.backend.take(key, order))
+        order = backends.backend.take(order, by_key)
+    return order
+
+
+def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
+    """Returns the values of each row in the order of its first key, then of the next.
+
+    On a TPU, a sort that carries them along costs as much as gathering a few entries of
+    each row, and 20 to 60 times less than gathering all.
+    """
+    return backends.backend.take(values, backends.backend.lexsort(*keys))
+
+
+def sort(x: Tensor) -> Tensor:
+    """Returns the entries of each row, the smallest first."""
+    return ops.sort(x, axis=1)
+
+
+def sort_descending(x: Tensor) -> Tensor:
+    """Returns the entries of each row, the largest first."""
+    return ops.flip(backends.backend.sort(x), axis=1)
+
+
+def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the entries of each row and their int32 keys, sorted by both.
+
+    The smallest entries come first, and of equal ones the smallest keys.
+    """
+    order = backends.backend.lexsort(x, keys)
+    return backends.backend.take(x, order), backends.backend.take(keys, order)
+
+
+def search_rows(
+    in_order: Tensor,
+    thresholds: Tensor,
+    side: Literal["left", "right"],
+    bisect: Callable[[], Tensor],
+) -> Tensor:
+    """Counts the entries of sorted rows below thresholds, or up to them.
+
+    Keras's `searchsorted` searches only a single row.
+
+    Args:
+        in_order: tensor of shape `(batch, size)`, the smallest entries first.
+        thresholds: tensor of shape `(batch, number)`.
+        side: `"left"` to count the entries below, `"right"` to include equal ones.
+        bisect: function without arguments that returns the same by bisection.
+
+    Returns:
+        An int32 tensor of the shape of the thresholds.
+    """
+    return bisect()

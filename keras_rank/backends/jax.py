@@ -1,0 +1,383 @@
+"""JAX: eager calls are compiled; XLA has its own costs on a CPU and on accelerators."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax import numpy as jnp
+from keras import ops
+
+from keras_rank import backends
+from keras_rank.backends import generic
+from keras_rank.backends.generic import Array, Class, Result, Tensor
+
+# XLA compares with many thresholds in one pass.
+MOST_COMPARISONS = 64
+
+# With more entries, what is added to round sizes up would cost more than compiling.
+_MANY_TO_ROUND = 2**17
+# With these, XLA takes two thirds of the time on a CPU, and its code is as fast.
+_QUICK_OPTIONS: dict[str, Any] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+}
+
+
+def on_accelerator() -> bool:
+    return bool(jax.default_backend() != "cpu")
+
+
+def is_concrete(x: Tensor) -> bool:
+    return not isinstance(x, jax.core.Tracer | keras.KerasTensor)
+
+
+def branch(
+    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
+) -> Any:
+    value = generic.known(holds)
+    if value is not None:
+        return short() if value else whole()
+    if backends.backend.on_accelerator():
+        return whole()
+    return ops.cond(holds, _over_shards(holds, short), _over_shards(holds, whole))
+
+
+def _over_shards(holds: Tensor, way: Callable[[], Any]) -> Callable[[], Any]:
+    """Makes the result of a branch depend on the condition, without changing it.
+
+    `jax.shard_map` requires that both branches vary over the same shards, and a
+    constant varies over none.
+    """
+    nothing = ops.logical_and(holds, False)
+
+    def varying(x: Tensor) -> Tensor:
+        if x.dtype == "bool":
+            return ops.logical_or(x, nothing)
+        return x + ops.cast(nothing, x.dtype)
+
+    return lambda: keras.tree.map_structure(varying, way())
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["hold"], meta_fields=["messages"]
+)
+@dataclasses.dataclass
+class _Required:
+    """What a program requires: conditions, and the messages of those that fail."""
+
+    hold: list[Tensor]
+    messages: tuple[str, ...]
+
+
+# Those of the program that is being traced.
+_required: ContextVar[_Required | None] = ContextVar("required", default=None)
+
+
+def require(condition: Tensor | bool, message: str) -> None:
+    """A program returns its conditions with its result, and they are read once."""
+    required = _required.get()
+    if required is not None and generic.known(condition) is None:
+        required.hold.append(condition)
+        required.messages += (message,)
+    generic.require(condition, message)
+
+
+def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+    """JAX compiles each operation of eager code, for each shape.
+
+    So there a call is one function, compiled at its first call and cached by what it
+    depends on. For small inputs, it is compiled more quickly.
+    """
+    leaves = jax.tree_util.tree_leaves(tensors)
+    if not (all(map(is_concrete, leaves)) and generic.is_ours(depends)):
+        return function(depends, *tensors)
+    key = backends.backend.on_accelerator(), keras.config.floatx()
+    program = _program(function, not key[0] and should_bucket(*leaves))
+    # In a function that is being compiled, these inputs are known already.
+    with jax.core.eval_context():
+        result: Result
+        result, required = program(key, depends, *tensors)
+        for condition, message in zip(required.hold, required.messages, strict=True):
+            generic.require(condition, message)
+    return result
+
+
+@functools.cache
+def _program(function: Callable[..., Any], is_small: bool) -> Callable[..., Any]:
+    def with_required(key: Any, depends: Any, *tensors: Any) -> tuple[Any, _Required]:
+        token = _required.set(required := _Required([], ()))
+        try:
+            return function(depends, *tensors), required
+        finally:
+            _required.reset(token)
+
+    options = _known_quick_options() if is_small else None
+    return jax.jit(with_required, static_argnums=(0, 1), compiler_options=options)
+
+
+@functools.cache
+def _known_quick_options() -> dict[str, Any]:
+    """Those that this version of XLA has, and that `XLA_FLAGS` don't set.
+
+    An unknown option would be an error of every call.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    nothing = jax.jit(lambda: 0).lower()
+    known = {}
+    for name, value in _QUICK_OPTIONS.items():
+        if name in flags:
+            continue
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            nothing.compile({name: value})
+            known[name] = value
+    return known
+
+
+def register_tree(kind: Class) -> Class:
+    flatten, unflatten = generic.parts_of(kind, jax.tree_util.tree_leaves)
+    jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+    return kind
+
+
+def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., Any]:
+    jitted: Callable[..., Any] = jax.jit(function)
+    return jitted
+
+
+def should_bucket(*tensors: Tensor) -> bool:
+    """Not for large or sharded tensors."""
+    return all(
+        (isinstance(x, int | np.ndarray | np.generic) or _is_on_one_device(x))
+        and np.size(x) <= _MANY_TO_ROUND
+        for x in tensors
+    )
+
+
+def _is_on_one_device(x: Tensor) -> bool:
+    return isinstance(x, jax.Array) and is_concrete(x) and len(x.devices()) == 1
+
+
+def frees_shared_memory() -> bool:
+    return True
+
+
+def to_tensor(array: Array) -> Tensor:
+    """Keras's conversion would compile each shape."""
+    return jax.device_put(array)
+
+
+def from_host(array: Array) -> Tensor:
+    return array
+
+
+def on_host(x: Tensor) -> Tensor:
+    is_here = not backends.backend.on_accelerator() and _is_on_one_device(x)
+    return np.asarray(x) if is_here and not x.committed else x
+
+
+def widest(dtype: str) -> str:
+    """JAX has 64 bits only if enabled."""
+    return str(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def made_once(
+    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
+) -> Tensor:
+    """On an accelerator, a constant of the program."""
+    if not backends.backend.on_accelerator():
+        return function(*numbers)
+    return ops.convert_to_tensor(_made_once(function, *numbers))
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_once(function: Callable[..., Tensor], *numbers: Any) -> Array:
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.jit(lambda: function(*numbers))())
+
+
+def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
+    if jax.default_backend() not in ("cpu", "gpu"):
+        # Otherwise a TPU rounds factors to bfloat16.
+        with jax.default_matmul_precision("float32"):
+            return function(*tensors)
+    with _float64():
+        return generic.in_float64(function, *tensors)
+
+
+def _float64() -> Any:
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    # Of older versions.
+    from jax import experimental
+
+    return experimental.enable_x64(True)  # type: ignore[attr-defined]
+
+
+def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
+    # XLA may drop a cast there and back.
+    rounded = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=23)
+    return ops.cast(x, "float32"), ops.cast(x - rounded, "float32")
+
+
+def no_fma(products: Tensor) -> Tensor:
+    """For some shapes, XLA would fuse both into one operation without rounding between.
+
+    An operation that it can't recognize as a no-op prevents this.
+    """
+    largest = float(np.finfo(products.dtype).max)
+    return ops.minimum(products, generic.constant(largest, products))
+
+
+def fusion_barrier(x: Tensor) -> Tensor:
+    """XLA would compute it again for each use on an accelerator."""
+    if not backends.backend.on_accelerator():
+        return x
+    return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
+
+
+def full_precision() -> contextlib.AbstractContextManager[Any]:
+    context: contextlib.AbstractContextManager[Any]
+    context = jax.default_matmul_precision("highest")
+    return context
+
+
+def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
+    """In one pass, as XLA reads memory once per reduction."""
+    entries = [ops.cast(condition(), dtype) for condition in conditions]
+    zeros = [np.zeros((), dtype) for _ in entries]
+    counts = jax.lax.reduce(entries, zeros, _add_each, (1,))
+    return [count[:, None] for count in counts]
+
+
+def _add_each(sums: list[Tensor], others: list[Tensor]) -> list[Tensor]:
+    return [a + b for a, b in zip(sums, others, strict=True)]
+
+
+def scans_anew() -> bool:
+    """XLA does so, except on a CPU."""
+    return backends.backend.on_accelerator()
+
+
+def popcount(words: Tensor) -> Tensor:
+    return jax.lax.population_count(words)
+
+
+def group_totals(values: Tensor, group: Tensor) -> Tensor:
+    """Without scatter and gather on a TPU, which does these entry by entry.
+
+    In steps of 1, 2, 4, ... each entry adds those before it in its group. Then all take
+    the sum of the last entry of the group.
+    """
+    if jax.default_backend() != "tpu":
+        return generic.group_totals(values, group)
+    group = ops.reshape(group, values.shape)
+    place, depth = _positions(values), values.shape[1]
+    steps = [2**i for i in range((depth - 1).bit_length())]
+
+    def from_group(x: Tensor, step: int, otherwise: Tensor) -> Tensor:
+        from_place, of_group = place - step, ops.roll(group, step, axis=1)
+        is_in_row = (from_place >= 0) & (from_place < depth)
+        rolled = ops.roll(x, step, axis=1)
+        return ops.where(is_in_row & (of_group == group), rolled, otherwise)
+
+    for step in steps:
+        values = values + from_group(values, step, ops.zeros_like(values))
+    for step in steps:
+        values = from_group(values, -step, values)
+    return values
+
+
+def take(x: Tensor, positions: Tensor) -> Tensor:
+    """Keras also handles negative positions."""
+    return jnp.take_along_axis(x, positions, 1, mode="promise_in_bounds")
+
+
+def row_slice(x: Tensor, first: int, number: int) -> Tensor:
+    """JAX would compile each Python slice again."""
+    if isinstance(x, np.ndarray):
+        return x[first : first + number]
+    return ops.slice(x, [first, 0], [number, x.shape[1]])
+
+
+def argsort(x: Tensor) -> Tensor:
+    """On a CPU, XLA sorts one operand five times as fast as two."""
+    is_short = x.dtype not in ("float32", "int32")
+    # Before JAX 0.8, `vmap` forgets the scope within branches and programs.
+    has_scope = hasattr(jax, "enable_x64")
+    if backends.backend.on_accelerator() or is_short or not has_scope:
+        return ops.argsort(x, axis=1)
+    pairs = ops.stack([_positions(x), _sortable_bits(x)], axis=-1)
+    with _float64():
+        keys = jax.lax.bitcast_convert_type(pairs, "int64")
+        keys = jax.lax.sort(keys, is_stable=False)
+        pairs = jax.lax.bitcast_convert_type(keys, "int32")
+    return pairs[..., 0]
+
+
+def _positions(x: Tensor) -> Tensor:
+    return ops.broadcast_to(ops.arange(x.shape[1], dtype="int32"), x.shape)
+
+
+def sorts_along() -> bool:
+    return backends.backend.on_accelerator()
+
+
+def lexsort(*keys: Tensor) -> Tensor:
+    if sorts_along():
+        return sort_by(_positions(keys[0]), *keys)
+    return generic.lexsort(*keys)
+
+
+def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
+    if not sorts_along():
+        return generic.sort_by(values, *keys)
+    return _last_sorted(*map(_sortable_bits, keys), values)
+
+
+def _last_sorted(*rows: Tensor) -> Tensor:
+    """The last of several tensors, whose rows are sorted by those before it.
+
+    A stable sort would take a TPU twice as long.
+    """
+    keys = max(len(rows) - 1, 1)
+    return jax.lax.sort(rows, num_keys=keys, is_stable=False)[-1]
+
+
+def _sortable_bits(x: Tensor) -> Tensor:
+    """Int32 numbers in the order of float32 numbers; other numbers as they are."""
+    if x.dtype != "float32":
+        return x
+    return _flipped(ops.where(x == 0.0, generic.constant(0.0, x), x).view("int32"))
+
+
+def _flipped(bits: Tensor) -> Tensor:
+    """Flips all bits of negative numbers but the sign: its own inverse."""
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def sort(x: Tensor) -> Tensor:
+    """XLA on a CPU sorts int32 four times as fast as float32."""
+    if x.dtype not in ("float32", "int32"):
+        return ops.sort(x, axis=1)
+    bits = _last_sorted(_sortable_bits(x))
+    return bits if x.dtype == "int32" else _flipped(bits).view("float32")
+
+
+def sort_descending(x: Tensor) -> Tensor:
+    """Without a pass over memory that would turn the rows around."""
+    if x.dtype not in ("float32", "int32"):
+        return generic.sort_descending(x)
+    bits = ~_last_sorted(~_sortable_bits(x))
+    return bits if x.dtype == "int32" else _flipped(bits).view("float32")
+
+
+def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    in_order, of_entries = jax.lax.sort((x, keys), num_keys=2)
+    return in_order, of_entries

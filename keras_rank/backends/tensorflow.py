@@ -1,0 +1,176 @@
+"""TensorFlow: to trace takes long, and so do constants of eager code."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, cast
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from keras_rank import backends
+from keras_rank.backends import generic
+from keras_rank.backends.generic import Class, Function, Result, Tensor
+
+# Larger constants would make graphs as large as the lists.
+_LARGEST_CONSTANT = 4096
+
+
+def on_accelerator() -> bool:
+    return any(d.device_type != "CPU" for d in tf.config.list_logical_devices())
+
+
+def is_concrete(x: Tensor) -> bool:
+    if isinstance(x, keras.KerasTensor):
+        return False
+    return hasattr(x, "numpy") or not tf.is_tensor(x)
+
+
+def branch(
+    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
+) -> Any:
+    value = generic.known(holds)
+    if value is not None:
+        return short() if value else whole()
+    if backends.backend.on_accelerator():
+        return whole()
+    return ops.cond(holds, short, whole)
+
+
+# Of equal ones, that of the call: a metric of the first one may have changed since.
+_depends: ContextVar[Any] = ContextVar("depends")
+
+
+def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+    """Keras traces a step twice before the first batch, and a metric is part of several.
+
+    So a function is traced once for all graphs that call it.
+    """
+    leaves = tf.nest.flatten(tensors)
+    is_symbolic = any(isinstance(x, keras.KerasTensor) for x in leaves)
+    if tf.executing_eagerly() or is_symbolic or not generic.is_ours(depends):
+        return function(depends, *tensors)
+    key = backends.backend.on_accelerator(), keras.config.floatx()
+    token = _depends.set(depends)
+    try:
+        given = tf.nest.map_structure(_as_tensor, tensors)
+        result: Result = _program(function, key, depends)(*given)
+        return result
+    finally:
+        _depends.reset(token)
+
+
+@functools.lru_cache(1024)
+def _program(
+    function: Callable[..., Any], key: Any, depends: Any
+) -> Callable[..., Any]:
+    graph: Callable[..., Any] = tf.function(
+        lambda *tensors: function(_depends.get(), *tensors), autograph=False
+    )
+    return graph
+
+
+def _as_tensor(x: Any) -> Any:
+    # A number or a variable would be part of the trace. Keras's conversion returns a
+    # variable as it is.
+    return None if x is None else tf.convert_to_tensor(x)
+
+
+def register_tree(kind: Class) -> Class:
+    """By the protocol of `tf.nest`, for which nothing is registered."""
+    flatten, unflatten = generic.parts_of(kind, tf.nest.flatten)
+    tree = cast(Any, kind)
+    tree.__tf_flatten__ = lambda self: flatten(self)[::-1]
+    tree.__tf_unflatten__ = staticmethod(unflatten)
+    return kind
+
+
+def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., Any]:
+    graph: Callable[..., Any] = tf.function(
+        function, autograph=not is_ours, jit_compile=is_ours or None
+    )
+    return graph
+
+
+def without_autograph(function: Function) -> Function:
+    """It would spend several seconds rewriting code that has no branches to convert."""
+    as_it_is: Function = tf.autograph.experimental.do_not_convert(function)
+    return as_it_is
+
+
+def constant(value: float, like: Tensor) -> Tensor:
+    """In eager code, to make one takes longer than what it is used for."""
+    if not (tf.is_tensor(like) and tf.executing_eagerly()):
+        return generic.constant(value, like)
+    return _made_once(ops.convert_to_tensor, value, like.dtype, device=like.device)
+
+
+def made_once(
+    function: Callable[..., Tensor], *numbers: Any, size: int, like: Tensor
+) -> Tensor:
+    """In a graph, as a constant."""
+    if size > _LARGEST_CONSTANT:
+        return function(*numbers)
+    if tf.executing_eagerly():
+        return _made_once(function, *numbers, device=like.device)
+    with tf.init_scope():
+        # No function surrounds a graph of TensorFlow 1.
+        made = function(*numbers).numpy() if tf.executing_eagerly() else None
+    return function(*numbers) if made is None else ops.convert_to_tensor(made)
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_once(function: Callable[..., Tensor], *numbers: Any, device: str) -> Tensor:
+    with tf.device(device):
+        return function(*numbers)
+
+
+@contextlib.contextmanager
+def full_precision() -> Iterator[None]:
+    rounds = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(rounds)
+
+
+def tree_sum(values: Tensor, levels: int) -> Tensor:
+    """In one operation for each level, where to read a size takes seven."""
+    rows = tuple(values.shape[:-1])
+    if rows.count(None) == 1:
+        rows = tuple(-1 if size is None else size for size in rows)
+    else:
+        rows = ops.shape(values)[:-1]
+    values = ops.reshape(values, (*rows, *[2] * levels))
+    for _ in range(levels):
+        values = ops.sum(values, axis=len(rows))
+    return values
+
+
+def scans_anew() -> bool:
+    """XLA does so, except on a CPU."""
+    return backends.backend.on_accelerator()
+
+
+def popcount(words: Tensor) -> Tensor:
+    return ops.cast(tf.raw_ops.PopulationCount(x=words), "int32")
+
+
+def take(x: Tensor, positions: Tensor) -> Tensor:
+    """Keras also handles negative positions."""
+    return tf.gather(x, positions, batch_dims=1)
+
+
+def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
+    return generic.top_k(x, ops.shape(x)[1] if x.shape[1] is None else x.shape[1])
+
+
+def sort(x: Tensor) -> Tensor:
+    """In eager code on a CPU, NumPy takes a fifth to a tenth of the time."""
+    if is_concrete(x) and not backends.backend.on_accelerator():
+        return ops.convert_to_tensor(np.sort(x.numpy(), axis=1))
+    return ops.sort(x, axis=1)

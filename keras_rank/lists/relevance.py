@@ -1,0 +1,360 @@
+"""What a label is worth: the relevance of items, computed where it is needed."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from keras import ops
+
+from keras_rank import gains
+from keras_rank.arrays.arithmetic import highest, ratio, total, within
+from keras_rank.arrays.selection import largest_values
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.base import Lists
+from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
+from keras_rank.lists.tensors import check_returned, shape_of
+
+if TYPE_CHECKING:
+    from keras_rank.ranking.ranking import Ranking
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Relevance:
+    """What finding an item is worth, by its label.
+
+    Two are equal if function and arguments are.
+
+    Attributes:
+        function: function of labels and their scale that returns their relevance, 0 or
+            more.
+        arguments: further arguments of the function.
+        is_monotone: whether a higher label is never worth less.
+        zero_at_zero: whether a label of 0 is worth nothing.
+        is_binary: whether relevance is boolean.
+        scale_of: function of the highest label of each list, of shape `(batch, 1)`,
+            that returns the scale. `None` if the label is enough.
+    """
+
+    function: Callable[..., Tensor]
+    arguments: tuple[Any, ...]
+    is_monotone: bool
+    zero_at_zero: bool
+    is_binary: bool = False
+    scale_of: Callable[[Tensor], Any] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Relevance) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.function, *map(_key_of, self.arguments)
+
+
+def _key_of(argument: Any) -> Any:
+    """The argument, or its identity for some users' functions, which have no hash."""
+    try:
+        hash(argument)
+    except TypeError:
+        return id(argument)
+    return argument
+
+
+def from_threshold(threshold: float | None) -> Relevance:
+    """Relevance is 1 from the threshold on, or above 0 without a threshold."""
+    excludes_zero = threshold is None or threshold >= SMALLEST_LABEL
+    return Relevance(is_relevant, (threshold,), True, excludes_zero, is_binary=True)
+
+
+def is_relevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
+    """Whether items of these labels are relevant."""
+    return labels >= (SMALLEST_LABEL if threshold is None else threshold)
+
+
+def below_threshold(threshold: float | None) -> Relevance:
+    """Relevance is 1 where that of `from_threshold` is 0, and 0 elsewhere."""
+    return Relevance(is_irrelevant, (threshold,), False, False, is_binary=True)
+
+
+def is_irrelevant(labels: Tensor, scale: None, threshold: float | None) -> Tensor:
+    """Whether items of these labels are irrelevant."""
+    return ops.logical_not(is_relevant(labels, scale, threshold))
+
+
+def of_label_above_zero(threshold: float | None) -> Relevance:
+    """Relevance is 1 from the threshold on, except for labels of 0."""
+    is_above = threshold is None or threshold > 0.0
+    return from_threshold(threshold if is_above else None)
+
+
+def of_gain(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
+    """Relevance is the gain of the label, 0 below the threshold."""
+    # Known properties of this package's gain functions.
+    is_known = gain_fn in (gains.exponential, gains.linear)
+    excludes_zero = threshold is not None and threshold >= SMALLEST_LABEL
+    return Relevance(
+        absolute_gains, (gain_fn, threshold), is_known, is_known or excludes_zero
+    )
+
+
+def absolute_gains(
+    labels: Tensor, scale: None, gain_fn: gains.GainFn, threshold: float | None
+) -> Tensor:
+    """The gains of labels, from 0 to `LARGEST_GAIN`."""
+    found = gain_fn(labels)
+    check_returned(
+        found,
+        labels,
+        lambda: (
+            "`gain_fn` should return a gain for each label, of the shape of the "
+            f"labels, {shape_of(labels)}"
+        ),
+    )
+    return _from(threshold, labels, ops.cast(found, labels.dtype))
+
+
+def of_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
+    """Relevance is the gain of the label, up to a factor for each list."""
+    if gain_fn is not gains.exponential:
+        return of_gain(gain_fn, threshold)
+    return Relevance(relative_gains, (threshold,), True, True, scale_of=shift_and_floor)
+
+
+def relative_gains(
+    labels: Tensor, scale: tuple[Tensor, Tensor], threshold: float | None
+) -> Tensor:
+    """The exponential gains of labels up to a factor for each list.
+
+    They overflow float32 at a label of 128. Only their ratios matter here, so a list
+    with such labels has all its gains divided by a power of two:
+    `2**(label + shift) - 2**shift`, with a shift below 0.
+    """
+    shift, floor = scale
+    return _from(threshold, labels, backend.power_of_two(labels + shift) - floor)
+
+
+def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The power of two by which gains are multiplied, and what it makes of 1."""
+    shift = backend.minimum(math.log2(LARGEST_GAIN) - highest_labels, 0.0)
+    return shift, backend.power_of_two(shift)
+
+
+def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+    gains_of_labels = within(gains_of_labels, 0.0, LARGEST_GAIN)
+    if threshold is None:
+        return gains_of_labels
+    return backend.where(labels >= threshold, gains_of_labels, 0.0)
+
+
+class JudgedLists:
+    """Lists with the relevance of their items.
+
+    They also have the attributes of the lists.
+
+    Args:
+        lists: the lists.
+        relevance: the relevance of the items, as a function of their labels or as a
+            tensor of shape `(batch, list_size)`.
+    """
+
+    def __init__(self, lists: Lists, relevance: Relevance | Tensor) -> None:
+        self.lists = lists
+        # What several formulas need of a ranking, by what it is.
+        self._by_rank: dict[Any, Tensor] = {}
+        self._by_label: Relevance | None = None
+        if isinstance(relevance, Relevance):
+            self._by_label = relevance
+            if lists.holds_targets:
+                _require_worthless_others(relevance, lists.dtype)
+        else:
+            check_returned(
+                relevance,
+                lists.labels,
+                lambda: (
+                    "`relevance` should return a number for each item, of shape "
+                    f"{shape_of(lists.labels)}"
+                ),
+            )
+            relevance = ops.cast(relevance, lists.dtype)
+            self.relevance = backend.where(lists.mask, relevance, 0.0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lists, name)
+
+    @cached_property
+    def relevance(self) -> Tensor:
+        """The relevance of the items, 0 where there is none."""
+        return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
+
+    @cached_property
+    def weighted_relevance(self) -> Tensor:
+        """The relevance of the items times their weights."""
+        return self.relevance if self.weights is None else self.relevance * self.weights
+
+    @cached_property
+    def number_relevant(self) -> Tensor:
+        """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
+        # A sum of integers is exact in any order, so it does not need `total`.
+        return ops.sum(self.relevance, axis=1)
+
+    @cached_property
+    def relevant_weight(self) -> Tensor:
+        """The weights of the relevant items, of shape `(batch,)`, if it is binary."""
+        if self.weights is None:
+            return self.number_relevant
+        return total(self.weighted_relevance)
+
+    @cached_property
+    def has_relevant(self) -> Tensor:
+        """Whether a list has relevant items, of shape `(batch,)`."""
+        by_label = self._by_label
+        if by_label is None or not by_label.is_monotone:
+            return highest(self.relevance) > 0.0
+        has_relevant = self._worth(self.lists.highest_labels)[:, 0] > 0.0
+        if by_label.zero_at_zero:
+            return has_relevant
+        return ops.logical_and(has_relevant, self.lists.has_items)
+
+    @cached_property
+    def relevant_lists(self) -> Tensor:
+        """1 for lists with relevant items and 0 for others, of shape `(batch,)`."""
+        return ops.cast(self.has_relevant, self.dtype)
+
+    @cached_property
+    def lists_with_items(self) -> Tensor:
+        """1 for lists with items and 0 for those of padding only, `(batch,)`."""
+        return ops.cast(self.has_items, self.dtype)
+
+    @cached_property
+    def list_weights(self) -> Tensor:
+        """The mean weight of the items of a list, weighted by relevance.
+
+            weight = sum(weights * relevance) / sum(relevance)
+
+        0 for a list without relevant items, which later gets the average of the others
+        (see `state`). Of shape `(batch,)`.
+        """
+        if self.weights is None:
+            return self.relevant_lists
+        return ratio(total(self.weighted_relevance), total(self.relevance))
+
+    def at_each_rank(
+        self, function: Callable[["JudgedLists", "Ranking"], Tensor], ranking: "Ranking"
+    ) -> Tensor:
+        """Returns `function(lists, ranking)`, a value for each rank.
+
+        It is computed once for all cutoffs: a value must not depend on lower ranks.
+        """
+        key = function, ranking.uncut
+        if key not in self._by_rank:
+            self._by_rank[key] = function(self, ranking.uncut)
+        return ranking.first(self._by_rank[key])
+
+    def relevance_by_rank(self, ranking: "Ranking") -> Tensor:
+        """The relevance of the items by rank, of shape `(batch, depth)`.
+
+        If ties are averaged, it is the mean over the tied items.
+        """
+        return self.at_each_rank(_relevance_by_rank, ranking)
+
+    def labels_by_rank(self, ranking: "Ranking") -> Tensor:
+        """The labels of the items by rank, if no ties are averaged."""
+        return self.at_each_rank(_labels_by_rank, ranking)
+
+    def hits(self, ranking: "Ranking") -> Tensor:
+        """The number of relevant items up to the cutoff, of shape `(batch,)`."""
+        if ranking not in self._by_rank:
+            self._by_rank[ranking] = total(self.relevance_by_rank(ranking))
+        return self._by_rank[ranking]
+
+    def gains_by_rank(self, ranking: "Ranking") -> Tensor:
+        """The weighted relevance by rank, of shape `(batch, depth)`."""
+        if self.weights is None:
+            return self.relevance_by_rank(ranking)
+        return self.at_each_rank(_gains_by_rank, ranking)
+
+    def ideal_gains(self, ranking: "Ranking") -> Tensor:
+        """The weighted relevance in the ideal order, the largest first."""
+        # Once for all cutoffs of which this is the largest.
+        depth = ranking.ideal_depth
+        if depth not in self._by_rank:
+            self._by_rank[depth] = self._largest_gains(depth)
+        return self._by_rank[depth][:, : ranking.cutoff]
+
+    def _largest_gains(self, count: Tensor | int) -> Tensor:
+        by_label = self._by_label
+        if self.weights is not None or by_label is None or not by_label.is_monotone:
+            return largest_values(self.weighted_relevance, count)
+        labels = self.lists.highest_first(count)
+        # Padding has a label of 0 here.
+        worth = self._worth(within_limits(labels))
+        return worth if by_label.zero_at_zero else backend.where(labels >= 0, worth, 0)
+
+    def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
+        """Returns the values, with `empty_value` for lists without relevant items.
+
+        A list that is left out of the mean has the value NaN: a list of padding only,
+        or one without relevant items if `empty_value` is `None`.
+        """
+        empty = math.nan if empty_value is None else empty_value
+        values = backend.where(self.has_relevant, values, empty)
+        return backend.where(self.has_items, values, math.nan)
+
+    def _worth(self, labels: Tensor) -> Tensor:
+        assert self._by_label is not None
+        function, arguments = self._by_label.function, self._by_label.arguments
+        return ops.cast(function(labels, self._scale, *arguments), self.lists.dtype)
+
+    @cached_property
+    def _scale(self) -> Any:
+        scale_of = None if self._by_label is None else self._by_label.scale_of
+        return None if scale_of is None else scale_of(self.lists.highest_labels)
+
+
+def _relevance_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
+    """It is computed only for the items at the ranks, unless ties are averaged."""
+    if lists._by_label is None or lists.holds_targets:
+        return ranking.take(lists.relevance)
+    labels = lists.labels_by(ranking.order)
+    relevance = backend.where(ranking.occupied, lists._worth(labels), 0.0)
+    if not ranking.averages:
+        return relevance
+    all_labels, mask = lists.labels, lists.mask
+    return ranking.averaged(
+        relevance, lambda: backend.where(mask, lists._worth(all_labels), 0.0)
+    )
+
+
+def _labels_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
+    if ranking.order is None:
+        return ranking.in_order(lists.labels)
+    return backend.where(ranking.occupied, lists.labels_by(ranking.order), 0.0)
+
+
+def _gains_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
+    return ranking.take(lists.weighted_relevance)
+
+
+def _require_worthless_others(relevance: Relevance, dtype: str) -> None:
+    """Raises if items without a label, which count as 0, would be relevant."""
+    if relevance.zero_at_zero:
+        return
+    others = "where only some items have labels, as all others have the label 0"
+    if relevance.is_binary:
+        # A number, so the answer is known in a graph too.
+        if relevance.function(0.0, None, *relevance.arguments):
+            raise ValueError(
+                f"`relevance_threshold` should be above 0 {others}. Received: "
+                f"relevance_threshold={relevance.arguments[0]}"
+            )
+        return
+    worth = relevance.function(ops.zeros((1, 1), dtype), None, *relevance.arguments)
+    backend.require(
+        ops.logical_not(ops.any(worth > 0.0)),
+        f"`gain_fn` should return 0 for a label of 0 {others}. Received: a function "
+        "that returns more",
+    )

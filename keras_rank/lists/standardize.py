@@ -1,0 +1,264 @@
+"""Casts what users pass, and makes lists of it: which positions are items."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.buckets import enlarged, rounded_up
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.ids import are_items, are_repeated, check_items, check_no_matrix
+from keras_rank.lists.limits import LARGEST_WEIGHT, smallest_normal, within_limits
+from keras_rank.lists.reading import RawBatch, read_ids, weights_of_lists
+from keras_rank.lists.targets import SparseLists, TargetLists
+from keras_rank.lists.tensors import (
+    as_tensor,
+    cast_finite,
+    ranked_as,
+    shape_of,
+    wide_or_none,
+)
+
+# The smallest sizes that are rounded up to: lists and items.
+_FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
+
+# The id of a relevant item that is not in the catalogue: it is never found.
+NO_CANDIDATE = -2
+
+
+def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
+    """Pads to one of a few shapes, as a program is compiled for each."""
+    if not backend.should_bucket(*(x for x in given if x is not None)):
+        return given
+    lists, items = given.labels.shape
+    if not sparse_labels:
+        sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
+        return _with_shape(given, sizes)
+    if given.labels.shape == given.scores.shape:
+        # The check for labels of all items needs the original shape.
+        return given
+    # Only targets, as an additional list would count.
+    return _with_shape(given, (lists, rounded_up(items, 1)))
+
+
+def _with_shape(given: RawBatch, shape: tuple[int, int]) -> RawBatch:
+    """Pads tensors of the shape of the labels, or with one row per list."""
+    labels, lists = given.labels, given.labels.shape[0]
+    if str(labels.dtype).startswith(("bool", "uint")):
+        # Which have no -1, that says where there is padding.
+        labels = cast_finite(labels, "float32")
+
+    def padded(x: Tensor | None, fill: float) -> Tensor | None:
+        if x is None or shape_of(x)[:1] != (lists,):
+            return x
+        sizes = [
+            new if size == old else size
+            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=True)
+        ]
+        return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
+
+    others = (padded(x, 0) for x in given[1:])
+    return RawBatch(padded(labels, -1), *others)
+
+
+def standardize(kind: tuple[bool, str], given: RawBatch) -> DenseLists | SparseLists:
+    """Returns lists, given whether their labels are sparse, and their dtype."""
+    sparse_labels, dtype = kind
+    return (sparse_lists if sparse_labels else dense_lists)(dtype, given)
+
+
+def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
+    """Casts what users pass to a metric, and determines which positions are items.
+
+    Args:
+        dtype: the dtype of labels and weights: float32 or float64.
+        given: what users pass.
+
+    Returns:
+        `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
+    """
+    labels, scores, mask, weights, _ = map(as_tensor, given)
+    wide = wide_or_none(labels, dtype)
+    labels, scores = cast_finite(labels, dtype), ranked_as(scores)
+    if mask is not None:
+        mask = ops.cast(mask, "bool")
+    if weights is not None:
+        weights = ops.broadcast_to(cast_finite(weights, dtype), ops.shape(labels))
+    if labels.shape[1] in (0, None):
+        # A position of padding changes no number, and spares every operation
+        # the case of an axis of size 0, as one of unknown size may be.
+        wide = None if wide is None else ranked_as(wide)
+        labels, scores, mask, weights, wide = (
+            None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
+            for x, fill in (
+                *((labels, -1), (scores, 0), (mask, 0), (weights, 0)),
+                (wide, -1),
+            )
+        )
+    return DenseLists(labels, scores, mask, weights, wide)
+
+
+def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
+    """Casts the ids of relevant items, and the scores of a catalogue.
+
+    Args:
+        dtype: the dtype of labels and weights: float32 or float64.
+        given: what users pass.
+
+    Returns:
+        `SparseLists`. An id that is given twice in a list counts once.
+    """
+    ids, scores, mask, weights, labels = map(as_tensor, given)
+    ids, labels = _of_lists(*_targets(ids, labels, mask))
+    if labels is None:
+        check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
+    items = size_of(scores, 1)
+    if not backend.is_concrete(ids):
+        # The ids can't be seen later.
+        check_items("y_true", ids, items)
+    are_in_catalogue = are_items(ids, items)
+    lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
+    if scores.shape[1] == 0:
+        # An item that was not retrieved avoids an axis of size 0.
+        scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
+    return SparseLists(
+        **vars(lists),
+        scores=ranked_as(scores),
+        given_ids=ids,
+        are_ids=ops.all(are_in_catalogue),
+    )
+
+
+def standardize_targets(
+    targets: Any, items: int, sample_weight: Any = None, dtype: str = "float32"
+) -> TargetLists:
+    """Checks and casts the ids of relevant items of a catalogue.
+
+    Args:
+        targets: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
+            a dict with the keys `"ids"`, `"labels"` and `"mask"`, or a sparse matrix
+            of labels, of shape `(batch, items)`.
+        items: the number of items of the catalogue.
+        sample_weight: `None`, a number, or weights of shape `(batch,)` or
+            `(batch, 1)`.
+        dtype: the dtype of labels and weights: float32 or float64.
+
+    Returns:
+        `TargetLists`. An id that is given twice in a list counts once.
+    """
+    ids, labels, mask = read_ids("targets", targets, items)
+    if len(ids.shape) not in (1, 2):
+        raise ValueError(
+            "`targets` should have the shape (batch,) or (batch, targets). Received: "
+            f"targets.shape={shape_of(ids)}"
+        )
+    weights = weights_of_lists(sample_weight, ids)
+    return backend.enter(_targets_of, (items, dtype), ids, labels, mask, weights)
+
+
+def _targets_of(
+    catalogue: tuple[int, str],
+    ids: Tensor,
+    labels: Tensor | None,
+    mask: Tensor | None,
+    weights: Tensor | None,
+) -> TargetLists:
+    items, dtype = catalogue
+    ids, labels, mask, weights = map(as_tensor, (ids, labels, mask, weights))
+    ids, labels = _of_lists(*_targets(ids, labels, mask))
+    if labels is None:
+        check_no_matrix("targets", ids, items, are_relevant=True)
+    check_items("targets", ids, items)
+    return _target_lists(ids, labels, are_items(ids, items), items, weights, dtype)
+
+
+def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
+    """Returns ids, and their labels if there are any, of the same shape.
+
+    The id is below 0 where there is no target: if it is masked, or its label is not
+    above 0. With labels, `NO_CANDIDATE` is the id of a target that is not among the
+    items.
+    """
+    return _targets(*map(as_tensor, read_ids(argument, value, 0)))
+
+
+def _targets(
+    ids: Tensor, labels: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Returns ids, below 0 where there is no target, and the labels of targets."""
+    is_float = keras.backend.is_float_dtype(ids.dtype)
+    if labels is None and mask is None and not is_float:
+        return ids, None
+    # A comparison with NaN is False.
+    is_target = ids >= 0
+    if labels is not None:
+        labels = ranked_as(labels)
+        is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
+        is_worth = labels >= smallest_normal(labels)
+        is_target = ops.logical_and(is_target, is_worth)
+        labels = backend.where(is_worth, labels, 0.0)
+    if mask is not None:
+        is_target = ops.logical_and(is_target, ops.cast(mask, "bool"))
+    return backend.where(is_target, ids, -1), labels
+
+
+def _of_lists(ids: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Ids and labels of shape `(batch, targets)`, of one target or more."""
+    if len(ids.shape) == 1:
+        ids, labels = (None if x is None else x[:, None] for x in (ids, labels))
+    if ids.shape[1] == 0:
+        ids = ops.pad(ids, [(0, 0), (0, 1)], constant_values=-1)
+        labels = None
+    return ids, labels
+
+
+def _target_lists(
+    ids: Tensor,
+    labels: Tensor | None,
+    are_in_catalogue: Tensor,
+    items: Tensor | int,
+    weights: Tensor | None,
+    dtype: str,
+) -> TargetLists:
+    is_target = ids >= 0 if labels is None else ids != -1
+    has_catalogue = True
+    # A branch: torch.compile can't make a tensor of a condition on an unknown size.
+    if isinstance(items, int) and items == 0:
+        has_catalogue = False
+    has_items = backend.constant(has_catalogue, is_target)
+    has_items = ops.broadcast_to(has_items, (size_of(ids, 0),))
+    if ids.shape[1] != 1:
+        is_first = ops.logical_not(are_repeated(ids, labels))
+        is_target = ops.logical_and(is_target, is_first)
+    if weights is not None:
+        weights = cast_finite(weights, dtype)
+        weights = ops.broadcast_to(weights, (size_of(ids, 0), 1))
+        is_weighed = weights >= smallest_normal(weights)
+        has_items = ops.logical_and(has_items, is_weighed[:, 0])
+        is_target = ops.logical_and(is_target, is_weighed)
+        weights = backend.minimum(weights, LARGEST_WEIGHT)
+        weights = backend.where(is_weighed, weights, 0.0)
+    can_be_found = ops.logical_and(is_target, are_in_catalogue)
+    grades, wide = ops.cast(is_target, dtype), None
+    if labels is not None:
+        can_be_found = ops.logical_and(can_be_found, ids >= 0)
+        wide = wide_or_none(labels, dtype)
+        if wide is not None:
+            wide = backend.where(is_target, within_limits(wide), 0.0)
+        grades = within_limits(cast_finite(labels, dtype))
+        grades = backend.where(is_target, grades, 0.0)
+    return TargetLists(
+        labels=grades,
+        wide_labels=wide,
+        mask=is_target,
+        list_weights=weights,
+        # Only now, as a large id might change.
+        ids=ops.cast(backend.where(can_be_found, ids, 0), "int32"),
+        can_be_found=can_be_found,
+        has_items=has_items,
+        # Without targets, one that was not retrieved avoids an axis of size 0.
+        items=items if has_catalogue else 1,
+    )

@@ -1,0 +1,181 @@
+"""Lists over one catalogue, with labels for the relevant items only."""
+
+import dataclasses
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_rank.arrays.arithmetic import highest, size_of
+from keras_rank.arrays.counting import count_above_and_tied
+from keras_rank.arrays.selection import largest_values
+from keras_rank.arrays.sorting import Order
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.base import Lists
+from keras_rank.lists.dense import index_of_all
+from keras_rank.lists.ids import check_items
+from keras_rank.lists.limits import as_compared, as_ranked
+
+
+class RankCounts(NamedTuple):
+    """Where the targets of lists stand among the scores of all items.
+
+    Attributes:
+        above: tensor of shape `(batch, targets)`. The number of items with a higher
+            score.
+        tied: tensor of the same shape. That of items with the same score, the target
+            among them.
+        retrieved: boolean tensor of the same shape. The targets that have a rank. The
+            numbers of others must not be used.
+    """
+
+    above: Tensor
+    tied: Tensor
+    retrieved: Tensor
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class TargetLists(Lists):
+    """A batch of lists over one catalogue, with labels for the relevant items only.
+
+    `labels`, `mask` and `weights` are those of these targets, of shape
+    `(batch, targets)`. It holds no scores.
+
+    Attributes:
+        labels: tensor of shape `(batch, targets)`. 1 where there is a target, or its
+            label.
+        wide_labels: the same in float64, if `wide_or_none`.
+        mask: boolean tensor of shape `(batch, targets)`. Where there is a target.
+        list_weights: tensor of shape `(batch, 1)`, or `None` if all are 1.
+        ids: int tensor of shape `(batch, targets)`. The position of each target.
+        can_be_found: boolean tensor of the same shape. Whether there is a target that
+            is an item of the catalogue.
+        has_items: boolean tensor of shape `(batch,)`. Whether the list counts at all.
+        items: the number of items of the catalogue, an int if it is known.
+        counts: where the targets stand, if that is known without scores.
+    """
+
+    labels: Tensor
+    wide_labels: Tensor | None
+    mask: Tensor
+    list_weights: Tensor | None
+    ids: Tensor
+    can_be_found: Tensor
+    has_items: Tensor
+    items: Tensor | int
+    counts: RankCounts | None = None
+
+    holds_targets = True
+
+    @property
+    def rank_counts(self) -> RankCounts:
+        """Where the targets stand among the scores of all items."""
+        assert self.counts is not None
+        return self.counts
+
+    @property
+    def compared_labels(self) -> Tensor:
+        return self.labels if self.wide_labels is None else self.wide_labels
+
+    @cached_property
+    def highest_labels(self) -> Tensor:
+        return highest(self.labels, keepdims=True)
+
+    @property
+    def dtype(self) -> Any:
+        return keras.backend.standardize_dtype(self.labels.dtype)
+
+    def labels_by(self, order: Order) -> Tensor:
+        return order.of(self.labels)
+
+    def highest_first(self, count: Tensor | int) -> Tensor:
+        return largest_values(self.labels, count)
+
+    def item_index(self, positions: Tensor | None) -> Tensor:
+        return index_of_all(positions, (size_of(self.labels, 0), self.items))
+
+    def number_unlabeled(self, labels: Tensor) -> Tensor:
+        is_labeled = ops.logical_and(self.mask, labels > 0.0)
+        are_known = ops.logical_and(is_labeled, self.can_be_found)
+        return self.sizes - ops.sum(ops.cast(are_known, self.dtype), axis=1)
+
+    def part(self, start: int, stop: int) -> "TargetLists":
+        """Returns some of the lists."""
+        whole = {name: getattr(self, name) for name in _OF_EACH_LIST}
+        part = {name: x if x is None else x[start:stop] for name, x in whole.items()}
+        return dataclasses.replace(self, **part)
+
+    @cached_property
+    def weights(self) -> Tensor | None:
+        if self.list_weights is None:
+            return None
+        return backend.where(self.mask, self.list_weights, 0.0)
+
+    @cached_property
+    def mean_weights(self) -> Tensor:
+        weights = 1.0 if self.list_weights is None else self.list_weights[:, 0]
+        return weights * ops.cast(self.has_items, self.dtype)
+
+    @property
+    def retrieved(self) -> Tensor:
+        raise ValueError(
+            '`denominator` should be "available" or "k" for ranked lists that hold '
+            "only the relevant items, not how many others were retrieved. "
+            'Received: denominator="retrieved"'
+        )
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        size = ops.cast(self.items, self.dtype)
+        return size * ops.ones_like(self.labels[:, 0])
+
+
+_OF_EACH_LIST = (
+    *("labels", "wide_labels", "mask", "list_weights", "ids"),
+    *("can_be_found", "has_items"),
+)
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class SparseLists(TargetLists):
+    """Target lists with the scores of all items.
+
+    Attributes:
+        scores: tensor of shape `(batch, items)`, as given.
+        given_ids: tensor of shape `(batch, targets)`, as given.
+        are_ids: boolean scalar tensor. Whether all ids are valid.
+    """
+
+    scores: Tensor
+    given_ids: Tensor
+    are_ids: Tensor
+
+    def check_ids(self) -> None:
+        """Raises for invalid ids, if they can be seen: others are checked before."""
+        if backend.is_concrete(self.given_ids):
+            check_items("y_true", self.given_ids, self.items)
+
+    @cached_property
+    def target_scores(self) -> Tensor:
+        """The scores of the targets for comparison, or NaN."""
+        return as_ranked(backend.take(self.scores, self.ids))
+
+    @cached_property
+    def are_retrieved(self) -> Tensor:
+        """Whether a target is an item with a score."""
+        return ops.logical_and(self.target_scores > -math.inf, self.can_be_found)
+
+    @cached_property
+    def rank_counts(self) -> RankCounts:
+        counts = count_above_and_tied(
+            as_compared(self.scores), self.target_scores, self.dtype
+        )
+        return RankCounts(*counts, self.are_retrieved)
+
+    @cached_property
+    def retrieved(self) -> Tensor:
+        return ops.sum(ops.cast(self.scores > -math.inf, self.dtype), axis=1)

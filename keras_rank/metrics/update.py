@@ -1,0 +1,378 @@
+"""One batch for many metrics: read and ordered once, with the results of all added."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from keras import ops
+
+from keras_rank import state
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.base import Lists
+from keras_rank.lists.reading import (
+    RawBatch,
+    check_told_apart,
+    read,
+    read_sparse,
+    warn_of_single_items,
+)
+from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.tensors import check_returned, shape_of
+from keras_rank.metrics.ordered import (
+    SHUFFLE_TIES,
+    OrderedMetric,
+    Update,
+    end_compiling,
+    grouped,
+)
+from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
+from keras_rank.ranking.ranking import Ranking
+from keras_rank.ranking.tie_breaking import Ties
+
+if TYPE_CHECKING:
+    from keras_rank.metrics.base import RankingMetric
+
+# The totals, the remainders and the number of lists seen of a metric.
+State: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateSpec:
+    """What is computed for metrics that share their inputs.
+
+    Two are equal if the same program computes them: seeds are not part of it.
+
+    Attributes:
+        metrics: the metrics.
+        arguments: the class and the arguments of each.
+        dtype: what is computed in.
+        orders: the orders that they ask for.
+        order_of: the place of the order of each metric among these.
+        keys: the keys of their seeds.
+    """
+
+    metrics: "tuple[RankingMetric, ...]" = dataclasses.field(compare=False)
+    arguments: tuple[Any, ...]
+    dtype: str
+    orders: tuple[OrderSpec, ...]
+    order_of: tuple[int, ...]
+    keys: tuple[int, ...] = dataclasses.field(compare=False)
+
+    @classmethod
+    def of(
+        cls, metrics: "Sequence[RankingMetric]", ties: Ties | None = None
+    ) -> "UpdateSpec":
+        """Returns the spec of metrics, with ties ordered as given, or as each says."""
+
+        def order_of(metric: "RankingMetric") -> tuple[Ties, int]:
+            return metric._order if ties is None else (ties, 0)
+
+        by_order, is_sparse = grouped(metrics, order_of), metrics[0].sparse_labels
+        places = list(by_order)
+        return cls(
+            metrics=tuple(metrics),
+            arguments=tuple(metric._arguments for metric in metrics),
+            dtype=metrics[0]._compute_dtype,
+            orders=tuple(
+                OrderSpec(is_sparse, its_ties, number_of_ranks(members))
+                for (its_ties, _), members in by_order.items()
+            ),
+            order_of=tuple(places.index(order_of(metric)) for metric in metrics),
+            keys=tuple(key for _, key in places),
+        )
+
+    def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
+        """Returns the ranking of each metric, given those of all orders."""
+        largest_k = max((m.k for m in self.metrics if m.k is not None), default=None)
+        cuts: dict[tuple[int, int | None], Ranking] = {}
+        rankings = []
+        for metric, place in zip(self.metrics, self.order_of, strict=True):
+            which = place, metric.k
+            if which not in cuts:
+                cuts[which] = of_orders[place].cut(metric.k, largest_k)
+            rankings.append(cuts[which])
+        return rankings
+
+
+def number_of_ranks(metrics: Sequence[OrderedMetric]) -> int | None:
+    """How many ranks metrics need together, `None` for all."""
+    cutoffs = [metric.k for metric in metrics if metric.k is not None]
+    return max(cutoffs) if len(cutoffs) == len(metrics) else None
+
+
+def updates_of(
+    metrics: "Sequence[RankingMetric]", y_true: Any, y_pred: Any, sample_weight: Any
+) -> list[Update]:
+    """Returns the new states of metrics after a batch of lists.
+
+    All are computed before any is assigned, so that an error leaves all states
+    unchanged.
+    """
+    end_compiling()
+    if isinstance(y_true, RankedLists):
+        y_true.check_alone(y_pred, sample_weight)
+        _check_take(metrics, y_true)
+        spec, states = UpdateSpec.of(metrics), _states_of(metrics)
+        lists, ranking = y_true.fresh()
+        return _updates(spec, backend.enter(_with_ranked, spec, lists, ranking, states))
+    updates: list[Update] = []
+    for (sparse_labels, _), members in alike(metrics).items():
+        batch = (read_sparse if sparse_labels else read)(y_true, y_pred, sample_weight)
+        check_labels_for(members, "y_true", y_true, sparse_labels)
+        spec, states = UpdateSpec.of(members), _states_of(members)
+        if backend.is_ours(spec):
+            if not sparse_labels and _has_first_batch(members, batch):
+                warn_of_single_items(batch, y_true, y_pred)
+            batch = bucket_shapes(batch, sparse_labels)
+            new_states = backend.enter(_with_batch, spec, batch, spec.keys, states)
+        else:
+            new_states = _by_steps(spec, batch, states)
+        updates += _updates(spec, new_states)
+    return updates
+
+
+def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> bool:
+    """Whether metrics get their first batch of several items, of which they may warn.
+
+    Not in `torch.compile`, which would compile the next batch anew, as the attribute
+    has changed.
+    """
+    if backend.is_compiling() or tuple(batch.labels.shape) == (1, 1):
+        return False
+    is_first = any(metric._is_new for metric in metrics)
+    for metric in metrics:
+        metric._is_new = False
+    return is_first
+
+
+def _states_of(metrics: "Sequence[RankingMetric]") -> list[State]:
+    return [
+        (metric.totals.value, metric.remainders.value, metric.lists_seen.value)
+        for metric in metrics
+    ]
+
+
+def _updates(spec: UpdateSpec, states: Sequence[State]) -> list[Update]:
+    updates: list[Update] = []
+    for metric, values in zip(spec.metrics, states, strict=True):
+        variables = metric.totals, metric.remainders, metric.lists_seen
+        updates += zip(variables, values, strict=True)
+    return updates
+
+
+def alike(
+    metrics: "Sequence[RankingMetric]",
+) -> "dict[tuple[bool, str], list[RankingMetric]]":
+    """Groups metrics that share their inputs, by `sparse_labels` and dtype."""
+    return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
+
+
+def check_takes_targets(metric: "RankingMetric") -> None:
+    """Raises for a metric that needs the labels of all items."""
+    if not metric.takes_sparse_labels:
+        raise ValueError(
+            f"`{type(metric).__name__}` should get the labels of all items. Received: "
+            "ranked lists that hold only the relevant items"
+        )
+
+
+def check_labels_for(
+    metrics: "Sequence[RankingMetric]", argument: str, value: Any, sparse_labels: bool
+) -> None:
+    """Raises for labels that some of the metrics could not compare."""
+    if any(metric._compares_labels for metric in metrics):
+        check_told_apart(argument, value, sparse_labels)
+
+
+def _check_take(metrics: "Sequence[RankingMetric]", ranked: RankedLists) -> None:
+    """Raises for a metric that needs another order, other labels or more ranks."""
+    for metric in metrics:
+        if ranked.lists.holds_targets:
+            check_takes_targets(metric)
+        if ranked.ties != metric._ties:
+            raise ValueError(
+                "`shuffle_ties` should be the same for the metric and the ranked "
+                f"lists. Received: shuffle_ties={metric.shuffle_ties!r} of the metric, "
+                f"shuffle_ties={SHUFFLE_TIES[ranked.ties]!r} of the lists"
+            )
+        ranked.check_cutoff(metric.k)
+    check_labels_for(metrics, "y_true", ranked.given, ranked.lists.holds_targets)
+
+
+def _with_batch(
+    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], states: Sequence[State]
+) -> list[State]:
+    """The states of metrics with lists added."""
+    lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
+    rankings = _in_orders(spec, lists, keys, _lists_seen(spec, states))
+    columns = _columns_of(spec, lists, spec.rankings(rankings))
+    return _added(None, columns, states)
+
+
+def _by_steps(
+    spec: UpdateSpec, batch: RawBatch, states: Sequence[State]
+) -> list[State]:
+    """The same, with programs before and after what a user wrote."""
+    kind = spec.orders[0].of_targets, spec.dtype
+    lists = backend.enter(standardize, kind, batch)
+    first_lists = _lists_seen(spec, states)
+    rankings = [
+        backend.enter(rank_by_scores, order, lists, key, first_list)
+        for order, key, first_list in zip(
+            spec.orders, spec.keys, first_lists, strict=True
+        )
+    ]
+    ranked = dataclasses.replace(spec, orders=())
+    columns = backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
+    return backend.enter(_added, None, columns, states)
+
+
+def _with_ranked(
+    spec: UpdateSpec, lists: Lists, ranking: Ranking, states: Sequence[State]
+) -> list[State]:
+    """The states of metrics with ranked lists added."""
+    cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
+    rankings = [cuts[metric.k] for metric in spec.metrics]
+    return _added(None, _columns_of(spec, lists, rankings), states)
+
+
+def values_with(
+    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], numbers: Tensor
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Returns for each metric: which lists have relevant items, values and weights.
+
+    Args:
+        spec: what is computed.
+        batch: the lists.
+        keys: the keys of the seeds of the orders.
+        numbers: int tensor of shape `(batch,)`. The number that each list has in the
+            shuffle.
+    """
+    lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
+    # The place of a list in the batch is added to it.
+    first_list = numbers - (ops.cumsum(ops.cast(lists.has_items, "int32")) - 1)
+    rankings = _in_orders(spec, lists, keys, [first_list] * len(spec.orders))
+    return [
+        (judged.has_relevant, judged.fill_empty(values, metric.empty_value), weights)
+        for metric, judged, values, weights in _computed(
+            spec, lists, spec.rankings(rankings)
+        )
+    ]
+
+
+def _lists_seen(spec: UpdateSpec, states: Sequence[State]) -> list[Tensor]:
+    """The number of lists seen before, for each order."""
+    return [states[spec.order_of.index(i)][2] for i in range(len(spec.orders))]
+
+
+def _in_orders(
+    spec: UpdateSpec, lists: Lists, keys: Sequence[Tensor], first_lists: Sequence[Any]
+) -> list[Ranking]:
+    """Lists ordered in each of several ways."""
+    return [
+        rank_by_scores(order, lists, key, first_list)
+        for order, key, first_list in zip(spec.orders, keys, first_lists, strict=True)
+    ]
+
+
+class Computed(NamedTuple):
+    """What a metric computes for lists: values and weights, of shape `(batch,)`.
+
+    The value of a list without relevant items is not to be used.
+    """
+
+    metric: "RankingMetric"
+    judged: JudgedLists
+    values: Tensor
+    weights: Tensor
+
+
+def _computed(
+    spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]
+) -> list[Computed]:
+    """Computes metrics, which share the lists with the relevance of their items."""
+    judged_by: dict[Any, JudgedLists] = {}
+    computed = []
+    for metric, ranking in zip(spec.metrics, rankings, strict=True):
+        relevance = metric._relevance_for(lists)
+        if isinstance(relevance, Relevance):
+            if relevance not in judged_by:
+                judged_by[relevance] = JudgedLists(lists, relevance)
+            judged = judged_by[relevance]
+        else:
+            judged = JudgedLists(lists, relevance)
+        weights = judged.list_weights
+        if metric._weighs_empty_lists:
+            weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
+        values = metric.compute(judged, ranking)
+        values = None if values is None else ops.cast(values, judged.dtype)
+        _check_values(metric, judged, values, weights)
+        computed.append(Computed(metric, judged, values, weights))
+    return computed
+
+
+def _check_values(
+    metric: "RankingMetric", judged: JudgedLists, values: Tensor, weights: Tensor
+) -> None:
+    """Checks that there are as many values as weights."""
+    check_returned(
+        values,
+        weights,
+        lambda: (
+            f"`{type(metric).__name__}.compute` should return one value per list, of "
+            f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
+        ),
+    )
+
+
+def _columns_of(
+    spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]
+) -> list[list[Tensor]]:
+    """What the lists add to the totals of each metric: their columns (see `state`)."""
+    columns = []
+    for metric, judged, values, weights in _computed(spec, lists, rankings):
+        values = backend.where(judged.has_relevant, values, metric.empty_value or 0.0)
+        counts = judged.relevant_lists
+        if metric._weighs_empty_lists:
+            # With a weight of its own, an empty list is like any other.
+            counts = judged.lists_with_items
+        columns.append([values * weights, weights, counts, judged.lists_with_items])
+    return columns
+
+
+def _added(
+    _: None, of_metrics: Sequence[Sequence[Tensor]], states: Sequence[State]
+) -> list[State]:
+    """The states with the columns of a batch added, those of each metric."""
+    number, columns = len(states), zip(*of_metrics, strict=True)
+    all_columns = [column for kind in columns for column in kind]
+    stacked = backend.library_of(all_columns[0]).stack(all_columns)
+    if number > 1:
+        stacked = ops.reshape(stacked, (4, number, -1))
+        # Otherwise the formulas of all metrics would be computed for each product.
+        stacked = backend.fusion_barrier(stacked)
+    high, low = state.products(stacked)
+    sums, remainders, lists_seen = zip(*states, strict=True)
+    new_totals, new_remainders = state.add(
+        _joined(sums), _joined(remainders), high, low
+    )
+    # The last of the sums is the number of lists.
+    number_of_lists = ops.cast((high if number == 1 else high[..., 0])[-1, -1], "int32")
+    return list(
+        zip(
+            _parted(new_totals, number),
+            _parted(new_remainders, number),
+            [seen + number_of_lists for seen in lists_seen],
+            strict=True,
+        )
+    )
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Stacks tensors, so that one operation adds to all."""
+    return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
+
+
+def _parted(tensor: Tensor, number: int) -> list[Tensor]:
+    return [tensor] if number == 1 else ops.unstack(tensor, number, axis=-1)

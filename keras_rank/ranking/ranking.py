@@ -1,0 +1,251 @@
+"""The order of each list by its scores: the top k, and groups of tied items."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_rank.arrays.arithmetic import total
+from keras_rank.arrays.selection import largest_values
+from keras_rank.arrays.sorting import Order
+from keras_rank.backends import Tensor, backend
+from keras_rank.lists.base import Lists
+from keras_rank.lists.limits import as_ranked
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ranking:
+    """The first `depth` ranks of each list.
+
+    A formula reads a ranking as a sequence of groups of tied items. If ties are broken,
+    at random or by position, each group has one item.
+
+    Attributes:
+        order: which item is at each rank. `None` for a single target.
+        occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
+            item: items that were not retrieved have no rank.
+        ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
+            `(batch, targets)`: the ranks of the targets only.
+        cutoff: the number of ranks that count: k, or the size of the list.
+        ideal_ranks: tensor of one dimension. The ranks of the ideal order: 1, 2, 3, ...
+            up to the cutoff.
+        ties: `None`, or the groups of tied items if ties are averaged.
+        whole: `None`, or the ranking of which these are the first ranks.
+        largest_cutoff: `None`, or the cutoff up to which the ideal order is computed,
+            of several rankings that are cut from one.
+    """
+
+    order: Order | None
+    occupied: Tensor
+    ranks: Tensor
+    cutoff: Tensor | int
+    ideal_ranks: Tensor
+    ties: "TieGroups | None" = None
+    whole: "Ranking | None" = None
+    largest_cutoff: Tensor | int | None = None
+
+    def cut(self, k: int | None, largest_k: int | None = None) -> "Ranking":
+        """Returns the first k ranks, which share what is already computed.
+
+        Args:
+            k: the cutoff, `None` for all ranks.
+            largest_k: the largest cutoff of all cuts.
+        """
+        is_known = isinstance(self.cutoff, int)
+        if k is None or (is_known and k >= self.cutoff):
+            return self
+        cutoff, largest_cutoff = (
+            min(k, self.cutoff) if is_known else ops.minimum(k, self.cutoff)
+            for k in (k, largest_k or k)
+        )
+        return dataclasses.replace(
+            self,
+            cutoff=cutoff,
+            ideal_ranks=self.ideal_ranks[:k],
+            whole=self.uncut,
+            largest_cutoff=largest_cutoff,
+            **self._cut(k),
+        )
+
+    def _cut(self, k: int) -> dict[str, Any]:
+        """The other fields if there are only k ranks."""
+        return {
+            "order": None if self.order is None else self.order.first(k),
+            "occupied": self.occupied[:, :k],
+            "ranks": self.ranks[:k],
+            "ties": None if self.ties is None else self.ties.cut(k),
+        }
+
+    @property
+    def uncut(self) -> "Ranking":
+        """The ranking of which these are the first ranks."""
+        return self if self.whole is None else self.whole
+
+    @property
+    def ideal_depth(self) -> Tensor | int:
+        """The number of ranks of the ideal order that is computed for several cuts."""
+        return self.cutoff if self.largest_cutoff is None else self.largest_cutoff
+
+    def first(self, values_by_rank: Tensor) -> Tensor:
+        """Of values at all ranks of the uncut ranking, those up to the cutoff."""
+        return (
+            values_by_rank if self.whole is None else values_by_rank[:, : self.cutoff]
+        )
+
+    def take(self, values: Tensor) -> Tensor:
+        """Returns the values of the items by rank, 0 where a rank has no item.
+
+        If ties are averaged, it is the mean over the tied items: the expected value at
+        that rank if they come in random order.
+
+        Args:
+            values: tensor of shape `(batch, list_size)`.
+
+        Returns:
+            A tensor of shape `(batch, depth)`.
+        """
+        if self.whole is not None:
+            return self.first(self.whole.take(values))
+        return self.averaged(self.in_order(values), lambda: values)
+
+    def in_order(self, values: Tensor) -> Tensor:
+        """Returns the values of the items at the ranks, as if none were tied."""
+        if self.order is not None:
+            values = self.order.of(values)
+        return backend.where(self.occupied, values, 0.0)
+
+    def averaged(self, in_order: Tensor, values: Callable[[], Tensor]) -> Tensor:
+        """Returns values in order, or their means over tied items.
+
+        Args:
+            in_order: the values in order.
+            values: function without arguments that returns those of all items.
+        """
+        return in_order if self.ties is None else self.ties.mean(in_order, values)
+
+    def best(self, values: Tensor) -> Tensor:
+        """Returns the largest values of each list, the largest first.
+
+        Args:
+            values: tensor of shape `(batch, list_size)`.
+
+        Returns:
+            A tensor of shape `(batch, cutoff)`: the values in the ideal order.
+        """
+        return largest_values(values, self.cutoff)
+
+    @property
+    def averages(self) -> bool:
+        """Whether ties are averaged."""
+        return self.ties is not None
+
+    @property
+    def no_ties(self) -> Tensor | bool:
+        """Whether no items are tied, as far as can be seen."""
+        return self.ties is None or self.ties.none
+
+    @property
+    def group_sizes(self) -> Tensor:
+        """The number of items that are tied at a rank, including its own.
+
+        Of shape `(batch, depth)`, or 1 where ties are broken.
+        """
+        return 1.0 if self.ties is None else self.ties.sizes
+
+    @property
+    def places(self) -> Tensor:
+        """The place of a rank in its group of tied items: 1, 2, ..., group size.
+
+        Of shape `(batch, depth)`, or 1 where ties are broken.
+        """
+        return 1.0 if self.ties is None else self.ties.places
+
+    def tied_items(self, lists: Lists, values: Tensor) -> "TiedItems":
+        """Returns the items with their values, one group of tied items after another.
+
+        Args:
+            lists: the lists.
+            values: tensor of shape `(batch, list_size)`. 0 for all items that lists of
+                targets don't hold.
+        """
+        raise NotImplementedError
+
+    def pairs(self, lists: Lists, labels: Tensor) -> list[Tensor]:
+        """Returns the weight of ordered pairs, of ordered and tied ones, and of all.
+
+        Args:
+            lists: the lists.
+            labels: tensor of shape `(batch, list_size)`, infinite where there is no
+                item.
+        """
+        raise NotImplementedError
+
+
+class TiedItems(NamedTuple):
+    """Items in the order of their groups, as tensors of shape `(batch, items)`.
+
+    Attributes:
+        values: the value of an item.
+        above: the number of items that score higher.
+        group_size: the number of items of its group.
+        so_far: the number of items of its group up to this one.
+        is_first: whether it is the first of its group.
+        others_first: whether items of value 0, which are not among these, are the first
+            of their groups.
+        last: the number of items in groups up to the cutoff.
+    """
+
+    values: Tensor
+    above: Tensor
+    group_size: Tensor
+    so_far: Tensor
+    is_first: Tensor
+    others_first: bool
+    last: Tensor | int
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True)
+class TieGroups:
+    """The groups of tied items in the first `depth` ranks of each list.
+
+    Attributes:
+        none: boolean scalar. Whether no items are tied, as far as can be seen.
+        group: int tensor of shape `(batch * depth,)`. The group of each rank,
+            numbered through the batch.
+        sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
+            including items beyond the last rank.
+        places: tensor of shape `(batch, depth)`. The place of a rank in its group.
+        scores: tensor of shape `(batch, list_size)`.
+        cut_score: tensor of shape `(batch, 1)`. The score of the group that continues
+            beyond the last rank; NaN, which equals no score, if none does.
+        at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
+    """
+
+    none: Tensor | bool
+    group: Tensor
+    sizes: Tensor
+    places: Tensor
+    scores: Tensor
+    cut_score: Tensor
+    at_cut: Tensor
+
+    def cut(self, k: int) -> "TieGroups":
+        """Returns the groups of the first k ranks."""
+        return dataclasses.replace(
+            self, sizes=self.sizes[:, :k], places=self.places[:, :k]
+        )
+
+    def mean(self, in_order: Tensor, values: Callable[[], Tensor]) -> Tensor:
+        """Returns the mean of the values over the group of each rank."""
+
+        def averaged() -> Tensor:
+            totals = backend.group_totals(in_order, self.group)
+            is_in_cut_group = as_ranked(self.scores) == self.cut_score
+            in_cut_group = backend.where(is_in_cut_group, values(), 0.0)
+            cut_totals = total(in_cut_group)[:, None]
+            return backend.where(self.at_cut, cut_totals, totals) / self.sizes
+
+        return backend.branch(self.none, lambda: in_order, averaged)

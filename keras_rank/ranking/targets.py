@@ -1,0 +1,369 @@
+"""Ranks targets among the scores of all items, by counting instead of sorting."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_rank.arrays.arithmetic import (
+    counted,
+    running_total,
+    seen_maximum,
+    shifted,
+    size_of,
+    through_batch,
+)
+from keras_rank.arrays.counting import (
+    count_above_and_tied,
+    count_before,
+    counts_in_order,
+    number_at_most,
+)
+from keras_rank.arrays.selection import at_most_size, candidates, is_long
+from keras_rank.arrays.sorting import Order
+from keras_rank.backends import Tensor, backend
+from keras_rank.backends.generic import Result
+from keras_rank.lists.base import Lists
+from keras_rank.lists.limits import as_compared, as_ranked
+from keras_rank.lists.targets import SparseLists, TargetLists
+from keras_rank.ranking.pairs import pairs_of_targets
+from keras_rank.ranking.ranking import Ranking, TiedItems
+from keras_rank.ranking.tie_breaking import Ties, tie_break_keys
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class TargetRanking(Ranking):
+    """A ranking of targets, each with its own rank: only these ranks are listed."""
+
+    def _cut(self, k: int) -> dict[str, Any]:
+        return {"occupied": ops.logical_and(self.occupied, self.ranks <= k)}
+
+    def first(self, values_by_rank: Tensor) -> Tensor:
+        if self.whole is None:
+            return values_by_rank
+        return backend.where(self.occupied, values_by_rank, 0.0)
+
+    def tied_items(self, lists: Lists, values: Tensor) -> TiedItems:
+        assert isinstance(lists, TargetLists)
+        counts = lists.rank_counts
+        last_rank = ops.cast(self.cutoff, values.dtype)
+        found = ops.logical_and(counts.retrieved, counts.above < last_rank)
+        above = backend.where(found, counts.above, math.inf)
+        order = backend.argsort(above)
+        values = backend.where(found, values, 0.0)
+        above, tied, values = (
+            backend.take(x, order) for x in (above, counts.tied, values)
+        )
+        targets_after, targets_from = (
+            ops.cast(x, values.dtype) for x in counts_in_order(above, above)
+        )
+        targets = size_of(values, 1)
+        dtype = keras.backend.standardize_dtype(values.dtype)
+        # The place of each target among the targets of its group.
+        place = counted(1, targets, dtype, values) - (targets - targets_from)
+        in_group = targets_from - targets_after
+        return TiedItems(
+            values=values,
+            above=above,
+            group_size=tied,
+            so_far=backend.maximum(tied - in_group + place, 1.0),
+            is_first=place == 1.0,
+            others_first=True,
+            last=targets,
+        )
+
+    def pairs(self, lists: Lists, labels: Tensor) -> list[Tensor]:
+        assert isinstance(lists, TargetLists)
+        if isinstance(self.cutoff, int) and self.cutoff < lists.items:
+            raise ValueError(
+                "`k` should be None for the pairs of lists that hold only the relevant "
+                "items, not how many others tie below the cutoff. "
+                f"Received: k={self.cutoff}"
+            )
+        return pairs_of_targets(lists, labels)
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class SpanRanking(TargetRanking):
+    """A ranking of targets with averaged ties: each may be at several ranks.
+
+    Only the ranks that targets may have are listed, of shape `(batch, some)`.
+
+    Attributes:
+        targets: int tensor of shape `(batch, targets)`. The targets, by the number of
+            items above them. `None` for a single one.
+        group: int tensor of shape `(batch * targets,)`. The group of tied items of
+            each of these, numbered through the batch. `None` for a single one.
+        target_at: int tensor of shape `(batch, some)`. The first of these in the
+            group at a rank.
+        sizes: tensor of the same shape. The number of items of this group.
+        places_in_group: tensor of the same shape. The place of the rank in it.
+    """
+
+    targets: Tensor | None
+    group: Tensor | None
+    target_at: Tensor
+    sizes: Tensor
+    places_in_group: Tensor
+
+    averages = True
+    # They are summed in any case.
+    no_ties = False
+
+    def in_order(self, values: Tensor) -> Tensor:
+        if self.targets is not None:
+            in_order = backend.take(values, self.targets)
+            values = backend.group_totals(in_order, self.group)
+        totals = backend.take(values, self.target_at)
+        return backend.where(self.occupied, totals, 0.0) / self.sizes
+
+    @property
+    def group_sizes(self) -> Tensor:
+        """The number of items tied at a rank."""
+        return self.sizes
+
+    @property
+    def places(self) -> Tensor:
+        """The place of a rank in its group."""
+        return self.places_in_group
+
+
+def rank_targets(
+    lists: SparseLists,
+    k: int | None,
+    ties: Ties,
+    key: Tensor | int,
+    first_list: Tensor | int,
+    *,
+    by_steps: bool = False,
+) -> Ranking:
+    """Ranks the targets of each list among all items, by counting those above."""
+    call = backend.enter if by_steps else _call
+    counts = call(_counts, (k, ties), lists, key, first_list)
+    return rank_counted(lists, k, ties, *counts, by_steps=by_steps)
+
+
+def _call(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
+    return function(depends, *tensors)
+
+
+def _counts(
+    k_and_ties: tuple[int | None, Ties],
+    lists: SparseLists,
+    key: Tensor | int,
+    first_list: Tensor | int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Which targets are retrieved, what is above each, and its place after these.
+
+    If ties are averaged, the number of items above it, and of its ties.
+    """
+    k, ties = k_and_ties
+    scores, target_scores = lists.scores, lists.target_scores
+    retrieved, dtype, items = lists.are_retrieved, lists.dtype, size_of(scores, 1)
+    limit = limit_of(items if k is None else at_most_size(k, items), dtype)
+    keys_of = tie_break_keys(lists, ties, key, first_list)
+
+    def ties_matter(above: Tensor, may_tie: Tensor) -> Tensor:
+        in_reach = ops.logical_and(retrieved, above < limit)
+        return ops.any(ops.logical_and(in_reach, may_tie))
+
+    def resolved(above: Tensor, equal: Tensor) -> tuple[Tensor, Tensor]:
+        def by_keys() -> tuple[Tensor, Tensor]:
+            lists.check_ids()
+            keys = keys_of(lists.item_index(None))
+            own_keys = backend.take(keys, lists.ids)
+            # In one pass: an accelerator has not counted those above.
+            before = count_before(
+                as_compared(scores),
+                target_scores,
+                keys,
+                own_keys,
+                dtype,
+                with_above=True,
+            )
+            return before, ops.ones_like(before)
+
+        if ties == "average":
+            lists.check_ids()
+            return above, equal
+        is_plain = ops.logical_not(ties_matter(above, equal > 1.0))
+        is_plain = ops.logical_and(lists.are_ids, is_plain)
+        before, place = backend.branch(is_plain, lambda: (above, equal), by_keys)
+        return before, place
+
+    if k is None or not is_long(scores, k + 1):
+        above, tied = resolved(*lists.rank_counts[:2])
+        return retrieved, above, tied
+    # What is above a target of the top k is among these, and what ties with it is too,
+    # or is as high as all others. Several scores may stand for 0.
+    high = candidates(scores, k + 1)
+    above_top, equal = count_above_and_tied(
+        as_ranked(high.entries), target_scores, dtype
+    )
+    may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
+    may_tie = ops.logical_or(may_tie, target_scores == high.highest_other)
+    has_nan = backend.may_have_nan(scores, high.all_maxima)
+    is_odd = ops.logical_or(ties_matter(above_top, may_tie), has_nan)
+    is_plain = ops.logical_and(lists.are_ids, ops.logical_not(is_odd))
+
+    def among_all() -> tuple[Tensor, Tensor]:
+        counts = count_above_and_tied(as_compared(scores), target_scores, dtype)
+        return resolved(*counts)
+
+    above, tied = backend.branch(is_plain, lambda: (above_top, equal), among_all)
+    return retrieved, above, tied
+
+
+def rank_counted(
+    lists: TargetLists,
+    k: int | None,
+    ties: Ties,
+    retrieved: Tensor,
+    above: Tensor,
+    tied: Tensor,
+    *,
+    by_steps: bool = False,
+) -> Ranking:
+    """Ranks targets by the number of items above them.
+
+    Args:
+        lists: the targets.
+        k: the number of ranks, or `None` for all.
+        ties: how tied items are ordered.
+        retrieved: boolean tensor of shape `(batch, targets)`. The targets that may
+            have a rank.
+        above: tensor of the same shape. The number of items with a higher score.
+        tied: tensor of the same shape. The place of the target among the items with
+            the same score; the number of these if ties are averaged.
+        by_steps: whether this is no part of a program, so that values of one step
+            determine the sizes of the next: all ranks could be too many.
+    """
+    if ties == "average":
+        call = backend.enter if by_steps else _call
+        spans = call(_spans, k, lists, retrieved, above, tied)
+        depth = seen_maximum(spans.ends, _cutoff(lists, k))
+        return call(_listed, (k, depth), lists, spans)
+    cutoff = _cutoff(lists, k)
+    limit = limit_of(cutoff, lists.dtype)
+    ranks = above + tied
+    found = ops.logical_and(retrieved, ranks <= limit)
+    ranks = backend.where(found, ranks, limit + 1.0)
+    order = None
+    if lists.labels.shape[1] != 1:
+        order = backend.argsort(ranks)
+        found, ranks = backend.take(found, order), backend.take(ranks, order)
+    return TargetRanking(
+        order=None if order is None else Order(order),
+        occupied=found,
+        ranks=ranks,
+        cutoff=cutoff,
+        ideal_ranks=_ideal_ranks(lists, cutoff),
+    )
+
+
+class _Spans(NamedTuple):
+    """The ranks of groups of tied targets.
+
+    Attributes:
+        targets, group: those of `SpanRanking`.
+        above: tensor of shape `(batch, targets)`. The number of items above each of
+            the targets in this order.
+        sizes: tensor of the same shape. The number of items of its group.
+        ranks: tensor of the same shape. The number of ranks that count of the groups,
+            each at its first target.
+        ends: tensor of the same shape. Their running sum.
+    """
+
+    targets: Tensor | None
+    group: Tensor | None
+    above: Tensor
+    sizes: Tensor
+    ranks: Tensor
+    ends: Tensor
+
+
+def _spans(
+    k: int | None, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
+) -> _Spans:
+    limit = limit_of(_cutoff(lists, k), lists.dtype)
+    found = ops.logical_and(retrieved, above < limit)
+    above, sizes = backend.where(found, above, limit), backend.where(found, tied, 1.0)
+    targets = group = None
+    is_first = found
+    if lists.labels.shape[1] != 1:
+        targets = backend.argsort(above)
+        found, above, sizes = (backend.take(x, targets) for x in (found, above, sizes))
+        starts = above != shifted(above, 1, -1.0)
+        is_first = ops.logical_and(found, starts)
+        number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
+        group = ops.reshape(through_batch(number, size_of(above, 1)), (-1,))
+    ranks_in_group = backend.where(is_first, backend.minimum(sizes, limit - above), 0.0)
+    ends = running_total(ranks_in_group)
+    return _Spans(targets, group, above, sizes, ranks_in_group, ends)
+
+
+def _listed(
+    k_and_depth: tuple[int | None, Tensor | int], lists: TargetLists, spans: _Spans
+) -> SpanRanking:
+    k, depth = k_and_depth
+    cutoff = _cutoff(lists, k)
+    ends = spans.ends
+    index = counted(0, depth - 1, lists.dtype, like=ends)[None, :]
+    index = ops.broadcast_to(index, (size_of(ends, 0), size_of(index, 1)))
+    target_at = backend.minimum(number_at_most(ends, index), size_of(ends, 1) - 1)
+    occupied = index < ends[:, -1:]
+    end, length, start, size = (
+        backend.take(x, target_at)
+        for x in (ends, spans.ranks, spans.above, spans.sizes)
+    )
+    places = backend.where(occupied, index - (end - length) + 1.0, 1.0)
+    return SpanRanking(
+        order=None,
+        occupied=occupied,
+        ranks=backend.where(
+            occupied, start + places, limit_of(cutoff, lists.dtype) + 1.0
+        ),
+        cutoff=cutoff,
+        ideal_ranks=_ideal_ranks(lists, cutoff),
+        targets=spans.targets,
+        group=spans.group,
+        target_at=target_at,
+        sizes=backend.where(occupied, size, 1.0),
+        places_in_group=places,
+    )
+
+
+def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
+    """The number of ranks that count, an int if it is known.
+
+    Of the ideal order, in which targets that are no items count: there may be more of
+    these than items.
+    """
+    items, targets = lists.items, lists.labels.shape[1]
+    if isinstance(items, int) and k is not None and k <= items:
+        return k
+    if isinstance(items, int) and targets is not None:
+        most = max(items, targets)
+    else:
+        most = ops.maximum(items, size_of(lists.labels, 1))
+    return most if k is None else at_most_size(k, most)
+
+
+def limit_of(cutoff: Tensor | int, dtype: str) -> Tensor | float:
+    """The cutoff as a number of the dtype of the ranks."""
+    return float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
+
+
+def _ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
+    """The ranks of the targets in the ideal order."""
+    targets = lists.labels.shape[1]
+    if isinstance(cutoff, int) and targets is not None:
+        last = min(cutoff, targets)
+    else:
+        last = ops.minimum(cutoff, size_of(lists.labels, 1))
+    return counted(1, last, lists.dtype, like=lists.labels)
