@@ -14,14 +14,7 @@ from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Consecutive candidates.
-
-    Attributes:
-        first_id: the id of the first one.
-        embeddings: tensor of shape `(block_size, features)`.
-        start: the first row that counts.
-        end: the row after the last one that counts.
-    """
+    """Consecutive candidates, of which the rows from `start` to `end` count."""
 
     first_id: int
     embeddings: Tensor
@@ -151,13 +144,9 @@ def open_candidates(
     wanted: Callable[[], Array] = no_ids,
     first_id: int = 0,
 ) -> Candidates:
-    """Returns the candidates that an argument stands for, to be read in blocks.
+    """Returns the candidates that users pass, to be read in blocks.
 
-    Args:
-        candidates: what users pass.
-        block_size: the number of candidates in a block.
-        wanted: function that returns the ids of candidates that will be asked for.
-        first_id: the id of the first one.
+    `wanted` returns the ids of candidates that will be asked for.
     """
     given, is_layer = candidates, isinstance(candidates, keras.layers.Embedding)
     if callable(given) and not hasattr(given, "shape") and not is_layer:

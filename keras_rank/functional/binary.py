@@ -64,7 +64,7 @@ def average_precision(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -115,7 +115,7 @@ def reciprocal_rank(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -170,7 +170,7 @@ def precision(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -223,7 +223,7 @@ def recall(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -275,7 +275,7 @@ def hit_rate(
         of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -323,7 +323,7 @@ def f1(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -374,7 +374,7 @@ def r_precision(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -432,7 +432,7 @@ def rank_biased_precision(
         to rounding. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -489,7 +489,7 @@ def bpref(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -545,7 +545,7 @@ def fall_out(
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

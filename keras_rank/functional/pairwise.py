@@ -51,7 +51,7 @@ def average_relevance_position(
         A tensor of shape `(batch,)`, 1 or more. A list with no relevant item gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -113,7 +113,7 @@ def pairwise_accuracy(
         A tensor of shape `(batch,)`, from 0 to 1. A list with no such pair gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

@@ -127,7 +127,7 @@ def rank(
         The ranked lists, to be passed to other functions as `y_true`.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

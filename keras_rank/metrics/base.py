@@ -135,7 +135,7 @@ class RankingMetric(OrderedMetric):
             Keras's default is.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

@@ -53,7 +53,7 @@ class MeanAveragePrecision(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -104,7 +104,7 @@ class MeanReciprocalRank(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -145,7 +145,7 @@ class PrecisionAtK(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -198,7 +198,7 @@ class RecallAtK(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -250,7 +250,7 @@ class HitRate(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -286,7 +286,7 @@ class F1AtK(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -339,7 +339,7 @@ class RPrecision(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -381,7 +381,7 @@ class RankBiasedPrecision(RankingMetric):
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -441,7 +441,7 @@ class BPref(RankingMetric):
             empty_value, empty_weight, relevance_threshold, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -480,7 +480,7 @@ class FallOut(RankingMetric):
             empty_weight, relevance_threshold, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

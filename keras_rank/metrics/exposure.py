@@ -174,7 +174,7 @@ class Coverage(ExposureMetric):
             shuffle_ties, seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -215,7 +215,7 @@ class Gini(ExposureMetric):
             shuffle_ties, seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -281,7 +281,7 @@ class AveragePopularity(_MeanOverShown):
             seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -321,7 +321,7 @@ class Novelty(_MeanOverShown):
             seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

@@ -51,7 +51,7 @@ class DCG(RankingMetric):
             empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -131,7 +131,7 @@ class NDCG(DCG):
             empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -188,7 +188,7 @@ class ExpectedReciprocalRank(RankingMetric):
             empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

@@ -37,7 +37,7 @@ class AverageRelevancePosition(RankingMetric):
             relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -117,7 +117,7 @@ class PairwiseAccuracy(RankingMetric):
             Keras's default is.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
