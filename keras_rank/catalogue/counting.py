@@ -339,7 +339,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
 
 
 def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
-    """The columns of distinct candidates, and the numbers of as few blocks as can be."""
+    """The columns of distinct candidates, and the numbers of the fewest blocks."""
     index = np.arange(len(unique), dtype="int32")
     if not backends.rounds_by_column():
         return index % candidates.block_size, index // candidates.block_size
@@ -522,12 +522,7 @@ def _counted(
 ) -> tuple[Counts, Tensor]:
     """Adds the counts of a block, except for which tied candidates go first.
 
-    Args:
-        above_and_not_below: function of entries, to the numbers of those with a
-            higher score than each target, and of those with no lower one.
-
-    Returns:
-        The counts, and which targets tie with another candidate.
+    Also tells which targets tie with another candidate.
     """
     is_own, own = _in_block(queries.ids, scored.candidates, columns)
     parts = [above_and_not_below(x) for x in scored if x is not None]

@@ -8,9 +8,9 @@ The functions have the arguments below, and document only their own.
 Args:
     y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
         length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-        below 0 or NaN, or whose mask is False, is padding. All functions but `rank`
-        itself also take the ranked lists that it returns, in place of all its arguments
-        but `k`.
+        below 0 or NaN, or whose mask is False, is padding. All functions but
+        `keras_rank.functional.rank` also take the ranked lists that it returns, in
+        place of all its arguments but `k`.
     y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored `-inf`
         or NaN is judged, but not retrieved: it has no rank.
     sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or

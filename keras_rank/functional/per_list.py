@@ -42,16 +42,10 @@ class FormulaArguments(TypedDict, total=False):
 
 
 class Formula(NamedTuple):
-    """What a function computes from lists and their ranking.
+    """What a function computes from lists, their ranking and further arguments.
 
-    Attributes:
-        function: function of lists, their ranking and further arguments to a value for
-            each list.
-        arguments: the further arguments.
-        judgement: what the items are worth; or a function of lists that returns it,
-            and its further arguments.
-        empty_value: the value of a list without relevant items, `None` for NaN.
-        takes_sparse_labels: whether it needs only the relevant items.
+    `judgement` says what the items are worth; it may be a function of lists that
+    returns it, and its further arguments. An `empty_value` of `None` stands for NaN.
     """
 
     function: Callable[..., Tensor]

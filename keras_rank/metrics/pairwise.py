@@ -105,16 +105,9 @@ class PairwiseAccuracy(RankingMetric):
         empty_weight: must be `"average"`.
         relevance_threshold: float. Items with a label below it count as labeled 0.
             Defaults to `None`: every label counts.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `pairwise_accuracy_at_k`, or `pairwise_accuracy` without
             a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
