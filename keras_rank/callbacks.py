@@ -45,8 +45,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             layer is also read again at each evaluation.
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
-        query_model: the model that embeds queries. Defaults to `None`: the trained
-            model.
+        query_model: model that embeds queries. Defaults to `None`: the trained one.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
         prefix: str. A prefix for the names of the results. If compiled metrics have the
             same names, choose another one. Defaults to `"val_"`.

@@ -112,7 +112,7 @@ def test_the_site_shows_all_of_ndcg(style, shown):
     docstring = style.in_full(before)
     assert "\n    seed: int or `keras.random.SeedGenerator`. The seed of" in docstring
     # What the class itself says, not what its base does.
-    assert "\n    relevance_threshold: float. Items with a label below it" in docstring
+    assert "\n    relevance_threshold: float. Labels below it gain nothing" in docstring
     assert "\n    name: str. Defaults to `ndcg_at_k`, or" in docstring
     assert docstring.split("Args:\n")[0] == before.split("Args:\n")[0]
     assert docstring.split("\n\nRaises:")[1] == before.split("\n\nRaises:")[1]

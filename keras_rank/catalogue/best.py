@@ -124,7 +124,6 @@ class Seekers(NamedTuple):
     keys: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Seekers":
-        """Applies a function to each of the tensors."""
         return Seekers(*(None if x is None else function(x) for x in self))
 
 
@@ -213,7 +212,6 @@ class Search:
 
 
 def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
-    """Compiles the steps that find the best of a block."""
     is_ours, scores_of = isinstance(score, str), check_score(score)
 
     def scored(
@@ -281,7 +279,6 @@ def _joining(k: int) -> Callable[..., Best]:
 
 
 def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
-    """The best of two selections."""
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
@@ -359,11 +356,8 @@ def _in_order(
 ) -> Best:
     """The best of all queries, of equal scores those with larger keys first.
 
-    Args:
-        number_and_k: the number of queries, after which others are repeated, and of
-            candidates, to which fewer are padded.
-        keys: the keys of the queries, `None` if the earlier candidate goes first.
-        chunks: the best of some queries after the other.
+    `chunks` are those of some queries after the other. Queries after the number in
+    `number_and_k` repeat others. Rows of fewer than k are padded.
     """
     number, k = number_and_k
     scores, ids = (

@@ -37,7 +37,6 @@ class Table:
         self.block_size = max(1, min(block_size, self.items))
 
     def blocks(self) -> Iterator[Block]:
-        """Reads all candidates once."""
         last = self.items - self.block_size
         for start in range(0, self.items, self.block_size):
             # The last block is as large as the others, and overlaps the one before.
@@ -116,7 +115,6 @@ class Stream:
             yield Block(first, rows, 0, waiting)
 
     def columns(self, places: Array) -> Array:
-        """The columns that candidates have in their blocks."""
         return places % self.block_size
 
     def _joined(self, parts: list[Tensor]) -> Tensor:

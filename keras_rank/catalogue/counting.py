@@ -54,11 +54,9 @@ class Queries(NamedTuple):
     keys: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Queries":
-        """Returns what a function makes of each of the tensors."""
         return Queries(*(None if x is None else function(x) for x in self))
 
     def at(self, rows: Tensor) -> "Queries":
-        """Some of the queries."""
         return _rows_of(None, self, rows)
 
 
@@ -93,7 +91,6 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, block: Block) -> "Columns":
-        """Returns the columns of a block."""
         bounds = (block.first_id, block.start, block.end)
         return cls(*(ops.convert_to_tensor(x, "int32") for x in bounds))
 
@@ -117,7 +114,6 @@ class Scored(NamedTuple):
     excluded: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Scored":
-        """Returns what a function makes of each of the tensors."""
         return Scored(*(None if x is None else function(x) for x in self))
 
 

@@ -51,8 +51,7 @@ class Shards:
             Defaults to the builtin, which computes one after the other.
 
     Raises:
-        ValueError: if `parts` is not a list of one or more parts, or `map_fn` is not a
-            function.
+        ValueError: if `parts` is not a list of parts, or `map_fn` is not a function.
 
     Example:
 

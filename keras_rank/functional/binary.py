@@ -51,12 +51,11 @@ def average_precision(
         y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
         y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        normalizer: what the sum is divided by. `"total"`: the weights of all
-            relevant items, that is, their number R without weights (trec_eval,
-            keras-rs, TF-Ranking). `"clipped"`: those of the best k, that is,
-            min(R, k) (ignite, Kaggle). `"retrieved"`: the number of relevant items
-            within the top k (torchmetrics); the terms are not weighted then.
-            Defaults to `"total"`.
+        normalizer: what the sum is divided by. `"total"`: the weights of all relevant
+            items, that is, their number R without weights (trec_eval, keras-rs,
+            TF-Ranking). `"clipped"`: those of the best k, that is, min(R, k) (ignite,
+            Kaggle). `"retrieved"`: the number of relevant items within the top k
+            (torchmetrics); the terms are not weighted then. Defaults to `"total"`.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
             empty_value, relevance_threshold, sparse_labels, dtype.
 

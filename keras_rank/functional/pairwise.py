@@ -98,14 +98,12 @@ def pairwise_accuracy(
         y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
         y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
-            the mean over both orders. With 0.0 it counts as ordered wrongly
-            (TF-Ranking, rax).
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5, the
+            mean over both orders. 0.0 counts it as ordered wrongly (TF-Ranking, rax).
         shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
         seed: has no effect.
         empty_value: must be `None`: a list with no such pair gives NaN.
-        relevance_threshold: float. Items with a label below it count as labeled 0.
-            Defaults to `None`: every label counts.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
         **arguments: as for `keras_rank.functional`: sample_weight, sparse_labels,
             dtype.
 

@@ -42,12 +42,11 @@ class MeanAveragePrecision(RankingMetric):
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        normalizer: what the sum is divided by. `"total"`: the weights of all
-            relevant items, that is, their number R without weights (trec_eval,
-            keras-rs, TF-Ranking). `"clipped"`: those of the best k, that is,
-            min(R, k) (ignite, Kaggle). `"retrieved"`: the number of relevant items
-            within the top k (torchmetrics); the terms are not weighted then.
-            Defaults to `"total"`.
+        normalizer: what the sum is divided by. `"total"`: the weights of all relevant
+            items, that is, their number R without weights (trec_eval, keras-rs,
+            TF-Ranking). `"clipped"`: those of the best k, that is, min(R, k) (ignite,
+            Kaggle). `"retrieved"`: the number of relevant items within the top k
+            (torchmetrics); the terms are not weighted then. Defaults to `"total"`.
         name: str. Defaults to `map_at_k`, or `map` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.

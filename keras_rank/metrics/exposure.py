@@ -439,7 +439,6 @@ def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
 
 
 def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
-    """Checks and casts the ids of shown items."""
     if isinstance(ids, RankedLists) or sample_weight is not None:
         raise ValueError(
             "`y_true` should hold the ids of the shown items, or come with the scores "
@@ -465,7 +464,6 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
 
 
 def _known_items(metric: ExposureMetric) -> int:
-    """The number of items of the catalogue."""
     if metric.items is None:
         raise ValueError(
             "`items` should be the number of items of the catalogue. Only "

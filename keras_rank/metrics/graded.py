@@ -42,10 +42,8 @@ class DCG(RankingMetric):
             Gains are clipped to the range 0 to 2**64. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
-        relevance_threshold: float. Items with a label below it gain nothing.
-            Defaults to `None`: every item gains.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         name: str. Defaults to `dcg_at_k`, or `dcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.
@@ -124,8 +122,7 @@ class NDCG(DCG):
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
             `keras_rank.discounts.log2`.
-        relevance_threshold: float. Items with a label below it gain nothing.
-            Defaults to `None`: every item gains.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         name: str. Defaults to `ndcg_at_k`, or `ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.
@@ -181,8 +178,7 @@ class ExpectedReciprocalRank(RankingMetric):
         max_grade: number above 0 and below 128. The highest possible label. A
             larger one is an error in eager code, and counts as `max_grade` in
             compiled code. Defaults to 4.
-        relevance_threshold: float. Items with a label below it never satisfy the user.
-            Defaults to `None`: every label counts.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
         name: str. Defaults to `err_at_k`, or `err` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, sparse_labels, dtype.

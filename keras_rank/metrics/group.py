@@ -134,8 +134,7 @@ class RankingMetrics(PlacedMetric):
     def standard_error(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their standard errors.
 
-        They are NaN for fewer than two lists that count, or if squares of weights, or
-        of weights times values, are out of the range of float32.
+        See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
         """
         return {
             self.prefix + member.name: member.standard_error()

@@ -96,15 +96,13 @@ class PairwiseAccuracy(RankingMetric):
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
-            the mean over both orders. With 0.0 it counts as ordered wrongly
-            (TF-Ranking, rax).
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5, the
+            mean over both orders. 0.0 counts it as ordered wrongly (TF-Ranking, rax).
         shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
         seed: has no effect.
         empty_value: must be `None`: a list with no such pair is left out of the mean.
         empty_weight: must be `"average"`.
-        relevance_threshold: float. Items with a label below it count as labeled 0.
-            Defaults to `None`: every label counts.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
         name: str. Defaults to `pairwise_accuracy_at_k`, or `pairwise_accuracy` without
             a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: sparse_labels, dtype.
