@@ -69,7 +69,8 @@ def in_full(docstring: str) -> str:
         docstring: the docstring, without the indentation of its code.
 
     Returns:
-        The docstring, with the arguments `**arguments` stands for in the place of it.
+        The docstring, with those that `**arguments` names in the place of it, unless it
+        documents them itself.
     """
     arguments = {}
     for name, text in arguments_of(docstring).items():
@@ -79,7 +80,8 @@ def in_full(docstring: str) -> str:
             continue
         base = arguments_of(inspect.getdoc(pydoc.locate(reference[1])))
         names = re.findall(r"\w+", reference[2]) if name == "**arguments" else [name]
-        arguments |= {each: base[each] for each in names}
+        for each in names:
+            arguments.setdefault(each, base[each])
     section = "\n".join(f"    {name}: {text}" for name, text in arguments.items())
     return ARGUMENTS.sub(lambda _: f"{section}\n", docstring, count=1)
 

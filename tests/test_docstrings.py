@@ -118,6 +118,12 @@ def test_the_site_shows_all_of_ndcg(style, shown):
     assert docstring.split("\n\nRaises:")[1] == before.split("\n\nRaises:")[1]
 
 
+def test_what_a_docstring_says_itself_wins(style):
+    own = "Args:\n    seed: my own.\n"
+    both = f"{own}    **arguments: as for `keras_rank.functional`: seed.\n"
+    assert style.in_full(both) == own
+
+
 def test_a_name_that_the_base_lacks_is_an_error(style):
     with pytest.raises(KeyError, match="cutoff"):
         style.in_full("Args:\n    **arguments: as for `keras_rank.functional`: cutoff.")
