@@ -38,26 +38,14 @@ class CatalogueEvaluation(keras.callbacks.Callback):
 
     Args:
         x: the inputs of the query model, as for `predict`.
-        targets: ids of the relevant items of each query, of shape `(batch,)` or
-            `(batch, n)`, padded with -1. Or a dict of `"ids"` and `"labels"`, or a
-            sparse matrix of labels, as for `keras_rank.catalogue.evaluate`.
-        candidates: embeddings of all items, as for `keras_rank.catalogue.evaluate`. To
-            encode them again at each evaluation, pass a function, such as
-            `lambda: item_model.predict(items)`. An `Embedding` layer is also read again
-            at each evaluation.
+        targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
+        candidates: embeddings of all items, in any form that
+            `keras_rank.catalogue.rank` takes. To encode them again at each evaluation,
+            pass a function, such as `lambda: item_model.predict(items)`. An `Embedding`
+            layer is also read again at each evaluation.
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
-        query_model: the model that embeds queries. Defaults to `None`: the trained
-            model.
-        sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
-        exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded. Or a sparse
-            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. A score may depend only on
-            its own query and candidate. Defaults to `"dot"`.
-        block_size: positive int. The number of candidates that are scored at a time.
-            Defaults to `None`: 4,096.
+        query_model: model that embeds queries. Defaults to `None`: the trained one.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
         prefix: str. A prefix for the names of the results. If compiled metrics have the
             same names, choose another one. Defaults to `"val_"`.
@@ -66,6 +54,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
             its path raises a `KeyError` there. Defaults to 1.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
             progress bar if it takes long. Defaults to 0.
+        **arguments: as for `keras_rank.catalogue.rank`: sample_weight, exclude, score,
+            block_size.
 
     Raises:
         ValueError: if an argument does not have the type stated above. Before the first

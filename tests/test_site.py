@@ -111,6 +111,13 @@ def test_no_link_is_broken(pages):
     assert links > 500
 
 
+def test_no_argument_is_left_out(site):
+    for page in (site / "reference").glob("*.html"):
+        text = page.read_text()
+        assert not re.search(r">\s*(\*\*)?arguments\s*<", text), page.name
+        assert ">as for <code>keras_rank" not in text, page.name
+
+
 def test_every_equation_is_set(site):
     """As MathML: nothing of LaTeX is left, and every metric has one."""
     for source in (ROOT / "docs").rglob("*.md"):

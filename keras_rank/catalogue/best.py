@@ -53,26 +53,16 @@ def top_k(
     and `seed`, a target of rank r is the r-th candidate here.
 
     Args:
-        queries: embeddings of shape `(batch, features)`.
-        candidates: embeddings of all items, of shape `(items, features)`: an array, a
-            tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
-            of them: a `tf.data.Dataset`, a torch `DataLoader` or a
-            `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, whose parts are searched by workers.
+        queries: as for `keras_rank.catalogue.rank`: of shape `(batch, features)`.
+        candidates: as for `keras_rank.catalogue.rank`: of shape `(items, features)`.
         k: positive int. The number of candidates for each query.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. A score may depend only on
-            its own query and candidate. Defaults to `"dot"`.
         exclude: ids of shape `(batch, n)`, padded with -1: items that are left out,
             such as seen items. Or a sparse matrix of SciPy of shape `(batch, items)`,
             whatever values it stores.
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `False`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call.
-        block_size: positive int. The number of candidates that are scored at a time.
-            Defaults to `None`: 4,096.
         dtype: `"float64"` for scores in float64. Defaults to float32.
+        **arguments: as for `keras_rank.catalogue.rank`: score, seed, block_size.
 
     Returns:
         The scores and the ids of the best candidates, two tensors of shape
@@ -108,14 +98,9 @@ def top_k(
 
 
 class Seekers(NamedTuple):
-    """Some queries, and the candidates that are excluded for them.
+    """Some queries, and the candidates that are excluded for them, padded with -1.
 
-    Attributes:
-        embeddings: tensor of shape `(queries, features)`.
-        excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
-            that are left out, -1 where there is none.
-        keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
-            candidates goes first.
+    `keys` is `None` if the earlier of tied candidates goes first.
     """
 
     embeddings: Tensor
@@ -123,17 +108,11 @@ class Seekers(NamedTuple):
     keys: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Seekers":
-        """Applies a function to each of the tensors."""
         return Seekers(*(None if x is None else function(x) for x in self))
 
 
 class Best(NamedTuple):
-    """The best candidates so far.
-
-    Attributes:
-        scores: tensor of shape `(queries, k)`. `-inf` where there is no candidate.
-        ids: int32 tensor of the same shape. -1 where there is no candidate.
-    """
+    """The best candidates so far, of shape `(queries, k)`: `-inf` and -1 for none."""
 
     scores: Tensor
     ids: Tensor
@@ -145,14 +124,7 @@ def best_among(
     score: str | Score,
     k: int,
 ) -> Best:
-    """Reads candidates once, and keeps the best of each query.
-
-    Args:
-        seekers: all queries.
-        candidates: all candidates.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        k: the number of candidates to keep.
-    """
+    """Reads candidates once, and keeps the best of each query."""
     if isinstance(candidates, OpenShards):
         return best_in_shards(seekers, candidates, score, k)
     return best_of(seekers, candidates, score, k)
@@ -191,14 +163,7 @@ def best_of(
 def best_in_shards(
     seekers: Seekers, shards: OpenShards, score: str | Score, k: int
 ) -> Best:
-    """Returns the best of all parts.
-
-    Args:
-        seekers: all queries.
-        shards: all candidates.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        k: the number of candidates to keep.
-    """
+    """Returns the best of all parts."""
     search = Search(seekers.each(ops.convert_to_numpy), score, shards.block_size, k)
     found = list(map_parts(shards.map_fn, search, shards.parts))
     # On NumPy, Keras would join float32 and float64 as float32.
@@ -233,7 +198,6 @@ class Search:
 
 
 def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
-    """Compiles the steps that find the best of a block."""
     is_ours, scores_of = isinstance(score, str), check_score(score)
 
     def scored(
@@ -301,7 +265,6 @@ def _joining(k: int) -> Callable[..., Best]:
 
 
 def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
-    """The best of two selections."""
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
@@ -330,11 +293,8 @@ def _found(
 ) -> tuple[Tensor, Tensor, Tensor | bool]:
     """The highest scores of each row, as they are compared, and their positions.
 
-    Args:
-        scores: tensor of shape `(queries, size)`. Without NaN in a graph of TensorFlow.
-        keys: function from positions to int32 numbers. Of equal scores those with
-            larger keys are in.
-        number: how many scores.
+    Of equal scores those with larger keys are in. `scores`, of shape `(queries, size)`,
+    should be without NaN in a graph of TensorFlow.
 
     Returns:
         The scores, the positions, and whether they are right: not where three or more
@@ -381,11 +341,8 @@ def _in_order(
 ) -> Best:
     """The best of all queries, of equal scores those with larger keys first.
 
-    Args:
-        number_and_k: the number of queries, after which others are repeated, and of
-            candidates, to which fewer are padded.
-        keys: the keys of the queries, `None` if the earlier candidate goes first.
-        chunks: the best of some queries after the other.
+    `chunks` are those of some queries after the other. Queries after the number in
+    `number_and_k` repeat others. Rows of fewer than k are padded.
     """
     number, k = number_and_k
     scores, ids = (

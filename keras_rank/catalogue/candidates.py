@@ -14,14 +14,7 @@ from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Consecutive candidates.
-
-    Attributes:
-        first_id: the id of the first one.
-        embeddings: tensor of shape `(block_size, features)`.
-        start: the first row that counts.
-        end: the row after the last one that counts.
-    """
+    """Consecutive candidates, of which the rows from `start` to `end` count."""
 
     first_id: int
     embeddings: Tensor
@@ -44,7 +37,6 @@ class Table:
         self.block_size = max(1, min(block_size, self.items))
 
     def blocks(self) -> Iterator[Block]:
-        """Reads all candidates once."""
         last = self.items - self.block_size
         for start in range(0, self.items, self.block_size):
             # The last block is as large as the others, and overlaps the one before.
@@ -123,7 +115,6 @@ class Stream:
             yield Block(first, rows, 0, waiting)
 
     def columns(self, places: Array) -> Array:
-        """The columns that candidates have in their blocks."""
         return places % self.block_size
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
@@ -151,13 +142,9 @@ def open_candidates(
     wanted: Callable[[], Array] = no_ids,
     first_id: int = 0,
 ) -> Candidates:
-    """Returns the candidates that an argument stands for, to be read in blocks.
+    """Returns the candidates that users pass, to be read in blocks.
 
-    Args:
-        candidates: what users pass.
-        block_size: the number of candidates in a block.
-        wanted: function that returns the ids of candidates that will be asked for.
-        first_id: the id of the first one.
+    `wanted` returns the ids of candidates that will be asked for.
     """
     given, is_layer = candidates, isinstance(candidates, keras.layers.Embedding)
     if callable(given) and not hasattr(given, "shape") and not is_layer:

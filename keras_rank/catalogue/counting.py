@@ -29,15 +29,9 @@ TILE = 2**21
 
 
 class Queries(NamedTuple):
-    """Some queries, their targets, and their excluded candidates.
+    """Some queries, the ids of their targets and of their excluded candidates.
 
-    Attributes:
-        embeddings: tensor of shape `(queries, features)`.
-        ids: int32 tensor of shape `(queries, targets)`. -1 where there is no target.
-        excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
-            that backend.take no rank, -1 where there is none.
-        keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
-            candidates goes first.
+    Ids are padded with -1. `keys` is `None` if the earlier of tied candidates is first.
     """
 
     embeddings: Tensor
@@ -46,7 +40,6 @@ class Queries(NamedTuple):
     keys: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Queries":
-        """Returns what a function makes of each of the tensors."""
         return Queries(*(None if x is None else function(x) for x in self))
 
     def at(self, rows: Tensor) -> "Queries":
@@ -59,15 +52,14 @@ def _rows_of(_: None, queries: Queries, rows: Tensor) -> Queries:
 
 
 class Counts(NamedTuple):
-    """What is counted for the targets of some queries. Counts add up over candidates.
+    """What is counted for the targets of some queries, of shape `(queries, targets)`.
 
     Attributes:
-        above: int32 tensor of shape `(queries, targets)`. The number of candidates
-            with a higher score.
-        tied: int32 tensor of the same shape. The number with the same score.
-        before: int32 tensor of the same shape. The number of tied ones that go first.
-        scores: tensor of the same shape. The scores that the targets have among the
-            candidates, `-inf` where they are none of these: of parts, the maximum.
+        above: the number of candidates with a higher score.
+        tied: the number with the same score.
+        before: the number of tied ones that go first.
+        scores: the scores that the targets have among the candidates, `-inf` where they
+            are none of these. Of parts, the maximum; counts add up.
     """
 
     above: Tensor
@@ -77,13 +69,7 @@ class Counts(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Which candidates the columns of a block are, as int32 scalar tensors.
-
-    Attributes:
-        first_id: the id of the first column.
-        start: the first column that counts.
-        end: the column after the last one that counts.
-    """
+    """Which candidates the columns of a block are: `start` to `end` count."""
 
     first_id: Tensor
     start: Tensor
@@ -91,7 +77,6 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, block: Block) -> "Columns":
-        """Returns the columns of a block."""
         bounds = (block.first_id, block.start, block.end)
         return cls(*(ops.convert_to_tensor(x, "int32") for x in bounds))
 
@@ -106,20 +91,15 @@ class Columns(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The scores of a block.
+    """The scores of the candidates in a block, and of those excluded.
 
-    Attributes:
-        candidates: tensor of shape `(queries, block)`. `-inf` for those that don't
-            count.
-        excluded: tensor of shape `(queries, n)`, or `None`. NaN for those that are not
-            in the block.
+    Candidates that don't count have `-inf`, excluded ones that are elsewhere NaN.
     """
 
     candidates: Tensor
     excluded: Tensor | None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Scored":
-        """Returns what a function makes of each of the tensors."""
         return Scored(*(None if x is None else function(x) for x in self))
 
 
@@ -131,8 +111,7 @@ class Steps(NamedTuple):
             columns of the targets among these.
         count_block: function of queries, the scores of their targets, counts, a block,
             its columns, and whether all of them count, to new counts.
-        unknown_score: the user's function of queries and candidates, which is to be
-            checked. `None` if the score is one of ours.
+        unknown_score: the user's function, to be checked. `None` if it is one of ours.
     """
 
     score_targets: Callable[..., Tensor]
@@ -141,12 +120,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(score: str | Score, averages: bool) -> Steps:
-    """Compiles the steps for each block.
-
-    Args:
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        averages: whether ties are averaged, so that none of the tied goes first.
-    """
+    """Compiles the steps for each block. With `averages`, no tied one goes first."""
     # A user's function may change with its weights, which compiling would freeze.
     return (_steps_kept if isinstance(score, str) else _steps_of)(score, averages)
 
@@ -279,12 +253,7 @@ def count_candidates(
 ) -> Counts:
     """Counts the candidates above and tied with the targets of all queries.
 
-    Args:
-        queries: all queries.
-        candidates: all candidates.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        averages: whether ties are averaged, so that none of the tied goes first.
-        after_block: called after each block, with the number of candidates so far.
+    `after_block` is called after each block, with the number of candidates so far.
     """
     steps = steps_of(score, averages)
 
@@ -303,10 +272,6 @@ def count_by_passes(
     or nothing would tie. So targets are scored in blocks of the same size, where need
     be in the same columns, and compared in the pass with their own columns. If any
     differs, the pass is repeated with the scores of the columns.
-
-    Args:
-        target_scores: array of shape `(queries, targets)`. The scores of targets.
-        count_above: function that makes a pass over all candidates with these.
     """
     counts = count_above(target_scores)
     if _differ(counts.scores, target_scores):
@@ -325,13 +290,7 @@ def _differ(scores: Array, others: Array) -> bool:
 
 
 def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Array:
-    """Scores targets in blocks of the same size as all others, `-inf` for padding.
-
-    Args:
-        queries: all queries.
-        candidates: all candidates, or consecutive ones.
-        steps: the steps for each block.
-    """
+    """Scores targets in blocks of the same size as all others, `-inf` for padding."""
     first, size = candidates.first_id, candidates.block_size
     chunks = chunks_of_queries(queries, size)
     given = [ops.convert_to_numpy(chunk.ids) - first for _, chunk in chunks]
@@ -366,12 +325,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
 
 
 def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
-    """The columns of candidates, and the numbers of their blocks: as few as possible.
-
-    Args:
-        unique: int array of one dimension. The distinct candidates.
-        candidates: all candidates, or consecutive ones.
-    """
+    """The columns of distinct candidates, and the numbers of the fewest blocks."""
     index = np.arange(len(unique), dtype="int32")
     if not backend.rounds_by_column():
         return index % candidates.block_size, index // candidates.block_size
@@ -402,15 +356,7 @@ def count_above(
     steps: Steps,
     after_block: Callable[[int], None] = lambda done: None,
 ) -> Counts:
-    """Reads candidates once, and counts those above and tied with each target.
-
-    Args:
-        queries: all queries.
-        target_scores: array of shape `(queries, targets)`. The scores of targets.
-        candidates: all candidates, or consecutive ones.
-        steps: the steps for each block.
-        after_block: called after each block, with the number of candidates so far.
-    """
+    """Reads candidates once, and counts those above and tied with each target."""
     chunks = chunks_of_queries(queries, candidates.block_size)
     counted = [
         Chunk.of(queries, target_scores[rows, : queries.ids.shape[1]])
@@ -438,13 +384,9 @@ def count_above(
 
 
 class Chunk(NamedTuple):
-    """Queries that are counted together.
+    """Queries that are counted together, and the scores of their `targets`.
 
-    Attributes:
-        queries: the queries, their targets ordered by their scores if they are many.
-        targets: tensor of shape `(queries, targets)`. The scores of the targets.
-        counts: what is counted so far.
-        order: int array of the same shape, or `None`. Where the targets were.
+    Many targets are ordered by their scores. Then `order` is where they were.
     """
 
     queries: Queries
@@ -566,17 +508,7 @@ def _counted(
 ) -> tuple[Counts, Tensor]:
     """Adds the counts of a block, except for which tied candidates go first.
 
-    Args:
-        queries: the queries.
-        targets: tensor of shape `(queries, targets)`. The scores of the targets.
-        counts: the counts so far.
-        scored: the scores of the block.
-        columns: the columns of the scores.
-        above_and_not_below: function of entries, to the numbers of those with a
-            higher score than each target, and of those with no lower one.
-
-    Returns:
-        The counts, and which targets tie with another candidate.
+    Also tells which targets tie with another candidate.
     """
     is_own, own = _in_block(queries.ids, scored.candidates, columns)
     parts = [above_and_not_below(x) for x in scored if x is not None]

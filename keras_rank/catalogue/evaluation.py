@@ -73,31 +73,15 @@ def evaluate(
     of the same tie rule. No matrix of scores is built, and no candidate is left out.
 
     Args:
-        targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
-            with -1. The id of an item is its row among the candidates. Or a dict of
-            `"ids"` and `"labels"` of this shape, and optionally `"mask"`, that grades
-            them: all other items have the label 0. Or a sparse matrix of SciPy of shape
-            `(batch, items)`, whose stored values are the labels.
-        queries: embeddings of shape `(batch, features)`.
-        candidates: embeddings of all items, of shape `(items, features)`: an array, a
-            tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
-            of them: a `tf.data.Dataset`, a torch `DataLoader` or a
-            `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, whose parts are counted by workers.
-        metrics: list of ranking metrics: instances, or strings of a name and a
-            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not
-            changed.
-        sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates that
-            returns scores of shape `(batch, candidates)`. A score may depend only on
-            its own query and candidate. Defaults to `"dot"`.
-        exclude: ids of shape `(batch, n)`, padded with -1: items that take no rank,
-            such as seen items. A target of the same list is never excluded. Or a sparse
-            matrix of SciPy of shape `(batch, items)`, whatever values it stores.
-        block_size: positive int. The number of candidates that are scored at a time.
-            Defaults to `None`: 4,096.
+        targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
+        queries: as for `keras_rank.catalogue.rank`: of shape `(batch, features)`.
+        candidates: as for `keras_rank.catalogue.rank`: of shape `(items, features)`.
+        metrics: list of ranking metrics: instances, or strings of a name and a cutoff,
+            such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not changed.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
             progress bar if it takes long. Defaults to `"auto"`.
+        **arguments: as for `keras_rank.catalogue.rank`: sample_weight, score, exclude,
+            block_size.
 
     Returns:
         A dict from the names of the metrics to floats. The result of a string has that

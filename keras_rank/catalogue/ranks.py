@@ -71,7 +71,8 @@ def rank(
 
     Those above each target are counted in one pass over the candidates, block by block:
     exactly, and in the memory of one block. Blocks of unknown number, such as those of
-    a `DataLoader`, are read once before, to count them and to find the targets.
+    a `DataLoader`, are read once before, to count them and to find the targets. What
+    else searches a catalogue has the same arguments, and documents only its own.
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded
@@ -84,7 +85,7 @@ def rank(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, whose parts are counted by workers.
+            `keras_rank.catalogue.Shards`, whose parts are read by workers.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. A score may depend only on
@@ -136,15 +137,7 @@ def rank(
 class Retrieval:
     """Queries, their targets, and the candidates among which these are ranked.
 
-    Attributes:
-        lists: the targets.
-        ids: int32 tensor of shape `(queries, targets)`. The targets that can be found,
-            -1 elsewhere.
-        embeddings: tensor of shape `(queries, features)`.
-        excluded: int32 tensor of shape `(queries, n)`, or `None`. The candidates
-            that take no rank.
-        candidates: the candidates.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
+    `ids`, of shape `(queries, targets)`, are the targets that can be found, or -1.
     """
 
     lists: TargetLists
@@ -246,14 +239,9 @@ def open_scored(
     block_size: int | None,
     wanted: Callable[[], Array] = no_ids,
 ) -> tuple[Tensor, Candidates | OpenShards]:
-    """Returns queries and candidates of matching shapes.
+    """Returns queries and candidates of matching shapes, from what users pass.
 
-    Args:
-        queries: what users pass.
-        candidates: what users pass.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        block_size: the number of candidates in a block.
-        wanted: function that returns the ids of candidates that will be asked for.
+    `wanted` returns the ids of candidates that will be asked for.
     """
     is_symbolic = isinstance(queries, keras.KerasTensor)
     embeddings = queries
@@ -301,12 +289,9 @@ def check_block_size(block_size: Any) -> int:
 
 
 def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
-    """The distinct ids to exclude, without those to keep, padded with -1.
+    """The distinct ids to exclude, from what users pass, without those to keep.
 
-    Args:
-        exclude: what users pass.
-        kept: int array of shape `(batch, targets)`, -1 where there is none.
-        items: the number of candidates.
+    Both are padded with -1.
     """
     ids = to_ids("exclude", exclude, items)
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):

@@ -60,12 +60,9 @@ def _checked(score: Score) -> Score:
 def checked(
     blocks: Iterable[Block], score: Score | None, queries: Tensor
 ) -> Iterator[Block]:
-    """Yields blocks, and checks a score by the first of them.
+    """Yields blocks, and checks a user's compiled score by the first of them.
 
-    Args:
-        blocks: all blocks.
-        score: a compiled function of the user's, or `None`, which needs no check.
-        queries: the queries that it is checked with.
+    A score of `None` needs no check.
     """
     for number, block in enumerate(blocks):
         if score is not None and number == 0:

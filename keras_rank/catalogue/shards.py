@@ -51,8 +51,7 @@ class Shards:
             Defaults to the builtin, which computes one after the other.
 
     Raises:
-        ValueError: if `parts` is not a list of one or more parts, or `map_fn` is not a
-            function.
+        ValueError: if `parts` is not a list of parts, or `map_fn` is not a function.
 
     Example:
 
@@ -134,12 +133,7 @@ def count_in_shards(
 ) -> Counts:
     """Counts the candidates above the targets of all queries, over all parts.
 
-    Args:
-        queries: all queries.
-        shards: all candidates.
-        score: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        averages: whether ties are averaged, so that none of the tied goes first.
-        after_part: called after each part, with the number of candidates so far.
+    `after_part` is called after each part, with the number of candidates so far.
     """
     work = functools.partial(
         Work,
@@ -165,15 +159,7 @@ def count_in_shards(
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work on a part, sent to its worker as NumPy arrays.
-
-    Attributes:
-        queries: all queries.
-        scoring: `"dot"`, `"cosine"`, or a function of queries and candidates.
-        averages: whether ties are averaged.
-        block_size: the number of candidates in a block.
-        target_scores: array of shape `(queries, targets)`, to count.
-    """
+    """The work on a part, sent to its worker as NumPy arrays."""
 
     queries: Queries
     scoring: str | Score

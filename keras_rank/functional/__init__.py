@@ -2,6 +2,40 @@
 
 In `compile`, use the classes of `keras_rank.metrics`: the mean that Keras takes of a
 function is NaN with a list of padding, and ignores the weights of lists.
+
+The functions have the arguments below, and document only their own.
+
+Args:
+    y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
+        length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
+        below 0 or NaN, or whose mask is False, is padding. All functions but
+        `keras_rank.functional.rank` also take the ranked lists that it returns, in
+        place of all its arguments but `k`.
+    y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored `-inf`
+        or NaN is judged, but not retrieved: it has no rank.
+    sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
+        `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight is
+        not above 0 is padding. Other weights of items matter only where the equation
+        has them. One weight for a whole list does not change its value: it only weights
+        the list in a mean.
+    k: positive int. The number of ranks that count. Defaults to `None`: all.
+    shuffle_ties: how tied items are ordered. `True`: at random, from `seed`. `False`:
+        the earlier item first. `"average"`: the exact mean over all their orders.
+        Defaults to `True`.
+    seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+        `None`: drawn at each call, so that a list with ties may get a different value
+        each time.
+    empty_value: float. The value of a list that has items, but no relevant ones.
+        Defaults to 0.0. `None` gives NaN.
+    relevance_threshold: float. Items with this label or a higher one are relevant.
+        Defaults to 1.0. `None`: those with any label above 0.
+    sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of shape
+        `(batch,)` or `(batch, targets)` padded with -1, or a dict of `"ids"` and
+        `"labels"` of this shape that grades them, and `y_pred` the scores of a whole
+        catalogue, of shape `(batch, items)`. An id that is not in the catalogue is an
+        error in eager code, and counts as not retrieved in compiled code. Defaults to
+        `False`.
+    dtype: `"float64"` to compute in float64. Defaults to float32.
 """
 
 from keras_rank.functional.binary import (

@@ -48,47 +48,22 @@ def average_precision(
     where `relevant(r)` is 1 if the item at rank r is relevant, else 0.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. The terms of relevant items are weighted. One
-            weight for a whole list does not change its value: it only weights the list
-            in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        normalizer: what the sum is divided by. `"total"`: the weights of all
-            relevant items, that is, their number R without weights (trec_eval,
-            keras-rs, TF-Ranking). `"clipped"`: those of the best k, that is,
-            min(R, k) (ignite, Kaggle). `"retrieved"`: the number of relevant items
-            within the top k (torchmetrics); the terms are not weighted then.
-            Defaults to `"total"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        normalizer: what the sum is divided by. `"total"`: the weights of all relevant
+            items, that is, their number R without weights (trec_eval, keras-rs,
+            TF-Ranking). `"clipped"`: those of the best k, that is, min(R, k) (ignite,
+            Kaggle). `"retrieved"`: the number of relevant items within the top k
+            (torchmetrics); the terms are not weighted then. Defaults to `"total"`.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -129,40 +104,17 @@ def reciprocal_rank(
     or 0 if none is within the top k.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -203,44 +155,21 @@ def precision(
     `P@k = relevant items in the top k / denominator`
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: `"available"`: the size of the list where that is less than k
             (keras-rs). `"k"`: always k, so that short lists count as filled up with
             irrelevant items (trec_eval). `"retrieved"`: the number of items with a
             rank where that is less than k (LensKit, rax). Defaults to `"available"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -280,43 +209,20 @@ def recall(
     `R@k = relevant items in the top k / normalizer`
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         normalizer: what the hits are divided by. `"total"`: the number R of relevant
             items. `"clipped"`: min(R, k), so that a list with more than k of them may
             score 1 (BEIR, LensKit). Defaults to `"total"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -357,41 +263,18 @@ def hit_rate(
     It is also known as success@k, and as top-k accuracy where one item is relevant.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, 0 or 1, or in between with averaged ties. A list
         of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -426,43 +309,20 @@ def f1(
     or 0 where both are 0.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: that of the precision. `"available"`: the size of the list
             where that is less than k. `"k"`: always k. `"retrieved"`: the number of
             items with a rank where that is less than k. Defaults to `"available"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -503,40 +363,17 @@ def r_precision(
     With a cutoff below R, the cutoff replaces both Rs.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -579,45 +416,22 @@ def rank_biased_precision(
     where p, the persistence, is the probability that a user goes on to the next rank.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         persistence: float between 0 and 1. Defaults to 0.8.
         normalized: bool. Whether the sum is divided by the largest one that the same
             relevant items could have, as in NDCG, so that the best order scores 1.
             Defaults to `False`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. Unless normalized, it is below 1, up
         to rounding. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -663,35 +477,18 @@ def bpref(
     relevant item that was not retrieved, or is below rank k, adds nothing.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: must be `False`: this metric needs the labels of all items.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -734,35 +531,20 @@ def fall_out(
     as empty.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
         empty_value: float. The value of a list that has items, but no irrelevant ones.
             Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: must be `False`: this metric needs the labels of all items.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            relevance_threshold, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

@@ -43,46 +43,23 @@ def dcg(
     without weights.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. One weight for a whole list does not change its
-            value: it only weights the list in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are clipped to the range 0 to 2**64. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with a label below it gain nothing.
-            Defaults to `None`: every item gains.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, 0 or more. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -129,16 +106,8 @@ def ndcg(
     those that were not retrieved.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. One weight for a whole list does not change its
-            value: it only weights the list in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
             are clipped to the range 0 to 2**64; exponential gains of larger labels are
@@ -147,29 +116,15 @@ def ndcg(
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
             `keras_rank.discounts.log2`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with a label below it gain nothing.
-            Defaults to `None`: every item gains.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -223,44 +178,21 @@ def expected_reciprocal_rank(
     satisfies the user, who then stops.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         max_grade: number above 0 and below 128. The highest possible label. A
             larger one is an error in eager code, and counts as `max_grade` in
             compiled code. Defaults to 4.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` gives NaN.
-        relevance_threshold: float. Items with a label below it never satisfy the user.
-            Defaults to `None`: every label counts.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, sparse_labels, dtype.
 
     Returns:
-        A tensor of shape `(batch,)`, from 0 to 1. A list of padding
-        only gives NaN.
+        A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

@@ -37,39 +37,18 @@ def average_relevance_position(
     as if at rank k + 1, or last in its list.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. Other weights do not change the values: they only
-            weight lists in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
         empty_value: must be `None`: a list with no relevant items gives NaN.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            relevance_threshold, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, 1 or more. A list with no relevant item gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 
@@ -108,43 +87,28 @@ def pairwise_accuracy(
     weighted by list is GAUC. A pair whose better item was not retrieved is not in the
     right order. With a cutoff, all items scored below the k-th count as tied. With
     `sparse_labels` there can be no cutoff, as the number of these items is not known.
-    Labels are compared in float64 if they come in 64 bits. JAX has these only if they
-    are enabled: without, labels that tie in float32 are an error in eager code.
+    A pair has the weight of its item with the higher label. Labels are compared in
+    float64 if they come in 64 bits. JAX has these only if they are enabled: without,
+    labels that tie in float32 are an error in eager code.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding. Or ranked lists, from
-            `keras_rank.functional.rank`, in place of all arguments of `rank` but `k`.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. A pair has the weight of its item with the higher
-            label. One weight for a whole list does not change its value: it only
-            weights the list in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
-            the mean over both orders. With 0.0 it counts as ordered wrongly
-            (TF-Ranking, rax).
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5, the
+            mean over both orders. 0.0 counts it as ordered wrongly (TF-Ranking, rax).
         shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
         seed: has no effect.
         empty_value: must be `None`: a list with no such pair gives NaN.
-        relevance_threshold: float. Items with a label below it count as labeled 0.
-            Defaults to `None`: every label counts.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
+        **arguments: as for `keras_rank.functional`: sample_weight, sparse_labels,
+            dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. A list with no such pair gives NaN.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

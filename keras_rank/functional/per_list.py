@@ -41,17 +41,10 @@ class FormulaArguments(TypedDict, total=False):
 
 
 class Formula(NamedTuple):
-    """What a function computes from lists and their ranking.
+    """What a function computes from lists, their ranking and further arguments.
 
-    Attributes:
-        function: function of lists, their ranking and further arguments to a value for
-            each list.
-        arguments: the further arguments.
-        relevance: what the items are worth; or a function of lists that returns it,
-            and its further arguments.
-        empty_value: the value of a list without relevant items, `None` for NaN.
-        takes_sparse_labels: whether it needs only the relevant items.
-        compares_labels: whether labels are compared with each other.
+    `relevance` says what the items are worth; it may be a function of lists that
+    returns it, and its further arguments. An `empty_value` of `None` stands for NaN.
     """
 
     function: Callable[..., Tensor]
@@ -125,35 +118,18 @@ def rank(
     computations.
 
     Args:
-        y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of uneven
-            length, or a dict `{"labels": ..., "mask": ...}`. A position whose label is
-            below 0 or NaN, or whose mask is False, is padding.
-        y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored
-            `-inf` or NaN is judged, but not retrieved: it has no rank.
-        sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
-            `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight
-            is not above 0 is padding. One weight for a whole list does not change its
-            value: it only weights the list in a mean.
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: positive int. The largest cutoff of the functions. Defaults to `None`: any
             cutoff.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn at each call, so that a list with ties may get a different
-            value each time.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. Defaults to
-            `False`.
-        dtype: `"float64"` to compute in float64. Defaults to float32.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            sparse_labels, dtype.
 
     Returns:
         The ranked lists, to be passed to other functions as `y_true`.
 
     Raises:
-        ValueError: if an argument does not have the type or shape stated above.
+        ValueError: if an argument does not have the documented type or shape.
 
     Example:
 

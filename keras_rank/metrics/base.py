@@ -46,17 +46,12 @@ class RankingArguments(SharedArguments, total=False):
 class RankingMetric(OrderedMetric):
     """Base class of ranking metrics: the weighted mean of one value per list.
 
-    To add a metric, write its formula in `compute`: from the lists and their
-    ranking to one value per list. This class handles padding, ties, weights, empty
-    lists, batching and exact sums.
+    The metrics of this module have its arguments, and document only their own.
 
-    ```python
-    @keras.saving.register_keras_serializable()
-    class SuccessAtOne(keras_rank.metrics.RankingMetric):
-        def compute(self, lists, ranking):
-            relevant_by_rank = ranking.take(lists.relevance)  # (batch, k)
-            return relevant_by_rank[:, 0]
-    ```
+    To add a metric, write its formula in `compute`, as in the example below: from the
+    lists and their ranking to one value per list. This class handles padding, ties,
+    weights, empty lists, batching and exact sums. To save the metric in a model,
+    decorate it with `@keras.saving.register_keras_serializable()`.
 
     `lists` holds `labels`, `scores`, `weights`, `mask` and `relevance`, each of
     shape `(batch, list_size)`. `ranking.take(values)` puts any values of that shape
@@ -71,9 +66,10 @@ class RankingMetric(OrderedMetric):
 
     With `sparse_labels`, the lists hold only the relevant items, with their ranks in
     `ranking.ranks`. If the formula sums over taken values, and reads their ranks from
-    `ranking.ranks`, set the class attribute `takes_sparse_labels = True`. Two more
-    class attributes are `higher_is_better`, `True` by default, and `base_name`, the
-    start of the default name, made from the name of the class by default.
+    `ranking.ranks`, set the class attribute `takes_sparse_labels = True`; otherwise
+    `sparse_labels` must be `False`. Two more class attributes are `higher_is_better`,
+    `True` by default, and `base_name`, the start of the default name, made from the
+    name of the class by default.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -95,19 +91,20 @@ class RankingMetric(OrderedMetric):
             `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
             scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
             the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`; `True` needs `takes_sparse_labels`.
+            compiled code. Defaults to `False`.
         name: str. Defaults to the name of the metric and its cutoff: `ndcg_at_10`.
         dtype: `"float64"` to compute in float64. Defaults to float32, whatever
             Keras's default is.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
     >>> class SuccessAtOne(keras_rank.metrics.RankingMetric):
     ...     def compute(self, lists, ranking):
-    ...         return ranking.take(lists.relevance)[:, 0]
+    ...         relevant_by_rank = ranking.take(lists.relevance)  # (batch, k)
+    ...         return relevant_by_rank[:, 0]
     >>> metric = SuccessAtOne()
     >>> metric.update_state([[1, 0], [1, 0]], [[0.9, 0.1], [0.2, 0.8]])
     >>> float(metric.result())
@@ -203,10 +200,10 @@ class RankingMetric(OrderedMetric):
         Args:
             y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
                 uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
-                whose label is below 0 or NaN, or whose mask is False, is padding. Or
-                ranked lists, from `keras_rank.functional.rank` or
-                `keras_rank.catalogue.rank` with the same `shuffle_ties`, in place of
-                all arguments.
+                whose label is below 0 or NaN, or whose mask is False, is padding. Ids
+                of relevant items with `sparse_labels=True`. Or ranked lists, from
+                `keras_rank.functional.rank` or `keras_rank.catalogue.rank` with the
+                same `shuffle_ties`, in place of all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
                 scored `-inf` or NaN is judged, but not retrieved: it has no rank.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,

@@ -36,43 +36,22 @@ class MeanAveragePrecision(RankingMetric):
 
     `AP@k = sum(weight(r) * relevant(r) * precision@r for r in 1..k) / normalizer`
 
-    where `relevant(r)` is 1 if the item at rank r is relevant, else 0.
-
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    where `relevant(r)` is 1 if the item at rank r is relevant, else 0. The result is
+    from 0 to 1; that of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        normalizer: what the sum is divided by. `"total"`: the weights of all
-            relevant items, that is, their number R without weights (trec_eval,
-            keras-rs, TF-Ranking). `"clipped"`: those of the best k, that is,
-            min(R, k) (ignite, Kaggle). `"retrieved"`: the number of relevant items
-            within the top k (torchmetrics); the terms are not weighted then.
-            Defaults to `"total"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
+        normalizer: what the sum is divided by. `"total"`: the weights of all relevant
+            items, that is, their number R without weights (trec_eval, keras-rs,
+            TF-Ranking). `"clipped"`: those of the best k, that is, min(R, k) (ignite,
+            Kaggle). `"retrieved"`: the number of relevant items within the top k
+            (torchmetrics); the terms are not weighted then. Defaults to `"total"`.
         name: str. Defaults to `map_at_k`, or `map` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -113,37 +92,17 @@ class MeanReciprocalRank(RankingMetric):
 
     `RR@k = 1 / rank of the first relevant item`
 
-    or 0 if none is within the top k.
-
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    or 0 if none is within the top k. The result is from 0 to 1; that of a list without
+    relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `mrr_at_k`, or `mrr` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -171,8 +130,7 @@ class PrecisionAtK(RankingMetric):
 
     `P@k = relevant items in the top k / denominator`
 
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    The result is from 0 to 1; that of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -180,30 +138,12 @@ class PrecisionAtK(RankingMetric):
             (keras-rs). `"k"`: always k, so that short lists count as filled up with
             irrelevant items (trec_eval). `"retrieved"`: the number of items with a
             rank where that is less than k (LensKit, rax). Defaults to `"available"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `precision_at_k`, or `precision` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -244,38 +184,19 @@ class RecallAtK(RankingMetric):
 
     `R@k = relevant items in the top k / normalizer`
 
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    The result is from 0 to 1; that of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         normalizer: what the hits are divided by. `"total"`: the number R of relevant
             items. `"clipped"`: min(R, k), so that a list with more than k of them may
             score 1 (BEIR, LensKit). Defaults to `"total"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `recall_at_k`, or `recall` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -316,37 +237,18 @@ class HitRate(RankingMetric):
 
     `HR@k = 1 if any item in the top k is relevant, else 0`
 
-    It is also known as success@k, and as top-k accuracy where one item is relevant.
-
-    The value of a list is 0 or 1, or in between with averaged ties, and the value of a
-    list without relevant items is `empty_value`.
+    It is also known as success@k, and as top-k accuracy where one item is relevant. The
+    value of a list is 0 or 1, or in between with averaged ties; that of a list without
+    relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `hit_rate_at_k`, or `hit_rate` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -369,40 +271,20 @@ class F1AtK(RankingMetric):
 
     `F1@k = 2 * P@k * R@k / (P@k + R@k)`
 
-    or 0 where both are 0.
-
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    or 0 where both are 0. The result is from 0 to 1; that of a list without relevant
+    items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         denominator: that of the precision. `"available"`: the size of the list
             where that is less than k. `"k"`: always k. `"retrieved"`: the number of
             items with a rank where that is less than k. Defaults to `"available"`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `f1_at_k`, or `f1` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -445,37 +327,17 @@ class RPrecision(RankingMetric):
 
     `R-precision = relevant items in the top R / R`
 
-    With a cutoff below R, the cutoff replaces both Rs.
-
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    With a cutoff below R, the cutoff replaces both Rs. The result is from 0 to 1; that
+    of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `r_precision_at_k`, or `r_precision` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -503,9 +365,8 @@ class RankBiasedPrecision(RankingMetric):
     `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
 
     where p, the persistence, is the probability that a user goes on to the next rank.
-
-    The result is from 0 to 1; unless normalized, it is below 1, up to rounding. The
-    value of a list without relevant items is `empty_value`.
+    The result is from 0 to 1; unless normalized, it is below 1, up to rounding. That of
+    a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -513,30 +374,12 @@ class RankBiasedPrecision(RankingMetric):
         normalized: bool. Whether the sum is divided by the largest one that the same
             relevant items could have, as in NDCG, so that the best order scores 1.
             Defaults to `False`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `rbp_at_k`, or `rbp` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -585,32 +428,18 @@ class BPref(RankingMetric):
 
     where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
     An item without a judgement has the label -1: it is padding, and takes no rank. A
-    relevant item that was not retrieved, or is below rank k, adds nothing.
-
-    The result is from 0 to 1, and the value of a list without relevant items is
-    `empty_value`.
+    relevant item that was not retrieved, or is below rank k, adds nothing. The result
+    is from 0 to 1; that of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: must be `False`: this metric needs the labels of all items.
         name: str. Defaults to `bpref_at_k`, or `bpref` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -636,33 +465,20 @@ class FallOut(RankingMetric):
 
     `fall-out@k = irrelevant items in the top k / irrelevant items`
 
-    It is the false positive rate: lower is better. Lists without irrelevant items count
-    as empty.
-
-    The result is from 0 to 1, and the value of a list without irrelevant items is
-    `empty_value`.
+    It is the false positive rate: lower is better. The result is from 0 to 1; that of a
+    list without irrelevant items, which counts as empty, is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
         empty_value: float. The value of a list that has items, but no irrelevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
         sparse_labels: must be `False`: this metric needs the labels of all items.
         name: str. Defaults to `fall_out_at_k`, or `fall_out` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_weight, relevance_threshold, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

@@ -56,16 +56,20 @@ class ExposureArguments(TypedDict, total=False):
 class ExposureMetric(OrderedMetric):
     """Base class of metrics of how often each item is in the top k of a list.
 
-    The state is this count for each item, so the result does not depend on batches or
-    devices.
+    The metrics of exposure have its arguments, and document only their own. The state
+    is this count for each item, so the result does not depend on batches or devices.
 
     Args:
         k: positive int. The number of ranks that are shown.
-        items: positive int, or `None` if only `keras_rank.catalogue` uses the metric.
-        shuffle_ties: how tied items are ordered.
-        seed: the seed of the shuffle.
-        sparse_labels: whether `y_true` holds ids.
-        name: str. Defaults to the name of the metric and its cutoff.
+        items: positive int. The number of items of the catalogue. Defaults to `None`:
+            the number of candidates, which only `keras_rank.catalogue` knows.
+        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
+            `False`: the earlier item first. Defaults to `True`.
+        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
+            `None`: drawn once, at construction.
+        sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
+            items, rather than a label for each item. Defaults to `False`.
+        name: str. Defaults to the name of the metric and its cutoff: `coverage_at_10`.
     """
 
     k: int
@@ -159,18 +163,12 @@ class Coverage(ExposureMetric):
 
     Args:
         k: positive int. The number of ranks that are shown.
-        items: positive int. The number of items of the catalogue. Defaults to `None`:
-            the number of candidates, which only `keras_rank.catalogue` knows.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, rather than a label for each item. Defaults to `False`.
         name: str. Defaults to `coverage_at_k`.
+        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: items,
+            shuffle_ties, seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -206,18 +204,12 @@ class Gini(ExposureMetric):
 
     Args:
         k: positive int. The number of ranks that are shown.
-        items: positive int. The number of items of the catalogue. Defaults to `None`:
-            the number of candidates, which only `keras_rank.catalogue` knows.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, rather than a label for each item. Defaults to `False`.
         name: str. Defaults to `gini_at_k`.
+        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: items,
+            shuffle_ties, seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -278,16 +270,12 @@ class AveragePopularity(_MeanOverShown):
         k: positive int. The number of ranks that are shown.
         popularity: numbers of 0 or more, of shape `(items,)`: how popular each item is,
             such as the number of its buyers.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, rather than a label for each item. Defaults to `False`.
         name: str. Defaults to `average_popularity_at_k`.
+        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
+            seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -322,16 +310,12 @@ class Novelty(_MeanOverShown):
         popularity: numbers above 0 and up to 1, of shape `(items,)`: the share of users
             who know the item, or its share of all interactions. For an item that nobody
             knows, use the share of a single user.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
-            items, rather than a label for each item. Defaults to `False`.
         name: str. Defaults to `novelty_at_k`.
+        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
+            seed, sparse_labels.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -446,7 +430,6 @@ def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
 
 
 def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
-    """Checks and casts the ids of shown items."""
     if isinstance(ids, RankedLists) or sample_weight is not None:
         raise ValueError(
             "`y_true` should hold the ids of the shown items, or come with the scores "
@@ -472,7 +455,6 @@ def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
 
 
 def _known_items(metric: ExposureMetric) -> int:
-    """The number of items of the catalogue."""
     if metric.items is None:
         raise ValueError(
             "`items` should be the number of items of the catalogue. Only "

@@ -32,8 +32,8 @@ class DCG(RankingMetric):
     `DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
 
     where `list_weight` is the mean weight of the items by their gain. It is 1 without
-    weights, and is also the weight of the list in the mean. The result is 0 or more,
-    and the value of a list without relevant items is `empty_value`.
+    weights, and is also the weight of the list in the mean. The result is 0 or more;
+    that of a list without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -41,32 +41,14 @@ class DCG(RankingMetric):
             Gains are clipped to the range 0 to 2**64. Defaults to
             `keras_rank.gains.exponential`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with a label below it gain nothing.
-            Defaults to `None`: every item gains.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         name: str. Defaults to `dcg_at_k`, or `dcg` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -127,8 +109,8 @@ class NDCG(DCG):
     `NDCG@k = DCG@k / ideal DCG@k`
 
     where the ideal is the DCG of the items in the order of `weight * gain`, including
-    those that were not retrieved. The result is between 0 and 1, and the value
-    of a list without relevant items is `empty_value`.
+    those that were not retrieved. The result is from 0 to 1; that of a list without
+    relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -139,30 +121,13 @@ class NDCG(DCG):
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
             `keras_rank.discounts.log2`.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with a label below it gain nothing.
-            Defaults to `None`: every item gains.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         name: str. Defaults to `ndcg_at_k`, or `ndcg` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -204,40 +169,21 @@ class ExpectedReciprocalRank(RankingMetric):
     `ERR@k = sum(stop(r) / r * product(1 - stop(s) for s in 1..r-1) for r in 1..k)`
 
     where `stop = (2**label - 1) / 2**max_grade` is the probability that the item
-    satisfies the user, who then stops.
-
-    The result is from 0 to 1, and the value of a list without relevant
-    items is `empty_value`.
+    satisfies the user, who then stops. The result is from 0 to 1; that of a list
+    without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         max_grade: number above 0 and below 128. The highest possible label. A
             larger one is an error in eager code, and counts as `max_grade` in
             compiled code. Defaults to 4.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: float. The value of a list that has items, but no relevant ones.
-            Defaults to 0.0. `None` leaves it out of the mean.
-        empty_weight: the weight of such a list in the mean. `"average"`: the average
-            weight of the other lists. `"own"`: the mean weight of its own items.
-            Defaults to `"average"`.
-        relevance_threshold: float. Items with a label below it never satisfy the user.
-            Defaults to `None`: every label counts.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
         name: str. Defaults to `err_at_k`, or `err` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

@@ -110,17 +110,8 @@ class RankingMetrics(PlacedMetric):
         """Adds a batch of lists to all members.
 
         Args:
-            y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
-                uneven length, or a dict `{"labels": ..., "mask": ...}`. A position
-                whose label is below 0 or NaN, or whose mask is False, is padding. Ids
-                of relevant items for members with `sparse_labels=True`. Or ranked
-                lists, from `keras_rank.functional.rank` or `keras_rank.catalogue.rank`
-                with the same `shuffle_ties`, in place of all arguments.
-            y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
-                scored `-inf` or NaN is judged, but not retrieved: it has no rank.
-            sample_weight: `None`, a number, or weights of shape `(batch,)`,
-                `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
-                list. An item whose weight is not above 0 is padding.
+            **arguments: as for `keras_rank.metrics.RankingMetric.update_state`: y_true,
+                y_pred, sample_weight.
 
         Raises:
             ValueError: if shapes or dtypes don't match. The state is then unchanged.
@@ -143,8 +134,7 @@ class RankingMetrics(PlacedMetric):
     def standard_error(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their standard errors.
 
-        They are NaN for fewer than two lists that count, or if squares of weights, or
-        of weights times values, are out of the range of float32.
+        See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
         """
         return {
             self.prefix + member.name: member.standard_error()
@@ -172,12 +162,9 @@ def as_group(
 ) -> RankingMetrics:
     """Returns metrics as a group.
 
-    The metrics keep their seeds: members are copies with the same variables.
-
-    Args:
-        metrics: the metrics, or a group.
-        as_written: whether the result of a string has that string as its name, as
-            people read it, rather than the default name, as it goes into Keras's logs.
+    The metrics keep their seeds: members are copies with the same variables. The result
+    of a string has that string as its name if `as_written`, as people read it, rather
+    than the default name, as it goes into Keras's logs.
     """
     if isinstance(metrics, RankingMetrics):
         return metrics

@@ -89,15 +89,7 @@ def end_compiling() -> None:
 
 
 class OrderedMetric(PlacedMetric):
-    """A metric that orders lists by their scores.
-
-    Args:
-        k: the number of ranks that count, `None` for all.
-        shuffle_ties: how tied items are ordered.
-        seed: int, `keras.random.SeedGenerator` or `None`.
-        name: str. Defaults to the name of the metric and its cutoff.
-        dtype: as for Keras's metrics.
-    """
+    """A metric that orders lists by their scores."""
 
     # For callbacks in their automatic mode.
     higher_is_better = True
@@ -219,12 +211,6 @@ class SumVariable(keras.Variable):
     is too low for sums, and at a path that does not follow: a group has its members
     when their variables exist. Its name scope also fails in a graph of TensorFlow for
     names such as "ndcg@10".
-
-    Args:
-        place: where the variables of the metric are.
-        shape: the shape.
-        dtype: the dtype.
-        name: the last part of the path.
     """
 
     def __init__(

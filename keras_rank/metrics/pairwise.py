@@ -24,34 +24,19 @@ class AverageRelevancePosition(RankingMetric):
     `ARP = sum(label * rank) / sum(label)` over the relevant items
 
     Lower is better. A relevant item that was not retrieved, or is below rank k, counts
-    as if at rank k + 1, or last in its list.
-
-    The result is 1 or more.
+    as if at rank k + 1, or last in its list. The result is 1 or more.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
-            `False`: the earlier item first. `"average"`: the exact mean over all
-            their orders. Defaults to `True`.
-        seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
-        empty_value: must be `None`: a list with no relevant items is left out of
-            the mean.
+        empty_value: must be `None`: a list with no relevant items is left out of the
+            mean.
         empty_weight: must be `"average"`.
-        relevance_threshold: float. Items with this label or a higher one are relevant.
-            Defaults to 1.0. `None`: those with any label above 0.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
         name: str. Defaults to `arp_at_k`, or `arp` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            relevance_threshold, sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 
@@ -106,34 +91,23 @@ class PairwiseAccuracy(RankingMetric):
     `sparse_labels` there can be no cutoff, as the number of these items is not known.
     A pair has the weight of its item with the higher label. Labels are compared in
     float64 if they come in 64 bits. JAX has these only if they are enabled: without,
-    labels that tie in float32 are an error in eager code.
-
-    The result is from 0 to 1.
+    labels that tie in float32 are an error in eager code. The result is from 0 to 1.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5,
-            the mean over both orders. With 0.0 it counts as ordered wrongly
-            (TF-Ranking, rax).
+        tied_value: float from 0 to 1. How much a tied pair counts. Defaults to 0.5, the
+            mean over both orders. 0.0 counts it as ordered wrongly (TF-Ranking, rax).
         shuffle_ties: has no effect: `tied_value` says how much a tied pair counts.
         seed: has no effect.
         empty_value: must be `None`: a list with no such pair is left out of the mean.
         empty_weight: must be `"average"`.
-        relevance_threshold: float. Items with a label below it count as labeled 0.
-            Defaults to `None`: every label counts.
-        sparse_labels: bool. Whether `y_true` holds the ids of the relevant items, of
-            shape `(batch,)` or `(batch, targets)` padded with -1, or a dict of
-            `"ids"` and `"labels"` of this shape that grades them, and `y_pred` the
-            scores of a whole catalogue, of shape `(batch, items)`. An id that is not in
-            the catalogue is an error in eager code, and counts as not retrieved in
-            compiled code. Defaults to `False`.
-        name: str. Defaults to `pairwise_accuracy_at_k`, or
-            `pairwise_accuracy` without a cutoff.
-        dtype: `"float64"` to compute in float64. Defaults to float32, whatever
-            Keras's default is.
+        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
+        name: str. Defaults to `pairwise_accuracy_at_k`, or `pairwise_accuracy` without
+            a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: sparse_labels, dtype.
 
     Raises:
-        ValueError: if an argument does not have the type or range stated above.
+        ValueError: if an argument does not have the documented type or range.
 
     Example:
 

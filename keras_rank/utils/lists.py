@@ -35,14 +35,12 @@ def pad_lists(
     Either `group_sizes` or `group_ids` is required.
 
     Args:
-        values: array of shape `(rows,)` or `(rows, features)`: labels, scores or
-            features.
+        values: labels, scores or features, of shape `(rows,)` or `(rows, features)`.
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
         group_ids: array of shape `(rows,)`. The list that each row belongs to, as `qid`
             in svmlight files. Lists come in the order of their first rows.
-        padding_value: number. The value that pads shorter lists. Defaults to -1, the
-            label of padding.
+        padding_value: number. What pads shorter lists. Defaults to -1, as for labels.
         list_size: int. The size of all lists. Longer ones are truncated to their first
             rows. Defaults to `None`: the size of the longest.
 
@@ -96,8 +94,7 @@ def unpad_lists(
         group_ids: as given to `pad_lists`.
 
     Returns:
-        A NumPy array of shape `(rows,)` or `(rows, features)`, in the order of the
-        rows.
+        A NumPy array of shape `(rows,)` or `(rows, features)`, in their order.
 
     Raises:
         ValueError: if neither or both of sizes and ids are given, or lists were
@@ -229,17 +226,14 @@ def _sorting(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
-    """Sets the scores of items to -inf, which means that they are not retrieved.
-
-    For example, items that the user has already seen are then not ranked.
+    """Sets the scores of items, such as seen ones, to -inf: they are not retrieved.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
         item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude. Or a
             sparse matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or such a matrix.
-            Items that keep their scores even if they are in `item_ids`, such as the
-            targets.
+            Items that keep their scores in any case, such as the targets.
 
     Returns:
         A tensor of the shape of `y_pred`.
@@ -308,8 +302,7 @@ def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
 def mask_labels(labels: Any, mask: Any) -> Tensor:
     """Sets labels to -1, which means padding, where the mask is False.
 
-    Keras passes only labels to the metrics of `compile`, so this is a way to pass a
-    mask.
+    Keras passes only labels to the metrics of `compile`: so a mask reaches them too.
 
     Args:
         labels: tensor of shape `(list_size,)` or `(batch, list_size)`.

@@ -55,8 +55,7 @@ def merge_state(
 ) -> keras.metrics.Metric:
     """Adds the states of other metrics to that of a metric.
 
-    The result is exactly that of one metric that has seen all lists, such as those of
-    workers on other machines.
+    The result is exactly that of one metric that has seen the lists of all workers.
 
     Args:
         metric: a ranking metric, or a group. It is updated.
