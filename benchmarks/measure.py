@@ -341,7 +341,7 @@ def launches():
     peer = keras_rs.metrics
     head("One update as on an accelerator", ["ops", "waits"])
     results = {}
-    with unittest.mock.patch.object(backends, "on_accelerator", return_value=True):
+    with unittest.mock.patch.object(backend, "on_accelerator", return_value=True):
         for name, metric, batch in (
             ("NDCG@10", NDCG(k=10), plain),
             ("tied", NDCG(k=10), tied),

@@ -708,9 +708,7 @@ def test_candidates_are_not_ranked_in_compiled_functions():
         return functional.ndcg(catalogue.rank([0, 1], queries, C))
 
     with pytest.raises(ValueError, match="outside compiled functions"):
-        backend.compiled(compiled, is_ours=False)(
-            ops.convert_to_tensor(Q)
-        )
+        backend.compiled(compiled, is_ours=False)(ops.convert_to_tensor(Q))
 
 
 def test_no_queries():

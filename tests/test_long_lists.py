@@ -10,11 +10,11 @@ from strategies import lists_of
 
 from keras_rank import functional
 from keras_rank.arrays import selection
-from keras_rank.backends import numpy
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.backends import numpy
 from keras_rank.metrics.ordered import SHUFFLE_TIES
-from keras_rank.ranking.tie_breaking import list_keys, shuffle_keys
 from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
+from keras_rank.ranking.tie_breaking import list_keys, shuffle_keys
 
 LISTS, ITEMS = 3, 1500
 

@@ -10,8 +10,8 @@ from keras import ops
 from strategies import lists_of
 
 from keras_rank.arrays import selection
-from keras_rank.backends import backend
 from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.backends import backend
 from keras_rank.ranking import tie_breaking
 from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
 
@@ -137,9 +137,11 @@ def test_preferences_that_float32_does_not_tell_apart(start, rng, monkeypatch):
     keys = start + 16 * np.stack([rng.permutation(60) for _ in range(4)])
     keys = keys.astype("int32")
     monkeypatch.setattr(
-        preference,
+        tie_breaking,
         "shuffle_keys",
-        lambda list_keys, numbers: backend.take(ops.convert_to_tensor(keys), numbers - 1),
+        lambda list_keys, numbers: backend.take(
+            ops.convert_to_tensor(keys), numbers - 1
+        ),
     )
     for k in (1, 7, 50):
         order = ranked(np.zeros((4, 60), "float32"), k, "shuffle").order.positions

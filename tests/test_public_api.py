@@ -52,8 +52,15 @@ def test_all_is_what_is_there():
 
 
 def imports_of(path):
-    """The modules that a file imports, by `from keras_rank import` too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """The modules that a file imports, by `from keras_rank import` too.
+
+    What is imported for the names of types alone is no dependency.
+    """
+    tree = ast.parse(path.read_text())
+    for node in [*tree.body]:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body.clear()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

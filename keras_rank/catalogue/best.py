@@ -244,7 +244,7 @@ def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
     )
 
     def search(is_whole: bool, *block: Any) -> Best:
-        # A branch of one program would backend.take XLA as long as both of them.
+        # A branch of one program would take XLA as long as both of them.
         if not backend.on_accelerator():
             best: Best
             best, are_best = found[is_whole](*block)

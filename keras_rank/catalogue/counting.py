@@ -104,7 +104,7 @@ class Scored(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The functions of a pass, most of them backend.compiled.
+    """The functions of a pass, most of them compiled.
 
     Attributes:
         score_targets: function of embeddings of queries and of candidates, and of the
@@ -152,7 +152,7 @@ def _steps_of(score: str | Score, averages: bool) -> Steps:
                 queries, targets, counts, block, columns
             )
             return added
-        # Without targets, of which each number would be backend.compiled anew.
+        # Without targets, of which each number would be compiled anew.
         seekers = queries._replace(ids=None, keys=None)
         scored = score_steps[is_whole](seekers, block, columns)
         return _searched(
@@ -297,7 +297,7 @@ def score_targets(queries: Queries, candidates: Candidates, steps: Steps) -> Arr
     numbers = [x.clip(0, candidates.items - 1) for x in given]
     places = [_places(x, candidates.items) for x in numbers]
     known = np.unique(np.concatenate([unique for unique, _ in places]))
-    # Each number of them would be backend.compiled.
+    # Each number of them would be compiled.
     number_read = (
         rounded_up(len(known), 1) if backend.should_bucket(known) else len(known)
     )
@@ -429,7 +429,7 @@ def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Qu
     """The queries in chunks, each with as many targets as those of them need.
 
     Those with few targets, which are compared, are apart from those with many. Widths
-    are powers of two, so that few are backend.compiled.
+    are powers of two, so that few are compiled.
 
     Returns:
         A list of the rows of the queries, and these queries.

@@ -9,7 +9,8 @@ from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
-from keras_rank import functional, metrics, state as sums_of_lists
+from keras_rank import functional, metrics
+from keras_rank import state as sums_of
 
 
 def exact(pair):
@@ -24,7 +25,7 @@ def test_sums_go_on_beyond_two_to_the_24():
     sums, rest = ops.convert_to_tensor(start, "float32"), ops.zeros((4, 4))
     addends = ops.array([[1.0, 0.7, 1e-3, 0.0]] * 4)
     for _ in range(100):
-        sums, rest = sums_of_lists.add(sums, rest, addends, ops.zeros((4, 4)))
+        sums, rest = sums_of.add(sums, rest, addends, ops.zeros((4, 4)))
     found = exact(ops.convert_to_numpy(sums)) - 2**24
     np.testing.assert_allclose(found, [[100, 70, 0.1, 0]] * 4, rtol=1e-6)
 
@@ -34,9 +35,9 @@ def test_sums_of_many_addends(rng):
     addends = rng.random((3000, 4, 4)) * 1e4
     high = addends.astype("float32")
     low = (addends - high).astype("float32")
-    sums, rest = ops.zeros(sums_of_lists.SHAPE), ops.zeros((4, 4))
+    sums, rest = ops.zeros(sums_of.SHAPE), ops.zeros((4, 4))
     for parts in zip(high, low, strict=True):
-        sums, rest = sums_of_lists.add(sums, rest, *map(ops.convert_to_tensor, parts))
+        sums, rest = sums_of.add(sums, rest, *map(ops.convert_to_tensor, parts))
     found = exact(ops.convert_to_numpy(sums))
     np.testing.assert_allclose(found, addends.sum(0), rtol=1e-11)
 
@@ -110,7 +111,7 @@ def test_an_exported_state_stays_what_it_is():
     metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
     metric.reset_state()
     assert state["ndcg/lists_seen"] == 1
-    np.testing.assert_array_equal(exact(state["ndcg/totals"])[sums_of_lists.LISTS], [1] * 4)
+    np.testing.assert_array_equal(exact(state["ndcg/totals"])[sums_of.LISTS], [1] * 4)
 
 
 def test_a_metric_is_merged_with_itself():
