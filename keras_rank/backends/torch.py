@@ -90,8 +90,14 @@ def library_of(x: Tensor) -> Any:
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Bare numbers take the dtype of the other one."""
-    return library_of(condition).where(condition, x, y)
+    """Torch would copy a number to the device at each use."""
+    if torch.compiler.is_compiling() or not isinstance(condition, torch.Tensor):
+        return library_of(condition).where(condition, x, y)
+    if not isinstance(y, torch.Tensor):
+        y = _constant(y, x.dtype, x.device)
+    elif not isinstance(x, torch.Tensor):
+        x = _constant(x, y.dtype, y.device)
+    return torch.where(condition, x, y)
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:

@@ -12,7 +12,12 @@ from keras_rank.arrays.selection import largest_value, largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_WEIGHT, smallest_normal, within_limits
+from keras_rank.lists.limits import (
+    LARGEST_WEIGHT,
+    smallest_normal,
+    within_limits,
+    without_denormal,
+)
 from keras_rank.lists.tensors import ranked_as
 
 
@@ -100,7 +105,7 @@ class DenseLists(Lists):
         return largest_value(self._labels_or_none)
 
     def labels_by(self, order: Order) -> Tensor:
-        return within_limits(order.of(self._labels_or_none))
+        return without_denormal(order.of(self._labels_or_none))
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         return largest_values(self._labels_or_none, count)

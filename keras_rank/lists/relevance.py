@@ -13,7 +13,7 @@ from keras_rank.arrays.arithmetic import highest, ratio, total, within
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
+from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, without_denormal
 from keras_rank.lists.tensors import check_returned, shape_of
 
 if TYPE_CHECKING:
@@ -283,7 +283,8 @@ class JudgedLists:
         depth = ranking.ideal_depth
         if depth not in self._by_rank:
             self._by_rank[depth] = self._largest_gains(depth)
-        return self._by_rank[depth][:, : ranking.cutoff]
+        gains = self._by_rank[depth]
+        return gains if ranking.cutoff is depth else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
         by_label = self._by_label
@@ -291,7 +292,7 @@ class JudgedLists:
             return largest_values(self.weighted_relevance, count)
         labels = self.lists.highest_first(count)
         # Padding has a label of 0 here.
-        worth = self._worth(within_limits(labels))
+        worth = self._worth(without_denormal(labels))
         return worth if by_label.zero_at_zero else backend.where(labels >= 0, worth, 0)
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:

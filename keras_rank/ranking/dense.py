@@ -8,6 +8,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     counted,
     highest,
+    none_of,
     seen_maximum,
     shifted,
     size_of,
@@ -115,7 +116,8 @@ def _best_first(
     if backend.sorts_along():
         order = Order.by(-scores)
         return order.of(scores), order
-    if ties == "stable":
+    if ties != "shuffle":
+        # Also where ties are averaged, as the order of sums is theirs.
         positions = backend.argsort(-scores)
         return backend.take(scores, positions), Order(positions)
     scores, positions = backend.argsort_descending(scores)
@@ -179,15 +181,12 @@ def _tie_broken(
         chosen = ops.concatenate([top, ops.cast(found, top.dtype)], axis=1)
         return ordered(chosen, ops.concatenate(both, axis=1))[:, :depth]
 
-    no_ties = ops.logical_not(ops.any(tied))
-    return Order(backend.branch(no_ties, lambda: top, repaired))
+    return Order(backend.branch(none_of(tied), lambda: top, repaired))
 
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     dtype, depth = lists.dtype, size_of(by_rank, 1)
-    no_ties = ops.logical_not(ops.any(tied))
-    seen = backend.known(no_ties)
-    none = no_ties if seen is None else seen
+    none = none_of(tied)
     starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
     group = ops.reshape(through_batch(number, depth), (-1,))
