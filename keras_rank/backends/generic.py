@@ -96,6 +96,9 @@ def looks_first(x: Tensor) -> bool:
 
 # Programs.
 
+# How results are shared.
+cached_property = functools.cached_property
+
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
     """Returns `function(depends, *tensors)`, computed by one program.

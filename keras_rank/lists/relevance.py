@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from keras import ops
@@ -185,30 +184,30 @@ class JudgedLists:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.lists, name)
 
-    @cached_property
+    @backend.cached_property
     def relevance(self) -> Tensor:
         """The relevance of the items, 0 where there is none."""
         return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
 
-    @cached_property
+    @backend.cached_property
     def weighted_relevance(self) -> Tensor:
         """The relevance of the items times their weights."""
         return self.relevance if self.weights is None else self.relevance * self.weights
 
-    @cached_property
+    @backend.cached_property
     def number_relevant(self) -> Tensor:
         """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
         # A sum of integers is exact in any order, so it does not need `total`.
         return ops.sum(self.relevance, axis=1)
 
-    @cached_property
+    @backend.cached_property
     def relevant_weight(self) -> Tensor:
         """The weights of the relevant items, of shape `(batch,)`, if it is binary."""
         if self.weights is None:
             return self.number_relevant
         return total(self.weighted_relevance)
 
-    @cached_property
+    @backend.cached_property
     def has_relevant(self) -> Tensor:
         """Whether a list has relevant items, of shape `(batch,)`."""
         by_label = self._by_label
@@ -219,17 +218,17 @@ class JudgedLists:
             return has_relevant
         return ops.logical_and(has_relevant, self.lists.has_items)
 
-    @cached_property
+    @backend.cached_property
     def relevant_lists(self) -> Tensor:
         """1 for lists with relevant items and 0 for others, of shape `(batch,)`."""
         return ops.cast(self.has_relevant, self.dtype)
 
-    @cached_property
+    @backend.cached_property
     def lists_with_items(self) -> Tensor:
         """1 for lists with items and 0 for those of padding only, `(batch,)`."""
         return ops.cast(self.has_items, self.dtype)
 
-    @cached_property
+    @backend.cached_property
     def list_weights(self) -> Tensor:
         """The mean weight of the items of a list, weighted by relevance.
 
@@ -310,7 +309,7 @@ class JudgedLists:
         function, arguments = self._by_label.function, self._by_label.arguments
         return ops.cast(function(labels, self._scale, *arguments), self.lists.dtype)
 
-    @cached_property
+    @backend.cached_property
     def _scale(self) -> Any:
         scale_of = None if self._by_label is None else self._by_label.scale_of
         return None if scale_of is None else scale_of(self.lists.highest_labels)

@@ -84,7 +84,8 @@ class UpdateSpec:
 
     def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
         """Returns the ranking of each metric, given those of all orders."""
-        largest_k = max((m.k for m in self.metrics if m.k is not None), default=None)
+        cutoffs = [metric.k for metric in self.metrics if metric.k is not None]
+        largest_k = max(cutoffs, default=None)
         cuts: dict[tuple[int, int | None], Ranking] = {}
         rankings = []
         for metric, place in zip(self.metrics, self.order_of, strict=True):
