@@ -303,6 +303,11 @@ def _in_dtype_of(x: Tensor, other: Tensor | float) -> Tensor:
     return ops.convert_to_tensor(other, x.dtype)
 
 
+def clip(x: Tensor, least: float, most: float) -> Tensor:
+    """Clips numbers to two bounds."""
+    return backends.backend.library_of(x).clip(x, least, most)
+
+
 def power_of_two(x: Tensor) -> Tensor:
     """Returns `2**x`, exact for whole numbers."""
     return backends.backend.constant(2.0, x) ** x

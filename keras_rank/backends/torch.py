@@ -128,7 +128,7 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
 
 def power_of_two(x: Tensor) -> Tensor:
     """In a tenth of the time of a power."""
-    return library_of(x).exp2(x)
+    return torch.exp2(x)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
