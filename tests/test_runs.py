@@ -14,7 +14,7 @@ from tables import TREC, rows_of
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
-from keras_rank.evaluation.lists.measures import metric_of
+from keras_rank.evaluation.lists.metric_names import metric_of
 from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK
 from keras_rank.utils import targets_from_qrels
 

@@ -8,24 +8,13 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command.gates import incomplete, shut, worse
-from keras_rank.evaluation.command.inputs import (
-    are_lists,
-    evaluation_of,
-    files_of,
-    metrics_of,
-    require_distinct,
-    require_used,
-    require_writable,
-    rules_of,
-    start_with_judgements,
-)
+from keras_rank.evaluation.command import gates, inputs, option_checks
 from keras_rank.evaluation.command.options import parser_of
 from keras_rank.evaluation.command.printing import joined, print_results, say
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.measures import measured_of
+from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.table import Table
-from keras_rank.reading.forms import is_table
+from keras_rank.reading.layouts import is_table
 
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
@@ -63,8 +52,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(parsed: argparse.Namespace) -> int:
-    files = files_of(parsed)
-    if parsed.qrels is None and start_with_judgements(files, parsed):
+    files = inputs.files_of(parsed)
+    if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
         parsed.qrels, *files = files
         if not files:
             raise ValueError(
@@ -79,27 +68,26 @@ def _evaluate(parsed: argparse.Namespace) -> int:
             f"takes several. Received: {', '.join(files)}"
         )
     if parsed.per_list is not None:
-        read = [*files, *filter(None, [parsed.qrels])]
-        require_writable(parsed.per_list, sources, read)
-    metrics = metrics_of(parsed) if rows else None
-    found = {}
-    if metrics is None:
-        found = {files[0]: evaluation_of(parsed, files[0])}
-        known, rules = found[files[0]]._values.metrics, found[files[0]].rules
+        option_checks.require_writable(parsed, files, len(sources) == 1)
+    if rows:
+        metrics, rules = inputs.metrics_of(parsed), inputs.rules_of(parsed)
+        known = [measured_of(metric) for metric in metrics.members]
+        bounds = [gate.among(known, rules) for gate in parsed.gates]
+        found = {str(x): inputs.evaluation_of(parsed, x, metrics) for x in sources}
     else:
-        known, rules = [*map(measured_of, metrics.members)], rules_of(parsed)
-    gates = [gate.among(known, rules) for gate in parsed.gates]
-    if metrics is not None:
-        found = {str(x): evaluation_of(parsed, x, metrics) for x in sources}
+        stored = inputs.evaluation_of(parsed, files[0])
+        known = stored._values.metrics
+        bounds = [gate.among(known, stored.rules) for gate in parsed.gates]
+        found = {files[0]: stored}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
-    failed = shut(gates, results["summary"])
+    failed = gates.shut(bounds, results["summary"])
     return _reported(results, _warnings_of(found), parsed.output, failed)
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    first, *others = files = files_of(parsed)
+    first, *others = files = inputs.files_of(parsed)
     if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -111,12 +99,11 @@ def _compare(parsed: argparse.Namespace) -> int:
                 "Runs should be compared with their judgements: --qrels FILE; and "
                 f"{_TABLES}. Received: {file!r}"
             )
-    rows = _rows_of(parsed, files, others)
-    metrics = metrics_of(parsed) if rows else None
+    metrics = inputs.metrics_of(parsed) if _rows_of(parsed, files, others) else None
     # Those of a baseline need not be kept.
     of_baseline = argparse.Namespace(**{**vars(parsed), "by": [], "cluster": None})
-    base = evaluation_of(of_baseline, first, metrics)
-    models = {file: evaluation_of(parsed, file, metrics) for file in others}
+    base = inputs.evaluation_of(of_baseline, first, metrics)
+    models = {file: inputs.evaluation_of(parsed, file, metrics) for file in others}
     comparison = compare(
         base,
         models,
@@ -130,8 +117,8 @@ def _compare(parsed: argparse.Namespace) -> int:
     failed: list[str] = []
     if parsed.fail_if_worse:
         values = {file: model._values for file, model in models.items()}
-        failed += incomplete(values, base._values)
-        failed += worse(comparison, base._values, parsed.confidence)
+        failed += gates.incomplete(values, base._values)
+        failed += gates.worse(comparison, base._values, parsed.confidence)
     results = {"comparison": Table(comparison.columns)}
     return _reported(results, notes, parsed.output, failed)
 
@@ -140,9 +127,9 @@ def _rows_of(
     parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
 ) -> list[str]:
     """The files that hold rows. Raises for files and options that contradict."""
-    require_distinct(parsed.qrels, files, models)
-    rows = [file for file in files if not are_lists(file)]
-    require_used(parsed, rows)
+    option_checks.require_distinct(parsed.qrels, files, models)
+    rows = [file for file in files if not inputs.are_lists(file)]
+    option_checks.require_used(parsed, rows)
     return rows
 
 

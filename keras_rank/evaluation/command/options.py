@@ -9,7 +9,7 @@ import keras_rank
 from keras_rank.arguments import GAINS
 from keras_rank.evaluation.command.gates import SIDES, gate_of
 from keras_rank.evaluation.command.printing import OUTPUTS
-from keras_rank.evaluation.lists.measures import RULES
+from keras_rank.evaluation.lists.metric_names import RULES
 from keras_rank.evaluation.lists.settings import CHOICES
 from keras_rank.evaluation.report.comparison import CORRECTIONS, TESTS
 

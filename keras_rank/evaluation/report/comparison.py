@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice, check_fraction
+from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import LABEL_SUM
-from keras_rank.evaluation.lists.measures import Measured
-from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.intervals import Places, Values, corrected, estimate
-from keras_rank.evaluation.report.plots import intervals, pyplot
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.report import plots, slices
+from keras_rank.evaluation.report.intervals import Values, corrected, estimate
 from keras_rank.evaluation.report.table import Table, table_of
 
 TESTS = ("t", "permutation")
@@ -67,9 +68,9 @@ class Comparison(Table):
             Matplotlib's axes.
         """
         if metric is None:
-            return intervals(self, "difference")
+            return plots.draw_intervals(self, "difference")
         check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
-        _, axes = pyplot().subplots()
+        _, axes = plots.pyplot().subplots()
         differences = self.differences
         models = sorted(set(self["model"])) if "model" in self.columns else []
         tables = {
@@ -87,8 +88,8 @@ class Comparison(Table):
 
 
 def compared(
-    baseline: ListValues,
-    models: Mapping[str, ListValues],
+    baseline: ListTable,
+    models: Mapping[str, ListTable],
     by: str | Sequence[str] | None,
     test: str,
     correction: str | None,
@@ -100,27 +101,21 @@ def compared(
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
     confidence = check_fraction("confidence", confidence)
-    rows: list[dict[str, Any]] = []
-    notes: list[str] = []
-    differences = []
     if len(models) > 1 and baseline.query == "model":
         raise ValueError(
             "`models` should be compared one at a time if queries are in a column "
             f"named 'model', which would name the models. Received: {list(models)}"
         )
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
-        notes += _unpaired(name, model, baseline, places)
-        notes += _labeled_otherwise(model, baseline, places)
-        notes += _unshared(name, model, baseline)
-        pairs = {
-            metric.name: (Values.of(model, metric), beside(metric, baseline, places))
-            for metric in _common(model, baseline)
-        }
-        _require_one_way(model, baseline)
+        notes += _notes_of(name or "the new one", model, baseline, places)
+        pairs = _pairs_of(model, baseline, places)
         differences.append(_differences(of_model, baseline, pairs, places))
-        by = model.sliced_by(by, _COLUMNS)
+        by = slices.columns_of(model, by, _COLUMNS)
         of_slices = _estimates(model, pairs, by, test, cluster, confidence)
         rows += [{**of_model, **row} for row in of_slices]
     p = corrected(np.array([row["p"] for row in rows]), correction)
@@ -136,8 +131,48 @@ def compared(
     )
 
 
+def _pairs_of(
+    model: ListTable, baseline: ListTable, places: Array
+) -> dict[str, tuple[Values, Values]]:
+    """The values of both for each common metric, list by list."""
+    common = [x for x in model.metrics if baseline.find(x.name) is not None]
+    if not common:
+        raise ValueError(
+            "`baseline` should have metrics in common with the models. "
+            f"Received: {baseline.metric_names} and {model.metric_names}"
+        )
+    pairs = {
+        metric.name: (Values.of(model, metric), beside(metric, baseline, places))
+        for metric in common
+    }
+    if None not in (baseline.rules, model.rules) and baseline.rules != model.rules:
+        raise ValueError(
+            "`baseline` should be evaluated by the rules of the models. "
+            f"Received: rules {baseline.rules!r} and {model.rules!r}"
+        )
+    return pairs
+
+
+def beside(metric: Measured, baseline: ListTable, places: Array) -> Values:
+    """The values of the baseline for the queries of a model, NaN where missing.
+
+    Raises for a metric of the same name with another definition.
+    """
+    of_baseline = baseline.measured(metric.name)
+    mine, theirs = metric.definition, of_baseline.definition
+    if mine is not None and theirs is not None:
+        differ = [key for key in mine if theirs.get(key) != mine[key]]
+        if differ:
+            one, other = ({key: x.get(key) for key in differ} for x in (theirs, mine))
+            raise ValueError(
+                "`baseline` should have metrics that are computed as those of the "
+                f"models. Received: {metric.name!r} with {one} and {other}"
+            )
+    return Values.of(baseline, of_baseline).at(places)
+
+
 def _estimates(
-    model: ListValues,
+    model: ListTable,
     pairs: Mapping[str, tuple[Values, Values]],
     by: list[str],
     test: str,
@@ -145,8 +180,8 @@ def _estimates(
     confidence: float,
 ) -> Iterator[dict[str, Any]]:
     """The mean difference of each metric, with its interval, slice by slice."""
-    clusters, permute = model.clusters(cluster), test == "permutation"
-    for slice_, chosen in model.slices(by):
+    clusters, permute = slices.clusters_of(model, cluster), test == "permutation"
+    for slice_, chosen in slices.slices_of(model, by):
         for name, (new, old) in pairs.items():
             both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
             after, before = new.mean(both), old.mean(both)
@@ -157,52 +192,25 @@ def _estimates(
             yield {**row, **slice_}
 
 
-def beside(metric: Measured, baseline: ListValues, places: Places) -> Values:
-    """The values of the baseline for the queries of a model, NaN where missing."""
-    of_baseline = baseline.measured(metric.name)
-    _require_one_definition(metric, of_baseline)
-    return Values.of(baseline, of_baseline).placed(places)
-
-
-def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
-    """The metrics that both have."""
-    common = [x for x in model.metrics if baseline.find(x.name) is not None]
-    if not common:
-        raise ValueError(
-            "`baseline` should have metrics in common with the models. "
-            f"Received: {baseline.metric_names} and {model.metric_names}"
-        )
-    return common
-
-
-def _unshared(name: str, model: ListValues, baseline: ListValues) -> Iterator[str]:
-    """Names the metrics that are not in both."""
-    first, second = (name or "the new one", model), ("the baseline", baseline)
-    for (owner, its), (_, other) in ((first, second), (second, first)):
-        alone = [x.name for x in its.metrics if other.find(x.name) is None]
-        if alone:
-            names = ", ".join(alone)
-            yield f"Warning: metrics that only {owner} has are left out: {names}."
-
-
 def _differences(
     of_model: Mapping[str, str],
-    baseline: ListValues,
+    baseline: ListTable,
     pairs: Mapping[str, tuple[Values, Values]],
-    places: Places,
+    places: Array,
 ) -> pa.Table:
     """The differences of all metrics, list by list."""
-    numbers = pa.array(places.theirs)
-    columns = {name: pa.repeat(value, len(numbers)) for name, value in of_model.items()}
-    columns[baseline.query] = baseline.table[baseline.query].take(numbers)
+    has_pair = places >= 0
+    queries = baseline.table[baseline.query].take(pa.array(places[has_pair]))
+    columns = {name: pa.repeat(value, len(queries)) for name, value in of_model.items()}
+    columns[baseline.query] = queries
     for name, (new, old) in pairs.items():
-        differences = (new.values - old.values)[places.mine]
+        differences = (new.values - old.values)[has_pair]
         columns[name] = pa.array(differences, from_pandas=True)
     return pa.table(columns)
 
 
-def places_of(model: ListValues, baseline: ListValues) -> Places:
-    """The places of the common queries."""
+def places_of(model: ListTable, baseline: ListTable) -> Array:
+    """The place of each query of a model in a baseline, -1 if it is not there."""
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
     if not (len(mine) and len(theirs)):
         raise ValueError(
@@ -224,15 +232,14 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
             f"such as {mine[0].as_py()!r}"
         )
     found = pc.index_in(mine, value_set=theirs.combine_chunks())
-    has_pair = np.asarray(found.is_valid())
-    if not has_pair.any():
+    if found.null_count == len(found):
         raise ValueError(
             "`baseline` should have queries in common with the models. "
             f"Received: no common ones, such as {theirs[0].as_py()!r} and "
             f"{mine[0].as_py()!r}"
         )
-    theirs_of_mine = found.drop_null().to_numpy()
-    return Places(len(model), np.flatnonzero(has_pair), theirs_of_mine)
+    places: Array = found.fill_null(-1).to_numpy()
+    return places
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -240,56 +247,30 @@ def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
-def _require_one_way(model: ListValues, baseline: ListValues) -> None:
-    """Raises for runs that were evaluated by different rules."""
-    both = baseline.rules, model.rules
-    if None not in both and both[0] != both[1]:
-        raise ValueError(
-            "`baseline` should be evaluated by the rules of the models. "
-            f"Received: rules {both[0]!r} and {both[1]!r}"
-        )
-
-
-def _require_one_definition(mine: Measured, theirs: Measured) -> None:
-    """Raises for metrics of the same name with different definitions."""
-    if mine.definition is None or theirs.definition is None:
-        return
-    both = theirs.definition, mine.definition
-    differ = [key for key in both[1] if both[0].get(key) != both[1][key]]
-    if differ:
-        one, other = ({key: each.get(key) for key in differ} for each in both)
-        raise ValueError(
-            "`baseline` should have metrics that are computed as those of the models. "
-            f"Received: {mine.name!r} with {one} and {other}"
-        )
-
-
-def _unpaired(
-    name: str, model: ListValues, baseline: ListValues, places: Places
+def _notes_of(
+    name: str, model: ListTable, baseline: ListTable, places: Array
 ) -> Iterator[str]:
-    """Names the queries that are not in both."""
-    first = (name or "the new one", model, places.mine)
-    for owner, lists, paired in (first, ("the baseline", baseline, places.theirs)):
-        alone = np.delete(np.arange(len(lists)), paired)
-        if len(alone):
-            ids = lists.table[lists.query].take(pa.array(alone[:3])).to_pylist()
-            names = ", ".join(map(repr, ids)) + ", ..." * (len(alone) > 3)
+    """Warns of queries and metrics that are not in both, and of other labels."""
+    has_pair = places >= 0
+    of_both = ((name, model, baseline), ("the baseline", baseline, model))
+    alone = np.flatnonzero(~has_pair), np.setdiff1d(np.arange(len(baseline)), places)
+    for (owner, lists, _), numbers in zip(of_both, alone, strict=True):
+        if len(numbers):
+            ids = lists.table[lists.query].take(pa.array(numbers[:3])).to_pylist()
+            names = ", ".join(map(repr, ids)) + ", ..." * (len(numbers) > 3)
             yield (
                 f"Warning: queries that only {owner} has are left out "
-                f"({len(alone)}): {names}."
+                f"({len(numbers)}): {names}."
             )
-
-
-def _labeled_otherwise(
-    model: ListValues, baseline: ListValues, places: Places
-) -> Iterator[str]:
-    """Tells of queries whose labels have another sum in the baseline."""
-    mine, theirs = (x.health.get(LABEL_SUM) for x in (model, baseline))
-    if mine is None or theirs is None:
-        return
-    differ = int(np.sum(~np.isclose(mine[places.mine], theirs[places.theirs])))
-    if differ:
-        yield (
-            f"Warning: {differ} queries have other labels in the baseline, by their "
-            "sum: were both evaluated with the same judgements?"
-        )
+    mine, theirs = (lists.health.get(LABEL_SUM) for lists in (model, baseline))
+    if mine is not None and theirs is not None:
+        are_equal = np.isclose(mine[has_pair], theirs[places[has_pair]])
+        if not are_equal.all():
+            yield (
+                f"Warning: {np.sum(~are_equal)} queries have other labels in the "
+                "baseline, by their sum: were both evaluated with the same judgements?"
+            )
+    for owner, lists, other in of_both:
+        names = ", ".join(x for x in lists.metric_names if other.find(x) is None)
+        if names:
+            yield f"Warning: metrics that only {owner} has are left out: {names}."

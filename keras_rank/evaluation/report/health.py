@@ -7,11 +7,9 @@ import numpy as np
 
 from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
-from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Table, table_of
-
-_COLUMNS = ("check", "lists", "share", "threshold", *ORDERS)
 
 
 class Check(NamedTuple):
@@ -24,7 +22,9 @@ class Check(NamedTuple):
         threshold: the limit of the share.
         warning: the text if the share is beyond the threshold.
         at_least: whether the threshold is a lower limit, not an upper one.
-        spread: the value for each of `ORDERS` of the tied items.
+        worst: the value with the worst order of tied items.
+        average: that on average over all orders.
+        best: that with the best one.
     """
 
     check: str
@@ -33,7 +33,9 @@ class Check(NamedTuple):
     threshold: float
     warning: str
     at_least: bool = False
-    spread: tuple[float | None, ...] = (None,) * len(ORDERS)
+    worst: float | None = None
+    average: float | None = None
+    best: float | None = None
 
     @property
     def is_passed(self) -> bool:
@@ -83,7 +85,7 @@ _SOUGHT = {
 }
 
 
-def checks_of(lists: ListValues) -> list[Check]:
+def checks_of(lists: ListTable) -> list[Check]:
     """All checks. The last ones are those of the order of tied items.
 
     Args:
@@ -110,7 +112,7 @@ def checks_of(lists: ListValues) -> list[Check]:
     return checks
 
 
-def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
+def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     """The warnings of failed checks, and of queries that were left out."""
     warnings = [
         f"Warning: {check.lists} of {len(lists)} lists {check.warning}"
@@ -126,14 +128,12 @@ def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
     return warnings
 
 
-def table_of_checks(lists: ListValues) -> Table:
+def table_of_checks(lists: ListTable) -> Table:
     """The table of all checks, with warnings as its notes."""
     checks = checks_of(lists)
-    rows = [
-        {**check._asdict(), **dict(zip(ORDERS, check.spread, strict=True))}
-        for check in checks
-    ]
-    return table_of(rows, _COLUMNS, warnings_of(lists, checks))
+    names = ("check", "lists", "share", "threshold", *ORDERS)
+    rows = [check._asdict() for check in checks]
+    return table_of(rows, names, warnings_of(lists, checks))
 
 
 def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
@@ -201,6 +201,6 @@ def _check_of_spread(
         f"have tied items: {metric} is {worst:.4f} with their worst order, "
         f"{best:.4f} with the best one, and {average:.4f} on average"
     )
-    lists, spread = int(np.sum(has_ties)), (worst, average, best)
-    share = abs(best - worst)
-    return Check(f"ties of {metric}", lists, share, 0.01, warning, spread=spread)
+    lists, share = int(np.sum(has_ties)), abs(best - worst)
+    of_metric = Check(f"ties of {metric}", lists, share, 0.01, warning)
+    return of_metric._replace(worst=worst, average=average, best=best)

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import stats
 
 from keras_rank.arrays.backends import Array
-from keras_rank.evaluation.lists.measures import Measured
-from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured
 
 # The draws of a permutation test, and how many of the largest differences it permutes.
 _RESAMPLES = 9999
@@ -46,20 +46,6 @@ class Estimate(NamedTuple):
     lists: int
 
 
-class Places(NamedTuple):
-    """Which lists of two evaluations belong to the same query.
-
-    Attributes:
-        lists: the number of lists of the first.
-        mine: the indices of the common lists in the first.
-        theirs: their indices in the second.
-    """
-
-    lists: int
-    mine: Array
-    theirs: Array
-
-
 class Values(NamedTuple):
     """The values of a metric.
 
@@ -76,17 +62,18 @@ class Values(NamedTuple):
 
     @classmethod
     def of(
-        cls, lists: ListValues, metric: Measured, column: str | None = None
+        cls, lists: ListTable, metric: Measured, column: str | None = None
     ) -> "Values":
         """The values of a metric, or of a similar column."""
         values = lists.array(column or metric.name)
         return cls(values, lists.weights(metric), metric.empty_value)
 
-    def placed(self, places: Places) -> "Values":
-        """The values at the places of other lists, NaN where missing."""
-        both = np.full((2, places.lists), np.nan)
-        both[:, places.mine] = self.values[places.theirs], self.weights[places.theirs]
-        return Values(both[0], both[1], self.empty_value)
+    def at(self, places: Array) -> "Values":
+        """The values at places, NaN where these are -1."""
+        is_missing = places < 0
+        values = np.where(is_missing, np.nan, self.values[places])
+        weights = np.where(is_missing, np.nan, self.weights[places])
+        return Values(values, weights, self.empty_value)
 
     def mean(self, chosen: Array) -> Mean:
         """The mean over chosen lists, as the metric computes it."""

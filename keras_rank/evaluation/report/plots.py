@@ -18,7 +18,7 @@ def pyplot() -> Any:
     return module
 
 
-def intervals(table: Table, value: str) -> Any:
+def draw_intervals(table: Table, value: str) -> Any:
     """Draws the intervals of a table, a line for each row, and returns the axes."""
     _, axes = pyplot().subplots()
     columns = list(table.columns)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_rank.arguments import check_fraction
-from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.intervals import Values, estimate, share_interval
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.report import intervals, slices
 from keras_rank.evaluation.report.table import Table, table_of
 
 # The columns of a summary, without those of the slices.
@@ -16,20 +16,23 @@ _TOOLS = {"trec_eval": " (version 10)", "trec_eval-9": " (version 9, pytrec_eval
 
 
 def summarized(
-    lists: ListValues, by: str | Sequence[str] | None, cluster: str | None, level: float
+    lists: ListTable, by: str | Sequence[str] | None, cluster: str | None, level: float
 ) -> Table:
     """Returns the means and their errors, as `Evaluation.summary` does."""
     confidence = check_fraction("confidence", level)
-    by, clusters = lists.sliced_by(by, _COLUMNS), lists.clusters(cluster)
+    by = slices.columns_of(lists, by, _COLUMNS)
+    clusters = slices.clusters_of(lists, cluster)
     rows = []
-    for slice_, chosen in lists.slices(by):
+    for slice_, chosen in slices.slices_of(lists, by):
         for metric in lists.metrics:
-            of_metric = Values.of(lists, metric)
+            of_metric = intervals.Values.of(lists, metric)
             counted = chosen[~np.isnan(of_metric.values[chosen])]
             of_cluster = None if clusters is None else clusters[counted]
-            found = estimate(of_metric.mean(counted), of_cluster, confidence)
+            mean = of_metric.mean(counted)
+            found = intervals.estimate(mean, of_cluster, confidence)
             if clusters is None and of_metric.are_shares(counted):
-                low, high = share_interval(of_metric.values[counted], confidence)
+                shares = of_metric.values[counted]
+                low, high = intervals.share_interval(shares, confidence)
                 found = found._replace(low=low, high=high)
             rows.append({**found._asdict(), "metric": metric.name, **slice_})
     name, comma, others = (lists.rules or "").partition(",")

@@ -4,14 +4,12 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.arguments import check_positive
-from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.comparison import beside, places_of
 from keras_rank.evaluation.report.table import Table
 
 
-def worst_of(
-    lists: ListValues, name: str, n: int, baseline: ListValues | None
-) -> Table:
+def worst_of(lists: ListTable, name: str, n: int, baseline: ListTable | None) -> Table:
     """Returns the queries, as `Evaluation.worst` does."""
     metric, n = lists.measured(name), check_positive("n", n)
     found = {metric.name: lists.array(metric.name)}

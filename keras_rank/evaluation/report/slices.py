@@ -1,0 +1,69 @@
+"""Slices and clusters of lists, by the columns that were kept."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from keras_rank.arrays.backends import Array
+from keras_rank.evaluation.lists.list_table import ListTable
+
+# A column of numbers of lists. No kept column has such a name.
+_NUMBERS = "health/"
+
+
+def columns_of(
+    lists: ListTable, by: str | Sequence[str] | None, others: Sequence[str]
+) -> list[str]:
+    """The columns of slices, which must differ from the others of the result."""
+    names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
+    for name in names:
+        _require_kept(lists, "by", name)
+        if name in others:
+            raise ValueError(
+                "`by` should not name a column of the result: "
+                f"{', '.join(others)}. Received: by={name!r}"
+            )
+    return names
+
+
+def slices_of(
+    lists: ListTable, by: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], Array]]:
+    """Yields the values of the columns, and the numbers of their lists."""
+    numbers = np.arange(len(lists))
+    if not by:
+        yield {}, numbers
+        return
+    table = lists.table.select(by).append_column(_NUMBERS, pa.array(numbers))
+    groups = table.group_by(by, use_threads=False).aggregate([(_NUMBERS, "list")])
+    groups = groups.sort_by([(name, "ascending") for name in by])
+    values, chosen = groups.select(by).to_pylist(), groups[f"{_NUMBERS}_list"]
+    for slice_, each in zip(values, chosen, strict=True):
+        yield slice_, each.values.to_numpy()
+
+
+def clusters_of(lists: ListTable, cluster: str | None) -> Array | None:
+    """The number of the cluster of each list, if there are clusters."""
+    if cluster is None:
+        return None
+    _require_kept(lists, "cluster", cluster)
+    column = lists.table[cluster].combine_chunks()
+    missing = column.is_null(nan_is_null=True).true_count
+    if missing:
+        raise ValueError(
+            "`cluster` should name a column without missing ids: a list that belongs "
+            "to no other should have an id of its own. Received: "
+            f"cluster={cluster!r}, with {missing} of {len(lists)} lists without one"
+        )
+    return np.asarray(column.dictionary_encode().indices)
+
+
+def _require_kept(lists: ListTable, argument: str, name: str) -> None:
+    if name not in lists.kept:
+        raise ValueError(
+            f"`{argument}` should name kept columns, as in "
+            f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
+            f"with keep={lists.kept}"
+        )
