@@ -10,12 +10,11 @@ from pyarrow import parquet
 
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
-from keras_rank.evaluation.report import health, plots
+from keras_rank.evaluation.report import health
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table
-from keras_rank.evaluation.report.worst import worst_of
+from keras_rank.evaluation.report.summary import summarized, worst_of
+from keras_rank.evaluation.report.table import Table, draw_intervals
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -261,7 +260,7 @@ class Evaluation:
             confidence: as for `summary`.
         """
         summary = self.summary(by, cluster=cluster, confidence=confidence)
-        return plots.draw_intervals(summary, "value")
+        return draw_intervals(summary, "value")
 
 
 def _of_baseline(baseline: Any) -> ListTable:

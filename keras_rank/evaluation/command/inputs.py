@@ -1,4 +1,7 @@
-"""The files of a command, and the evaluations of what they hold."""
+"""The files of a command, and the evaluations of what they hold.
+
+Files given twice are errors.
+"""
 
 import argparse
 import glob
@@ -29,7 +32,7 @@ def files_of(parsed: argparse.Namespace) -> list[str]:
     """The files, also after names: `-m map qrels run`, `--by user rows`."""
     files: list[str] = parsed.files
     for option in ("metrics", "by", "keep"):
-        names = getattr(parsed, option) or []
+        names = getattr(parsed, option)
         places = [i for i, x in enumerate(names) if is_table(x) or glob.glob(x)]
         if places and not files:
             files = names[places[0] :]
@@ -50,7 +53,7 @@ def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> b
         # Runs, which tables of rows don't come with.
         return True
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
-    given: Any = {name: getattr(parsed, name, x) for name, x in names.items()}
+    given: Any = {name: getattr(parsed, name) or x for name, x in names.items()}
     return are_judgements(files[0], Columns(**given))
 
 
@@ -67,13 +70,13 @@ def are_lists(file: str) -> bool:
 
 def rules_of(parsed: argparse.Namespace) -> str:
     """The rules by which names of metrics are read."""
-    return getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
+    return (parsed.rules or RULES[0]) if parsed.qrels is not None else "keras"
 
 
 def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
     """The metrics, with the options for all of them."""
     rules, level = rules_of(parsed), parsed.relevance_threshold
-    own = [name for name in parsed.metrics or [] if "(rel=" in name]
+    own = [name for name in parsed.metrics if "(rel=" in name]
     if level is not None and own:
         raise ValueError(
             "--relevance-threshold should be left out with metrics that name their own "
@@ -115,8 +118,8 @@ def evaluation_of(
     if metrics is None or (isinstance(source, str) and are_lists(source)):
         return _of_lists(str(source), parsed.metrics, kept)
     of_one = ("weight", "duplicates") if parsed.qrels is None else ("rules",)
-    names = [name for name in (*_OF_BOTH, *of_one) if name in parsed]
-    arguments: dict[str, Any] = {name: getattr(parsed, name) for name in names}
+    given = {name: getattr(parsed, name) for name in (*_OF_BOTH, *of_one)}
+    arguments: Any = {name: x for name, x in given.items() if x is not None}
     arguments["progress"] = show_progress if sys.stderr.isatty() else None
     try:
         if parsed.qrels is not None:
@@ -135,7 +138,7 @@ def evaluation_of(
 
 
 def _of_lists(
-    file: str, metrics: Sequence[str] | None, columns: Mapping[str, str]
+    file: str, metrics: Sequence[str], columns: Mapping[str, str]
 ) -> Evaluation:
     """Reads a file of `--per-list`, and selects metrics if any are named."""
     values = Evaluation.read(file)._values
@@ -156,3 +159,47 @@ def _of_lists(
                 f"{', '.join(values.kept) or 'none'}"
             )
     return Evaluation(values.of_metrics(names).table)
+
+
+def require_distinct(
+    qrels: str | None, files: Sequence[str], models: Sequence[str]
+) -> None:
+    """Raises for judgements that are also a run, and for duplicate models."""
+    for name in models:
+        if models.count(name) > 1:
+            # Names identify results.
+            raise ValueError(f"Each file should be given once. Received twice: {name}")
+    for file in files:
+        if qrels is not None and _are_one_file(qrels, file):
+            raise ValueError(
+                "Qrels and runs should be different files. Received: "
+                f"{qrels!r} and {file!r}"
+            )
+
+
+def require_writable(
+    parsed: argparse.Namespace, files: Sequence[str], is_one: bool
+) -> None:
+    """Raises unless `--per-list` can write a file of one run that is not an input.
+
+    `compare` recognizes the file by its extension.
+    """
+    if not is_one:
+        raise ValueError(f"--per-list takes one run. Received: {', '.join(files)}")
+    file: str = parsed.per_list
+    if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
+        raise ValueError(
+            "--per-list should name a file that ends in .parquet, in a folder that "
+            f"exists. Received: {file!r}"
+        )
+    for name in filter(None, [*files, parsed.qrels]):
+        for each in glob.glob(name, recursive=True) or [name]:
+            if _are_one_file(file, each):
+                raise ValueError(
+                    "--per-list should name a file that is not an input, which it "
+                    f"would replace. Received: {file!r}, which is the input {each!r}"
+                )
+
+
+def _are_one_file(file: str, other: str) -> bool:
+    return all(map(os.path.exists, (file, other))) and os.path.samefile(file, other)

@@ -5,17 +5,19 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command import gates, inputs, option_checks
-from keras_rank.evaluation.command.options import parser_of
+from keras_rank.evaluation.command import gates, inputs, options
 from keras_rank.evaluation.command.printing import joined, print_results, say
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.table import Table
 from keras_rank.reading.layouts import is_table
 
+# Tables by their names, warnings, and which gates failed.
+_Report: TypeAlias = tuple[dict[str, Table], list[str], list[str]]
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
 
@@ -33,13 +35,18 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         if sys.stdout is None:
             raise ValueError("Standard output should be open, as results go there.")
-        parsed = parser_of(_evaluate, _compare).parse_args(arguments)
-        exit_code: int = parsed.function(parsed)
-        sys.stdout.flush()
-        return exit_code
-    except BrokenPipeError:
-        _drop_output()
-        return 0
+        parser = options.parser_of(evaluate=_evaluate, compare=_compare)
+        parsed = parser.parse_args(arguments)
+        results, notes, failed = parsed.function(parsed)
+        try:
+            print_results(results, notes, parsed.output)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Its reader has closed the pipe: the rest is dropped.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for line in failed:
+            say(line)
+        return int(bool(failed))
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
@@ -51,7 +58,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 2
 
 
-def _evaluate(parsed: argparse.Namespace) -> int:
+def _evaluate(parsed: argparse.Namespace) -> _Report:
     files = inputs.files_of(parsed)
     if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
         parsed.qrels, *files = files
@@ -68,7 +75,7 @@ def _evaluate(parsed: argparse.Namespace) -> int:
             f"takes several. Received: {', '.join(files)}"
         )
     if parsed.per_list is not None:
-        option_checks.require_writable(parsed, files, len(sources) == 1)
+        inputs.require_writable(parsed, files, len(sources) == 1)
     if rows:
         metrics, rules = inputs.metrics_of(parsed), inputs.rules_of(parsed)
         known = [measured_of(metric) for metric in metrics.members]
@@ -82,11 +89,11 @@ def _evaluate(parsed: argparse.Namespace) -> int:
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
-    failed = gates.shut(bounds, results["summary"])
-    return _reported(results, _warnings_of(found), parsed.output, failed)
+    failed = list(gates.shut(bounds, results["summary"]))
+    return results, _warnings_of(found), failed
 
 
-def _compare(parsed: argparse.Namespace) -> int:
+def _compare(parsed: argparse.Namespace) -> _Report:
     first, *others = files = inputs.files_of(parsed)
     if not others:
         raise ValueError(
@@ -104,32 +111,26 @@ def _compare(parsed: argparse.Namespace) -> int:
     of_baseline = argparse.Namespace(**{**vars(parsed), "by": [], "cluster": None})
     base = inputs.evaluation_of(of_baseline, first, metrics)
     models = {file: inputs.evaluation_of(parsed, file, metrics) for file in others}
-    comparison = compare(
-        base,
-        models,
-        by=parsed.by,
-        test=parsed.test,
-        correction=None if parsed.correction == "none" else parsed.correction,
-        cluster=parsed.cluster,
-        confidence=parsed.confidence,
-    )
+    names = ("by", "test", "cluster", "confidence")
+    how = {name: getattr(parsed, name) for name in names}
+    how["correction"] = None if parsed.correction == "none" else parsed.correction
+    comparison = compare(base, models, **how)
     notes = [*comparison.notes, *_warnings_of({first: base, **models})]
     failed: list[str] = []
     if parsed.fail_if_worse:
         values = {file: model._values for file, model in models.items()}
         failed += gates.incomplete(values, base._values)
         failed += gates.worse(comparison, base._values, parsed.confidence)
-    results = {"comparison": Table(comparison.columns)}
-    return _reported(results, notes, parsed.output, failed)
+    return {"comparison": Table(comparison.columns)}, notes, failed
 
 
 def _rows_of(
     parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
 ) -> list[str]:
     """The files that hold rows. Raises for files and options that contradict."""
-    option_checks.require_distinct(parsed.qrels, files, models)
+    inputs.require_distinct(parsed.qrels, files, models)
     rows = [file for file in files if not inputs.are_lists(file)]
-    option_checks.require_used(parsed, rows)
+    options.require_used(parsed, rows)
     return rows
 
 
@@ -157,26 +158,3 @@ def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:
         for name, ev in found.items()
         for warning in ev.warnings
     ]
-
-
-def _reported(
-    results: Mapping[str, Table],
-    warnings: Sequence[str],
-    output: str,
-    failed: Iterable[str],
-) -> int:
-    """Prints results and which gates failed, and returns the exit code."""
-    lines = list(failed)
-    try:
-        print_results(results, warnings, output)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()
-    for line in lines:
-        say(line)
-    return int(bool(lines))
-
-
-def _drop_output() -> None:
-    """Drops the rest of the output, as its reader has closed the pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,9 +12,8 @@ from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import LABEL_SUM
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
-from keras_rank.evaluation.report import plots, slices
-from keras_rank.evaluation.report.intervals import Values, corrected, estimate
-from keras_rank.evaluation.report.table import Table, table_of
+from keras_rank.evaluation.report import slices, table
+from keras_rank.evaluation.report.intervals import Values, corrected
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
@@ -25,7 +24,7 @@ _COLUMNS = (
 )
 
 
-class Comparison(Table):
+class Comparison(table.Table):
     """The differences between evaluations, with their intervals.
 
     Args:
@@ -68,16 +67,16 @@ class Comparison(Table):
             Matplotlib's axes.
         """
         if metric is None:
-            return plots.draw_intervals(self, "difference")
+            return table.draw_intervals(self, "difference")
         check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
-        _, axes = plots.pyplot().subplots()
+        _, axes = table.pyplot().subplots()
         differences = self.differences
         models = sorted(set(self["model"])) if "model" in self.columns else []
         tables = {
             name: differences.filter(pc.field("model") == name) for name in models
         }
-        for model, table in (tables or {None: differences}).items():
-            values = np.sort(table[metric].drop_null().to_numpy())[::-1]
+        for model, of_model in (tables or {None: differences}).items():
+            values = np.sort(of_model[metric].drop_null().to_numpy())[::-1]
             axes.plot(np.arange(1, len(values) + 1), values, label=model)
         axes.axhline(0.0, color="grey", linewidth=0.8)
         axes.set_xlabel("lists, the largest gain first")
@@ -116,15 +115,15 @@ def compared(
         pairs = _pairs_of(model, baseline, places)
         differences.append(_differences(of_model, baseline, pairs, places))
         by = slices.columns_of(model, by, _COLUMNS)
-        of_slices = _estimates(model, pairs, by, test, cluster, confidence)
-        rows += [{**of_model, **row} for row in of_slices]
+        how = (by, cluster, confidence, test == "permutation")
+        rows += [{**of_model, **x} for x in slices.estimates_of(model, pairs, *how)]
     p = corrected(np.array([row["p"] for row in rows]), correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
     unused = {"corrected_p"} if correction is None else set()
     unused |= {"model"} if len(models) == 1 else set()
-    names = ["model", *(by or []), *_COLUMNS[1:]]
+    names = [x for x in ("model", *(by or []), *_COLUMNS[1:]) if x not in unused]
     return Comparison(
-        table_of(rows, [name for name in names if name not in unused]).columns,
+        {name: [row[name] for row in rows] for name in names},
         notes=notes,
         # The differences are missing for models without the metric.
         differences=pa.concat_tables(differences, promote_options="default"),
@@ -133,7 +132,7 @@ def compared(
 
 def _pairs_of(
     model: ListTable, baseline: ListTable, places: Array
-) -> dict[str, tuple[Values, Values]]:
+) -> dict[str, tuple[Values, ...]]:
     """The values of both for each common metric, list by list."""
     common = [x for x in model.metrics if baseline.find(x.name) is not None]
     if not common:
@@ -141,7 +140,7 @@ def _pairs_of(
             "`baseline` should have metrics in common with the models. "
             f"Received: {baseline.metric_names} and {model.metric_names}"
         )
-    pairs = {
+    pairs: dict[str, tuple[Values, ...]] = {
         metric.name: (Values.of(model, metric), beside(metric, baseline, places))
         for metric in common
     }
@@ -171,31 +170,10 @@ def beside(metric: Measured, baseline: ListTable, places: Array) -> Values:
     return Values.of(baseline, of_baseline).at(places)
 
 
-def _estimates(
-    model: ListTable,
-    pairs: Mapping[str, tuple[Values, Values]],
-    by: list[str],
-    test: str,
-    cluster: str | None,
-    confidence: float,
-) -> Iterator[dict[str, Any]]:
-    """The mean difference of each metric, with its interval, slice by slice."""
-    clusters, permute = slices.clusters_of(model, cluster), test == "permutation"
-    for slice_, chosen in slices.slices_of(model, by):
-        for name, (new, old) in pairs.items():
-            both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
-            after, before = new.mean(both), old.mean(both)
-            of_cluster = None if clusters is None else clusters[both]
-            found = estimate(after - before, of_cluster, confidence, permute)
-            row = {"metric": name, **found._asdict(), "difference": found.value}
-            row |= {"baseline": before.value, "value": after.value}
-            yield {**row, **slice_}
-
-
 def _differences(
     of_model: Mapping[str, str],
     baseline: ListTable,
-    pairs: Mapping[str, tuple[Values, Values]],
+    pairs: Mapping[str, tuple[Values, ...]],
     places: Array,
 ) -> pa.Table:
     """The differences of all metrics, list by list."""

@@ -105,6 +105,15 @@ class Values(NamedTuple):
         are_binary = np.isin(values, (0.0, 1.0)).all()
         return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
 
+    def share_interval(self, chosen: Array, confidence: float) -> tuple[float, float]:
+        """Wilson's interval for a share.
+
+        If nearly all values are equal, that of Student's t is far too narrow.
+        """
+        found = stats.binomtest(int(self.values[chosen].sum()), len(chosen))
+        interval = found.proportion_ci(confidence, method="wilson")
+        return float(interval.low), float(interval.high)
+
 
 def estimate(
     mean: Mean, clusters: Array | None, confidence: float, permute: bool = False
@@ -139,16 +148,6 @@ def estimate(
     else:
         p = float(2.0 * stats.t.sf(abs(value) / error, units - 1))
     return Estimate(value, error, value - half, value + half, p, lists)
-
-
-def share_interval(values: Array, confidence: float) -> tuple[float, float]:
-    """Wilson's interval for a share.
-
-    If nearly all values are equal, that of Student's t is far too narrow.
-    """
-    found = stats.binomtest(int(values.sum()), len(values))
-    interval = found.proportion_ci(confidence, method="wilson")
-    return float(interval.low), float(interval.high)
 
 
 def _permuted(differences: Array) -> float:

@@ -1,6 +1,6 @@
-"""Slices and clusters of lists, by the columns that were kept."""
+"""Estimates for slices of lists, by the columns that were kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.report.intervals import Values, estimate
 
 # A column of numbers of lists. No kept column has such a name.
 _NUMBERS = "health/"
@@ -28,7 +29,43 @@ def columns_of(
     return names
 
 
-def slices_of(
+def estimates_of(
+    lists: ListTable,
+    metrics: Mapping[str, tuple[Values, ...]],
+    by: Sequence[str],
+    cluster: str | None,
+    confidence: float,
+    permute: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Yields a row for each slice and metric: its mean, or its mean difference.
+
+    Args:
+        lists: the lists.
+        metrics: the values of each metric, and those of a baseline, if there is one.
+        by: the columns of slices.
+        cluster: the column of clusters, if there are any.
+        confidence: the confidence level of intervals.
+        permute: as for `estimate`.
+    """
+    clusters = _clusters_of(lists, cluster)
+    for slice_, chosen in _slices_of(lists, by):
+        for name, (new, *old) in metrics.items():
+            known = ~np.isnan(sum(x.values[chosen] for x in (new, *old)))
+            counted = chosen[known]
+            of_cluster = None if clusters is None else clusters[counted]
+            mean, *before = (x.mean(counted) for x in (new, *old))
+            change = mean - before[0] if before else mean
+            found = estimate(change, of_cluster, confidence, permute)
+            row = {"metric": name, **found._asdict(), **slice_}
+            if before:
+                row |= {"value": mean.value, "difference": found.value}
+                row["baseline"] = before[0].value
+            elif clusters is None and new.are_shares(counted):
+                row["low"], row["high"] = new.share_interval(counted, confidence)
+            yield row
+
+
+def _slices_of(
     lists: ListTable, by: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yields the values of the columns, and the numbers of their lists."""
@@ -44,7 +81,7 @@ def slices_of(
         yield slice_, each.values.to_numpy()
 
 
-def clusters_of(lists: ListTable, cluster: str | None) -> Array | None:
+def _clusters_of(lists: ListTable, cluster: str | None) -> Array | None:
     """The number of the cluster of each list, if there are clusters."""
     if cluster is None:
         return None
