@@ -128,7 +128,7 @@ def _options_of(table: str) -> list[tuple[str, ...]]:
     return _OPTION.findall(table.replace("\n    ", " "))
 
 
-def parser_of(**functions: Callable[[argparse.Namespace], int]) -> _Parser:
+def parser_of(**functions: Callable[[argparse.Namespace], Any]) -> _Parser:
     """Returns the parser, which sets `function` to that of the command."""
     parser = _Parser(
         prog="keras-rank",
