@@ -110,14 +110,14 @@ def _places(argument: str, ids: Sequence[Any]) -> dict[Any, int]:
     convert = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
     values = convert() if convert else ids
     try:
-        places = {x: i for i, x in enumerate(values)}
+        places, size = {x: i for i, x in enumerate(values)}, len(values)
     except TypeError as error:
         raise ValueError(
             f"`{argument}` should be a sequence of ids that can be keys of a dict, "
             f"such as strings. Received: {reprlib.repr(values)} ({error})"
         ) from error
-    twice = [x for i, x in enumerate(values) if places[x] != i]
-    if twice:
+    if len(places) < size:
+        twice = [x for i, x in enumerate(values) if places[x] != i]
         raise ValueError(
             f"`{argument}` should hold each id once. Received: {_some(twice)} twice"
         )

@@ -115,9 +115,15 @@ def _values(metric: Any, other: Any) -> list[Any]:
         expected = {name: tuple(x.shape) for name, x in variables.items()}
         received = {name: np.shape(value) for name, value in other.items()}
         if received != expected:
+            is_old = any(
+                name.endswith("/totals") and received.get(name, shape) != shape
+                for name, shape in expected.items()
+            )
             raise ValueError(
                 "`others` should be metrics, or states with the names and shapes that "
                 f"`metric` has: {expected}. Received: {received}"
+                + ", as an older version exports them, without the sums of a standard "
+                "error: export them again" * is_old
             )
         return [other[name] for name in expected]
     # Names and seeds may differ.
