@@ -104,11 +104,19 @@ def checks_of(lists: ListTable) -> list[Check]:
     checks = _checks_of_lists(columns, lists.metric_names[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
+    tied = int(np.sum(columns["ties"]))
     for metric in lists.metrics:
-        counted = np.flatnonzero(~np.isnan(lists.array(metric.name)))
-        of_orders = (SPREAD.format(metric.name, order) for order in ORDERS)
-        means = (Values.of(lists, metric, x).mean(counted).value for x in of_orders)
-        checks.append(_check_of_spread(metric.name, columns["ties"], *means))
+        name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
+        worst, average, best = (
+            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).value
+            for order in ORDERS
+        )
+        warning = (
+            f"have tied items: {name} is {worst:.4f} with their worst order, "
+            f"{best:.4f} with the best one, and {average:.4f} on average"
+        )
+        check = Check(f"ties of {name}", tied, abs(best - worst), 0.01, warning)
+        checks.append(check._replace(worst=worst, average=average, best=best))
     return checks
 
 
@@ -191,16 +199,3 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
         _share_of(columns[f"tied@{k}"] > 0, f"tied at {k}", 0.05, tied),
         Check(f"judged@{k}", lists, share, threshold, missing, at_least=True),
     ]
-
-
-def _check_of_spread(
-    metric: str, has_ties: Array, worst: float, average: float, best: float
-) -> Check:
-    """The check of how much a metric depends on the order of tied items."""
-    warning = (
-        f"have tied items: {metric} is {worst:.4f} with their worst order, "
-        f"{best:.4f} with the best one, and {average:.4f} on average"
-    )
-    lists, share = int(np.sum(has_ties)), abs(best - worst)
-    of_metric = Check(f"ties of {metric}", lists, share, 0.01, warning)
-    return of_metric._replace(worst=worst, average=average, best=best)
