@@ -11,9 +11,9 @@ from pyarrow import parquet
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health
-from keras_rank.evaluation.report.comparison import Comparison, compared
+from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
 from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.summary import summarized, worst_of
+from keras_rank.evaluation.report.summary import summarized
 from keras_rank.evaluation.report.table import Table, draw_intervals
 from keras_rank.metrics.base import RankingMetric
 

@@ -63,10 +63,9 @@ class JsonPart(TextPart):
     def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         if not text or sought.argument not in _IDS:
             return super().error(sought, text, row)
-        return ValueError(
-            f"`{sought.argument}` should name a column of texts or integers, as 1.10 "
-            f"and 1.1 are one number. Received: {sought}, with {text} in "
-            f"{self.place_of(row)}: write it as a text"
+        return sought.refused(
+            "a column of texts or integers, as 1.10 and 1.1 are one number",
+            f"with {text} in {self.place_of(row)}: write it as a text",
         )
 
     def _is_wrong(self, i: int, sought: ColumnRef, type_: str) -> str:

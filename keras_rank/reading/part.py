@@ -44,8 +44,12 @@ class ColumnRef(NamedTuple):
     is_required: bool = False
     is_finite: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.argument}={self.name!r}"
+    def refused(self, accepted: str, reason: str) -> ValueError:
+        """The error for a name that does not name what is accepted."""
+        return ValueError(
+            f"`{self.argument}` should name {accepted}. Received: "
+            f"{self.argument}={self.name!r}, {reason}"
+        )
 
 
 class Part(abc.ABC):
@@ -91,10 +95,8 @@ class Part(abc.ABC):
         """Returns the type of a column of ids, or of a kept column."""
         type_ = self.type_of(self.place(sought))
         if type_.endswith("]") or type_.startswith(_NO_IDS):
-            raise ValueError(
-                f"`{sought.argument}` should name columns of numbers, text, or dates. "
-                f"Received: {sought}, which is of the type {type_}"
-            )
+            accepted = "columns of numbers, text, or dates"
+            raise sought.refused(accepted, f"which is of the type {type_}")
         # Categories would be sorted by their codes, which may differ between files.
         return "VARCHAR" if type_.startswith("ENUM") else type_
 
@@ -109,10 +111,8 @@ class Part(abc.ABC):
             found = found.order(f"regexp_full_match(\"0\", '{WRITTEN}')")
         # The type of a column without values is arbitrary.
         for (value,) in found.limit(1).fetchall():
-            raise ValueError(
-                f"`{sought.argument}` should name a column of numbers. Received: "
-                f"{sought}, which is of the type {type_}, such as {value!r}"
-            )
+            reason = f"which is of the type {type_}, such as {value!r}"
+            raise sought.refused("a column of numbers", reason)
         return type_
 
     def select(
@@ -162,17 +162,13 @@ class Part(abc.ABC):
         if number == 1:
             return self.columns.index(sought.name)
         if number:
-            raise ValueError(
-                f"`{sought.argument}` should name one column. Received: {sought}, "
-                f"which is the name of {number} columns of {self.name}"
-            )
+            reason = f"which is the name of {number} columns of {self.name}"
+            raise sought.refused("one column", reason)
         for name in filter(is_rank, self.columns):
             if sought.argument == "score":
                 raise no_score(f"{sought.name!r}, and {self.name} with {name!r}")
-        raise ValueError(
-            f"`{sought.argument}` should name a column. Received: {sought}, and "
-            f"{self.name} with the columns {self.columns}"
-        )
+        reason = f"and {self.name} with the columns {self.columns}"
+        raise sought.refused("a column", reason)
 
 
 def is_rank(name: str) -> bool:

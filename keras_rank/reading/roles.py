@@ -22,10 +22,7 @@ _KNOWN = {
 # The queries and items of judgements whose label is named `score`.
 _SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
 # The places of query, item and number in rows without names, by their length.
-_PLACES = {
-    "qrels": {3: (0, 1, 2)},
-    "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)},
-}
+_PLACES = {"qrels": {3: (0, 1, 2)}, "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)}}
 # Query, iteration, item and label; query, item, label and iteration.
 _TREC, _TSV = (0, 2, 3), (0, 1, 2)
 

@@ -126,10 +126,8 @@ class TextPart(Part):
     def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         """The error for a text that is no value of a column."""
         accepted = "of numbers" if text else "without missing values"
-        return ValueError(
-            f"`{sought.argument}` should name a column {accepted}. Received: {sought}, "
-            f"with {text!r} in {self.place_of(row)}"
-        )
+        reason = f"with {text!r} in {self.place_of(row)}"
+        return sought.refused(f"a column {accepted}", reason)
 
     def _is_wrong(self, i: int, sought: ColumnRef, type_: str) -> str:
         """The condition that a text is no value of its column."""

@@ -1,4 +1,4 @@
-"""Differences between evaluations, list by list."""
+"""Differences between evaluations, list by list, and the worst queries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keras_rank.arguments import check_choice, check_fraction
+from keras_rank.arguments import check_choice, check_fraction, check_positive
 from keras_rank.arrays.backends import Array
 from keras_rank.evaluation.lists.columns import LABEL_SUM
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
-from keras_rank.evaluation.report import slices, table
+from keras_rank.evaluation.report import summary, table
 from keras_rank.evaluation.report.intervals import Values, corrected
 
 TESTS = ("t", "permutation")
@@ -114,9 +114,9 @@ def compared(
         notes += _notes_of(name or "the new one", model, baseline, places)
         pairs = _pairs_of(model, baseline, places)
         differences.append(_differences(of_model, baseline, pairs, places))
-        by = slices.columns_of(model, by, _COLUMNS)
+        by = summary.slice_columns(model, by, _COLUMNS)
         how = (by, cluster, confidence, test == "permutation")
-        rows += [{**of_model, **x} for x in slices.estimates_of(model, pairs, *how)]
+        rows += [{**of_model, **x} for x in summary.estimates_of(model, pairs, *how)]
     p = corrected(np.array([row["p"] for row in rows]), correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
     unused = {"corrected_p"} if correction is None else set()
@@ -252,3 +252,29 @@ def _notes_of(
         names = ", ".join(x for x in lists.metric_names if other.find(x) is None)
         if names:
             yield f"Warning: metrics that only {owner} has are left out: {names}."
+
+
+def worst_of(
+    lists: ListTable, name: str, n: int, baseline: ListTable | None
+) -> table.Table:
+    """Returns the queries, as `Evaluation.worst` does."""
+    metric, n = lists.measured(name), check_positive("n", n)
+    found = {metric.name: lists.array(metric.name)}
+    keys = found[metric.name]
+    if baseline is not None:
+        taken = {"baseline", "difference"} & {lists.query, *lists.kept}
+        if taken:
+            raise ValueError(
+                "With `baseline`, no column of the evaluation should have the name of "
+                "one of the result, baseline or difference. Received: "
+                f"{sorted(taken)}"
+            )
+        places = places_of(lists, baseline)
+        found["baseline"] = beside(metric, baseline, places).values
+        keys = found["difference"] = keys - found["baseline"]
+    order = np.argsort(keys if metric.direction == "up" else -keys, kind="stable")
+    first = order[:n]
+    first = first[~np.isnan(keys[first])]
+    columns = lists.table.select([lists.query, *lists.kept]).take(pa.array(first))
+    of_metric = {name: values[first].tolist() for name, values in found.items()}
+    return table.Table({**columns.to_pydict(), **of_metric})

@@ -73,15 +73,13 @@ class Table:
         ]
 
     def __repr__(self) -> str:
-        cells, are_numbers = self._cells(), self._are_numbers()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for row in cells:
-            placed = [
-                cell.rjust(width) if is_number else cell.ljust(width)
-                for cell, width, is_number in zip(row, widths, are_numbers, strict=True)
-            ]
-            lines.append("  ".join(placed).rstrip())
+        cells = self._cells()
+        columns = zip(self._are_numbers(), zip(*cells, strict=True), strict=True)
+        specs = [
+            f"{'>' if is_number else '<'}{max(map(len, column))}"
+            for is_number, column in columns
+        ]
+        lines = ["  ".join(map(format, row, specs)).rstrip() for row in cells]
         return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
