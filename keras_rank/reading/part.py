@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from keras_rank.reading.engine import Relation, in_sql, query
 from keras_rank.reading.files import folders_of
@@ -50,6 +50,10 @@ class ColumnRef(NamedTuple):
             f"`{self.argument}` should name {accepted}. Received: "
             f"{self.argument}={self.name!r}, {reason}"
         )
+
+
+# Columns by the names that they get.
+ColumnRefs: TypeAlias = Mapping[str, ColumnRef]
 
 
 class Part(abc.ABC):
@@ -115,9 +119,7 @@ class Part(abc.ABC):
             raise sought.refused("a column of numbers", reason)
         return type_
 
-    def select(
-        self, sought: Mapping[str, ColumnRef], types: Mapping[str, str]
-    ) -> Relation:
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         """Returns columns as types, under the keys of these."""
         values = ", ".join(
             f'{self.value(i, each, types[key])} AS "{key}"'
@@ -143,7 +145,7 @@ class Part(abc.ABC):
             value = f"CASE WHEN {condition} THEN error({error}) ELSE {value} END"
         return value
 
-    def where(self, ids: Mapping[str, ColumnRef], values: Sequence[Any]) -> list[str]:
+    def where(self, ids: ColumnRefs, values: Sequence[Any]) -> list[str]:
         """Returns where the first two rows of the given ids are."""
         are_ids = " AND ".join(
             f'CAST("{i}" AS VARCHAR) = {in_sql(str(value))}'

@@ -4,7 +4,6 @@ They are as named, or as known tools name them, or known by their places.
 """
 
 import re
-from collections.abc import Sequence
 
 from keras_rank.reading import engine, files, layouts, query_dicts, text
 from keras_rank.reading.part import FINITE, Part
@@ -101,9 +100,7 @@ def _places_of_four(part: Part) -> tuple[int, ...] | None:
     return None
 
 
-def _roles_by_name(
-    names: Sequence[str], columns: Columns, number: str
-) -> dict[str, str]:
+def _roles_by_name(names: list[str], columns: Columns, number: str) -> dict[str, str]:
     """The same of a table with names: as they were given, or of a known tool."""
     found = {}
     for role in ("query", "item", number):

@@ -2,14 +2,13 @@
 
 import functools
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from keras_rank.reading import files, roles, sources
 from keras_rank.reading.engine import Connection, Relation, connect, numbered
-from keras_rank.reading.part import ColumnRef, common_type
+from keras_rank.reading.part import ColumnRef, ColumnRefs, common_type
 from keras_rank.reading.query_dicts import without_dicts
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
 from keras_rank.reading.text import NUMBERS
@@ -104,9 +103,7 @@ def _count_left_out(connection: Connection) -> int:
     return int(in_run - common)
 
 
-def _require_rows(
-    name: str, source: Any, ids: Mapping[str, ColumnRef], table: Relation
-) -> None:
+def _require_rows(name: str, source: Any, ids: ColumnRefs, table: Relation) -> None:
     """Raises for no rows, missing values, and duplicate items of a query.
 
     A score may be NaN: it has no rank.

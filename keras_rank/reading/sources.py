@@ -15,7 +15,7 @@ from keras_rank.reading import engine, files, text
 from keras_rank.reading.arrow import ArrowPart, parts_of_files
 from keras_rank.reading.json_objects import JsonPart
 from keras_rank.reading.layouts import layout_of
-from keras_rank.reading.part import ColumnRef, Part, common_type
+from keras_rank.reading.part import ColumnRefs, Part, common_type
 
 _TEXTS: dict[str, Callable[..., Part]] = {
     "csv": text.CsvPart,
@@ -25,9 +25,7 @@ _TEXTS: dict[str, Callable[..., Part]] = {
 
 
 def select(
-    parts: Sequence[Part],
-    ids: Mapping[str, ColumnRef],
-    numbers: Mapping[str, ColumnRef],
+    parts: Sequence[Part], ids: ColumnRefs, numbers: ColumnRefs
 ) -> engine.Relation:
     """Returns columns of the parts of a table under new names, in the order of rows.
 
@@ -110,7 +108,7 @@ def _tabular(argument: str, source: Any) -> Any:
 
 
 def received_twice(
-    argument: str, source: Any, ids: Mapping[str, ColumnRef], values: Sequence[Any]
+    argument: str, source: Any, ids: ColumnRefs, values: Sequence[Any]
 ) -> ValueError:
     """The error for duplicate items of a query, which names files and lines.
 

@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from keras_rank.reading import files, layouts
 from keras_rank.reading.engine import Connection, Relation, numbered, query
-from keras_rank.reading.part import LARGEST_INTEGER, ColumnRef, Part
+from keras_rank.reading.part import LARGEST_INTEGER, ColumnRef, ColumnRefs, Part
 
 # The bytes that are parsed at a time. A row has to fit.
 _BLOCK = 2**24
@@ -92,9 +92,7 @@ class TextPart(Part):
         wrong = self._is_wrong(i, sought, type_)
         return f"CASE WHEN {wrong} THEN error('') ELSE {value} END"
 
-    def select(
-        self, sought: Mapping[str, ColumnRef], types: Mapping[str, str]
-    ) -> Relation:
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         """Raises for the first row with a text that is no value of its column."""
         columns, table = list(sought.values()), f"texts_{next(_TABLES)}"
         try:
@@ -151,9 +149,7 @@ class TextPart(Part):
             f"THEN {is_missing} ELSE lower(trim({text})) NOT IN {accepted} END"
         )
 
-    def _parsed(
-        self, names: Sequence[str], read: Sequence[str], **parse: Any
-    ) -> Relation:
+    def _parsed(self, names: list[str], read: list[str], **parse: Any) -> Relation:
         """Returns columns, of which all have names, and the number of the `row`."""
         reader = arrow_csv.open_csv(
             files.opened(self.file),
@@ -198,9 +194,7 @@ class CsvPart(TextPart):
         )
         return rows.filter(f"row > {int(self.has_names)}")
 
-    def select(
-        self, sought: Mapping[str, ColumnRef], types: Mapping[str, str]
-    ) -> Relation:
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         with files.opened(self.file) as stream:
             blocks = iter(lambda: stream.read(_BLOCK), b"")
             if any(b'"' in block for block in blocks):

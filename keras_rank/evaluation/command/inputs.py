@@ -3,11 +3,11 @@
 Files given twice are errors.
 """
 
-import argparse
 import glob
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from keras_rank.reading.rows import Columns
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
 
 
-def files_of(parsed: argparse.Namespace) -> list[str]:
+def files_of(parsed: Namespace) -> list[str]:
     """The files, also after names: `-m map qrels run`, `--by user rows`."""
     files: list[str] = parsed.files
     for option in ("metrics", "by", "keep"):
@@ -45,7 +45,7 @@ def files_of(parsed: argparse.Namespace) -> list[str]:
     return files
 
 
-def start_with_judgements(files: Sequence[str], parsed: argparse.Namespace) -> bool:
+def start_with_judgements(files: Sequence[str], parsed: Namespace) -> bool:
     """Whether the first file holds judgements."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])
@@ -68,12 +68,12 @@ def are_lists(file: str) -> bool:
         return False
 
 
-def rules_of(parsed: argparse.Namespace) -> str:
+def rules_of(parsed: Namespace) -> str:
     """The rules by which names of metrics are read."""
     return (parsed.rules or RULES[0]) if parsed.qrels is not None else "keras"
 
 
-def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
+def metrics_of(parsed: Namespace) -> RankingMetrics:
     """The metrics, with the options for all of them."""
     rules, level = rules_of(parsed), parsed.relevance_threshold
     own = [name for name in parsed.metrics if "(rel=" in name]
@@ -107,7 +107,7 @@ def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
 
 
 def evaluation_of(
-    parsed: argparse.Namespace,
+    parsed: Namespace,
     source: str | list[str],
     metrics: RankingMetrics | None = None,
 ) -> Evaluation:
@@ -137,9 +137,7 @@ def evaluation_of(
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _of_lists(
-    file: str, metrics: Sequence[str], columns: Mapping[str, str]
-) -> Evaluation:
+def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluation:
     """Reads a file of `--per-list`, and selects metrics if any are named."""
     values = Evaluation.read(file)._values
     names = []
@@ -161,9 +159,7 @@ def _of_lists(
     return Evaluation(values.of_metrics(names).table)
 
 
-def require_distinct(
-    qrels: str | None, files: Sequence[str], models: Sequence[str]
-) -> None:
+def require_distinct(qrels: str | None, files: list[str], models: list[str]) -> None:
     """Raises for judgements that are also a run, and for duplicate models."""
     for name in models:
         if models.count(name) > 1:
@@ -177,9 +173,7 @@ def require_distinct(
             )
 
 
-def require_writable(
-    parsed: argparse.Namespace, files: Sequence[str], is_one: bool
-) -> None:
+def require_writable(parsed: Namespace, files: list[str], is_one: bool) -> None:
     """Raises unless `--per-list` can write a file of one run that is not an input.
 
     `compare` recognizes the file by its extension.

@@ -1,10 +1,10 @@
 """Runs the command: evaluates or compares, and returns an exit code."""
 
-import argparse
 import contextlib
 import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -58,7 +58,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 2
 
 
-def _evaluate(parsed: argparse.Namespace) -> _Report:
+def _evaluate(parsed: Namespace) -> _Report:
     files = inputs.files_of(parsed)
     if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
         parsed.qrels, *files = files
@@ -93,7 +93,7 @@ def _evaluate(parsed: argparse.Namespace) -> _Report:
     return results, _warnings_of(found), failed
 
 
-def _compare(parsed: argparse.Namespace) -> _Report:
+def _compare(parsed: Namespace) -> _Report:
     first, *others = files = inputs.files_of(parsed)
     if not others:
         raise ValueError(
@@ -108,7 +108,7 @@ def _compare(parsed: argparse.Namespace) -> _Report:
             )
     metrics = inputs.metrics_of(parsed) if _rows_of(parsed, files, others) else None
     # Those of a baseline need not be kept.
-    of_baseline = argparse.Namespace(**{**vars(parsed), "by": [], "cluster": None})
+    of_baseline = Namespace(**{**vars(parsed), "by": [], "cluster": None})
     base = inputs.evaluation_of(of_baseline, first, metrics)
     models = {file: inputs.evaluation_of(parsed, file, metrics) for file in others}
     names = ("by", "test", "cluster", "confidence")
@@ -124,9 +124,7 @@ def _compare(parsed: argparse.Namespace) -> _Report:
     return {"comparison": Table(comparison.columns)}, notes, failed
 
 
-def _rows_of(
-    parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
-) -> list[str]:
+def _rows_of(parsed: Namespace, files: list[str], models: list[str]) -> list[str]:
     """The files that hold rows. Raises for files and options that contradict."""
     inputs.require_distinct(parsed.qrels, files, models)
     rows = [file for file in files if not inputs.are_lists(file)]
@@ -134,9 +132,7 @@ def _rows_of(
     return rows
 
 
-def _results(
-    parsed: argparse.Namespace, found: Mapping[str, Evaluation]
-) -> dict[str, Table]:
+def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table]:
     """The tables to print, by name."""
     how = {"cluster": parsed.cluster, "confidence": parsed.confidence}
     tables: dict[str, Callable[[Evaluation], Table]] = {}

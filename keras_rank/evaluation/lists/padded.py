@@ -4,6 +4,7 @@ A batch goes through the formulas of the metrics, and the checks of `health`.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from keras import ops
@@ -20,6 +21,8 @@ from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
 from keras_rank.ordering.preference import Ties
 
+# Arrays of padded lists, or of their values, by what they hold.
+Batch: TypeAlias = dict[str, Array]
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
 # The largest ratio of the padded size to that of the shortest list of a batch.
@@ -28,11 +31,11 @@ _GROWTH = 1.4
 
 def values_of_lists(
     settings: Settings,
-    items: dict[str, Array],
+    items: Batch,
     starts: Array,
     sizes: Array,
     numbers: Array,
-) -> dict[str, Array]:
+) -> Batch:
     """Returns the columns of values, weights and health, by their names.
 
     Args:
@@ -42,7 +45,7 @@ def values_of_lists(
         sizes: int array of the same shape.
         numbers: int32 array of the same shape, which key the shuffle of ties.
     """
-    found: dict[str, Array] = {}
+    found: Batch = {}
     for chosen, size in _batches_of(sizes):
         places = np.arange(size)
         is_item = places < sizes[chosen, None]
@@ -58,15 +61,13 @@ def values_of_lists(
     return found
 
 
-def _of_batch(
-    settings: Settings, batch: dict[str, Array], numbers: Array
-) -> dict[str, Array]:
+def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
     """The columns of the lists of a padded batch."""
     metrics, ties = settings.metrics, settings.order_of_ties
-    found: dict[str, Array] = {}
+    found: Batch = {}
     health = _health_of(batch, metrics)
     # In the precision of most metrics, as these columns take most of the memory.
-    spread: dict[str, Array] = {}
+    spread: Batch = {}
     for metric, has_relevant, values, weights in _computed(
         metrics, batch, numbers, ties
     ):
@@ -83,9 +84,9 @@ def _of_batch(
 
 
 def _set_spread(
-    spread: dict[str, Array],
+    spread: Batch,
     metrics: Sequence[RankingMetric],
-    batch: dict[str, Array],
+    batch: Batch,
     chosen: Array,
 ) -> None:
     """Sets the values of chosen lists with each order of their ties."""
@@ -126,7 +127,7 @@ def _gain_of(metric: RankingMetric, has_weights: bool) -> Judgement | None:
     return None if is_by_label else judgement
 
 
-def _worth(batch: dict[str, Array], gain: Judgement) -> Array:
+def _worth(batch: Batch, gain: Judgement) -> Array:
     """What items add to a metric: their gains times their weights."""
     lists = lists_of((False, "float32"), _given(batch, "label"))
     worth = ops.convert_to_numpy(judge(lists, gain).weighted_relevance)
@@ -134,14 +135,14 @@ def _worth(batch: dict[str, Array], gain: Judgement) -> Array:
     return np.asarray(worth[:number, :size])
 
 
-def _given(batch: dict[str, Array], label: str) -> Given:
+def _given(batch: Batch, label: str) -> Given:
     """The lists of a padded batch, as a metric takes them."""
     return of_few_shapes(read(batch[label], batch["score"], batch.get("weight")))
 
 
 def _computed(
     metrics: Sequence[RankingMetric],
-    batch: dict[str, Array],
+    batch: Batch,
     numbers: Array,
     ties: Ties | None,
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
@@ -169,16 +170,14 @@ def _computed(
                 yield metric, has_relevant, values.astype("float64"), weights
 
 
-def _health_of(
-    batch: dict[str, Array], metrics: Sequence[RankingMetric]
-) -> dict[str, Array]:
+def _health_of(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     """The columns of health for a padded batch."""
     is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
     is_retrieved = is_item & is_found
     scores = np.sort(np.where(is_retrieved, batch["score"], -np.inf), axis=1)[:, ::-1]
     retrieved = is_retrieved.sum(axis=1).astype(np.int32)
     tied = (scores[:, 1:] == scores[:, :-1]) & (scores[:, 1:] > -np.inf)
-    found: dict[str, Array] = {
+    found: Batch = {
         "retrieved": retrieved,
         "unjudged": (retrieved > 0) & ~np.any(batch["judged"] & is_retrieved, axis=1),
         "constant": (np.sum(tied, axis=1) == retrieved - 1) & (retrieved > 1),
@@ -199,7 +198,7 @@ def _health_of(
     return found
 
 
-def _judged_share(batch: dict[str, Array], is_retrieved: Array, k: int) -> Array:
+def _judged_share(batch: Batch, is_retrieved: Array, k: int) -> Array:
     """The share of the first k items that have a label."""
     if batch["judged"].all():
         return np.ones(len(batch["label"]), np.float32)
