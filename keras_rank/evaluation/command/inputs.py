@@ -33,10 +33,13 @@ def files_of(parsed: Namespace) -> list[str]:
     files: list[str] = parsed.files
     for option in ("metrics", "by", "keep"):
         names = getattr(parsed, option)
-        places = [i for i, x in enumerate(names) if is_table(x) or glob.glob(x)]
-        if places and not files:
-            files = names[places[0] :]
-            setattr(parsed, option, names[: places[0]])
+        are_files = [
+            os.path.exists(x) or is_table(x) or any(glob.iglob(x)) for x in names
+        ]
+        if not files and any(are_files):
+            first = are_files.index(True)
+            files = names[first:]
+            setattr(parsed, option, names[:first])
     if not files:
         raise ValueError("There should be files to read. Received: none")
     for file in files:

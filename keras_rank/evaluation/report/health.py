@@ -20,8 +20,7 @@ class Check(NamedTuple):
         lists: the number of affected lists.
         share: their share of all lists, or another number to check.
         threshold: the limit of the share.
-        warning: the text if the share is beyond the threshold.
-        at_least: whether the threshold is a lower limit, not an upper one.
+        warning: what is wrong, empty if nothing is.
         worst: the value with the worst order of tied items.
         average: that on average over all orders.
         best: that with the best one.
@@ -32,18 +31,9 @@ class Check(NamedTuple):
     share: float
     threshold: float
     warning: str
-    at_least: bool = False
     worst: float | None = None
     average: float | None = None
     best: float | None = None
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether there is no reason for a warning."""
-        if self.at_least:
-            return self.share >= self.threshold
-        # The spread of a metric that leaves out all lists is NaN, which passes.
-        return not self.share > self.threshold
 
 
 # With fewer judgements than this in most lists, most items have none in any system.
@@ -115,8 +105,10 @@ def checks_of(lists: ListTable) -> list[Check]:
             f"have tied items: {name} is {worst:.4f} with their worst order, "
             f"{best:.4f} with the best one, and {average:.4f} on average"
         )
-        check = Check(f"ties of {name}", tied, abs(best - worst), 0.01, warning)
-        checks.append(check._replace(worst=worst, average=average, best=best))
+        share = abs(best - worst)
+        # It is NaN, which passes, for a metric that leaves out all lists.
+        found = f"ties of {name}", tied, share, 0.01, warning * (share > 0.01)
+        checks.append(Check(*found, worst, average, best))
     return checks
 
 
@@ -126,7 +118,7 @@ def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
         f"Warning: {check.lists} of {len(lists)} lists {check.warning}"
         + "." * (not check.warning.endswith("?"))
         for check in checks
-        if not check.is_passed
+        if check.warning
     ]
     if lists.left_out:
         warnings.append(
@@ -169,7 +161,8 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
 
 def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     """A check of how many lists have something."""
-    return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
+    lists, share = int(np.sum(has)), float(np.mean(has))
+    return Check(name, lists, share, threshold, warning * (share > threshold))
 
 
 def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
@@ -193,9 +186,9 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
         f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
         "average: these count as irrelevant, but may not be"
     )
-    lists = int(np.sum(judged < 1.0))
+    lists, warning = int(np.sum(judged < 1.0)), missing * (share < threshold)
     return [
         _share_of(columns["items"] < k, f"shorter than {k}", 0.5, short),
         _share_of(columns[f"tied@{k}"] > 0, f"tied at {k}", 0.05, tied),
-        Check(f"judged@{k}", lists, share, threshold, missing, at_least=True),
+        Check(f"judged@{k}", lists, share, threshold, warning),
     ]
