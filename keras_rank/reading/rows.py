@@ -69,14 +69,15 @@ class Rows:
 
     Attributes:
         batches: the batches, none of which is empty. A query may continue in the next.
-        twice: function from a query and an item, which it has twice, to the error.
         left_out: the number of queries that were left out as they have no judgements,
             if known.
+        twice: function from a query and an item, which it has twice, to the error, if
+            there may be any.
     """
 
     batches: Iterator[pa.RecordBatch]
-    twice: Callable[[tuple[Any, Any]], ValueError]
     left_out: int | None = None
+    twice: Callable[[tuple[Any, Any]], ValueError] | None = None
 
 
 def read_rows(
@@ -108,7 +109,8 @@ def read_rows(
         parts = sources.parts_of(connection, "rows", source, names)
         table = sources.select(parts, {**ids, **kept}, numbers)
     batches = sorted_batches(engine.numbered(table), "rows", source, every, order)
-    return Rows(batches, functools.partial(sources.received_twice, "rows", source, ids))
+    twice = functools.partial(sources.received_twice, "rows", source, ids)
+    return Rows(batches, twice=twice)
 
 
 def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:

@@ -1,6 +1,5 @@
 """Judgements and a run, joined as trec_eval joins them."""
 
-import functools
 import sys
 from typing import Any
 
@@ -42,10 +41,7 @@ def read_run(
         )
     names = ("query", "label", "score", "item")
     batches = sorted_batches(rows, "qrels", qrels, names, order)
-    # Duplicates are found before that.
-    return Rows(
-        batches, functools.partial(sources.received_twice, "run", {}, {}), left_out
-    )
+    return Rows(batches, left_out)
 
 
 def judgements_of(source: Any) -> pa.Table:

@@ -138,7 +138,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         found[HEALTH + name] = values
     if columns.item is not None:
         found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
-        if twice and settings.duplicates == "error":
+        if twice and source.twice and settings.duplicates == "error":
             raise source.twice(twice)
     metrics = [metric.name for metric in settings.metrics]
     names = [columns.query, *columns.keep, *metrics]
