@@ -19,7 +19,7 @@ from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.list_table import is_described
 from keras_rank.evaluation.lists.metric_names import RULES, members_of
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.reading import files as paths
+from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
 from keras_rank.reading.roles import are_judgements
 from keras_rank.reading.rows import Columns
@@ -28,24 +28,24 @@ from keras_rank.reading.rows import Columns
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
 
 
-def files_of(parsed: Namespace) -> list[str]:
+def given_files(parsed: Namespace) -> list[str]:
     """The files, also after names: `-m map qrels run`, `--by user rows`."""
-    files: list[str] = parsed.files
+    given: list[str] = parsed.files
     for option in ("metrics", "by", "keep"):
         names = getattr(parsed, option)
         are_files = [
             os.path.exists(x) or is_table(x) or any(glob.iglob(x)) for x in names
         ]
-        if not files and any(are_files):
+        if not given and any(are_files):
             first = are_files.index(True)
-            files = names[first:]
+            given = names[first:]
             setattr(parsed, option, names[:first])
-    if not files:
+    if not given:
         raise ValueError("There should be files to read. Received: none")
-    for file in files:
+    for file in given:
         if file != "-":
-            paths.files_of("files", file)
-    return files
+            files_of("files", file)
+    return given
 
 
 def start_with_judgements(files: Sequence[str], parsed: Namespace) -> bool:

@@ -59,7 +59,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(parsed: Namespace) -> _Report:
-    files = inputs.files_of(parsed)
+    files = inputs.given_files(parsed)
     if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
         parsed.qrels, *files = files
         if not files:
@@ -94,7 +94,7 @@ def _evaluate(parsed: Namespace) -> _Report:
 
 
 def _compare(parsed: Namespace) -> _Report:
-    first, *others = files = inputs.files_of(parsed)
+    first, *others = files = inputs.given_files(parsed)
     if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "

@@ -65,7 +65,7 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
     """The columns of the lists of a padded batch."""
     metrics, ties = settings.metrics, settings.order_of_ties
     found: Batch = {}
-    health = _health_of(batch, metrics)
+    health = _health_of_batch(batch, metrics)
     # In the precision of most metrics, as these columns take most of the memory.
     spread: Batch = {}
     for metric, has_relevant, values, weights in _computed(
@@ -170,7 +170,7 @@ def _computed(
                 yield metric, has_relevant, values.astype("float64"), weights
 
 
-def _health_of(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
+def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     """The columns of health for a padded batch."""
     is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
     is_retrieved = is_item & is_found

@@ -134,7 +134,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         for metric in settings.metrics:
             name = OWN_WEIGHT.format(metric.name)
             found[name] = _exact(found[name], items["weight"], lists.starts)
-    for name, values in _health_of(rows, items, lists).items():
+    for name, values in _health_of_rows(rows, items, lists).items():
         found[HEALTH + name] = values
     if columns.item is not None:
         found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
@@ -147,7 +147,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     return pa.table({name: _column(found[name]) for name in names if name in found})
 
 
-def _health_of(
+def _health_of_rows(
     rows: pa.Table, items: dict[str, Array], lists: _Lists
 ) -> dict[str, Array]:
     """The columns of health for which no list need be padded."""

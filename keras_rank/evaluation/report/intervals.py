@@ -22,17 +22,17 @@ class Mean(NamedTuple):
         value: the mean, NaN for no lists.
         influence: array of shape `(lists,)`. What each list contributes to the error
             of the mean, times the number of lists. The sum is 0.
-        parts: array of the same shape. What each list contributes to the mean itself,
+        terms: array of the same shape. What each list contributes to the mean itself,
             times the number of lists.
     """
 
     value: float
     influence: Array
-    parts: Array
+    terms: Array
 
     def __sub__(self, other: "Mean") -> "Mean":
         influence = self.influence - other.influence
-        return Mean(self.value - other.value, influence, self.parts - other.parts)
+        return Mean(self.value - other.value, influence, self.terms - other.terms)
 
 
 class Estimate(NamedTuple):
@@ -89,11 +89,11 @@ class Values(NamedTuple):
         of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
         share = len(relevant) / lists
         value = share * of_relevant + (1.0 - share) * empty
-        influence, parts = np.full(lists, empty - value), np.full(lists, empty)
+        influence, terms = np.full(lists, empty - value), np.full(lists, empty)
         influence[is_relevant] = weights / average * (relevant - of_relevant)
         influence[is_relevant] += of_relevant - value
-        parts[is_relevant] = weights / average * relevant
-        return Mean(float(value), influence, parts)
+        terms[is_relevant] = weights / average * relevant
+        return Mean(float(value), influence, terms)
 
     def are_shares(self, chosen: Array) -> bool:
         """Whether the mean over chosen lists is a share: of values of 0 and 1.
@@ -130,11 +130,11 @@ def estimate(
         confidence: the confidence level of the interval.
         permute: whether p comes from random signs, instead of Student's t.
     """
-    value, influence, parts = mean
+    value, influence, terms = mean
     lists = len(influence)
     if clusters is not None:
         _, numbers = np.unique(clusters, return_inverse=True)
-        influence, parts = (np.bincount(numbers, x) for x in (influence, parts))
+        influence, terms = (np.bincount(numbers, x) for x in (influence, terms))
     units = len(influence)
     if units < 2:
         return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists)
@@ -142,7 +142,7 @@ def estimate(
     error = float(np.sqrt(variance))
     half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))
     if permute:
-        p = _permuted(parts)
+        p = _permuted(terms)
     elif error == 0.0:
         p = float(value == 0.0)
     else:
