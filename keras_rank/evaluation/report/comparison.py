@@ -231,7 +231,8 @@ def _notes_of(
     """Warns of queries and metrics that are not in both, and of other labels."""
     has_pair = places >= 0
     of_both = ((name, model, baseline), ("the baseline", baseline, model))
-    alone = np.flatnonzero(~has_pair), np.setdiff1d(np.arange(len(baseline)), places)
+    theirs_alone = np.delete(np.arange(len(baseline)), places[has_pair])
+    alone = (np.flatnonzero(~has_pair), theirs_alone)
     for (owner, lists, _), numbers in zip(of_both, alone, strict=True):
         if len(numbers):
             ids = lists.table[lists.query].take(pa.array(numbers[:3])).to_pylist()
