@@ -865,6 +865,16 @@ def test_few_judgements_are_no_reason_for_warnings():
     assert "same item ids?" in warning
 
 
+def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
+    qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 0.9, "b": 0.5}}
+    evaluation = evaluate_run(qrels, run, ["ndcg@2"])
+    found = evaluation.health()
+    shares = dict(zip(found["check"], found["share"], strict=True))
+    assert shares["judged@2"] == 1 / 2
+    (warning,) = evaluation.warnings
+    assert "1 of 2 lists have no items with a score" in warning
+
+
 def test_missing_judgements_among_many_are_one():
     qrels = {str(q): {f"d{i}": i % 2 for i in range(30)} for q in range(10)}
     run = {q: {f"d{i}": -i for i in range(25, 45)} for q in qrels}

@@ -173,8 +173,10 @@ def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
 
 def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     """The checks of the first k items."""
+    # Missing where nothing was retrieved.
     judged = columns[f"judged@{k}"]
-    share = float(np.mean(judged))
+    judged = judged[~np.isnan(judged)]
+    share = float(np.mean(judged)) if len(judged) else 1.0
     # If there are few judgements anyway, unjudged items are no reason for a warning.
     threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
     short = f"have fewer than {k} items, all of which are in their top {k}"
