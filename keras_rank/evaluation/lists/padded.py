@@ -199,9 +199,9 @@ def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
 
 
 def _judged_share(batch: Batch, is_retrieved: Array, k: int) -> Array:
-    """The share of the first k items that have a label."""
+    """The share of the first k items that have a label, NaN if there are none."""
     if batch["judged"].all():
-        return np.ones(len(batch["label"]), np.float32)
+        return np.where(is_retrieved.any(axis=1), 1.0, np.nan).astype("float32")
     labels = np.where(is_retrieved, batch["judged"], -1.0)
     share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")
     return np.asarray(ops.convert_to_numpy(share))
