@@ -871,8 +871,8 @@ def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
     found = evaluation.health()
     shares = dict(zip(found["check"], found["share"], strict=True))
     assert shares["judged@2"] == 1 / 2
-    (warning,) = evaluation.warnings
-    assert "1 of 2 lists have no items with a score" in warning
+    assert "1 of 2 lists have no items with a score" in evaluation.warnings[0]
+    assert "their top 2, 50% on average" in evaluation.warnings[1]
 
 
 def test_missing_judgements_among_many_are_one():
