@@ -287,11 +287,11 @@ class JudgedLists:
     def ideal_gains(self, ranking: "Ranking") -> Tensor:
         """The weighted relevance in the ideal order, the largest first."""
         # Once for all cutoffs of which this is the largest.
-        depth = ranking.ideal_depth
-        if depth not in self._by_rank:
-            self._by_rank[depth] = self._largest_gains(depth)
-        gains = self._by_rank[depth]
-        return gains if ranking.cutoff is depth else gains[:, : ranking.cutoff]
+        key = "ideal", ranking.largest_k
+        if key not in self._by_rank:
+            self._by_rank[key] = self._largest_gains(ranking.ideal_depth)
+        gains = self._by_rank[key]
+        return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
         by_label = self._by_label
