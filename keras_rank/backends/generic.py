@@ -461,7 +461,7 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     # On a CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless
     # there is an operation between the two that it doesn't recognize as a no-op.
     lowest, first = constant(-math.inf, values), constant(0, positions)
-    values = ops.where(values <= lowest, lowest, values)
+    values = backends.backend.where(values <= lowest, lowest, values)
     return values, ops.maximum(positions, first)
 
 
