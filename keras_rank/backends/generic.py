@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -234,9 +235,12 @@ def on_host(x: Tensor) -> Tensor:
     return x
 
 
+@functools.cache
 def widest(dtype: str) -> str:
     """The dtype that a 64-bit dtype becomes: not every device has 64 bits."""
-    return dtype
+    with warnings.catch_warnings(action="ignore"):
+        found: str = keras.backend.standardize_dtype(ops.zeros((), dtype).dtype)
+    return found
 
 
 def lasting() -> contextlib.AbstractContextManager[Any]:
@@ -320,7 +324,8 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     float32 on most backends. It returns float32, as JAX has float64 only within a
     scope. It must not use bare numbers or constants, which JAX 0.6 compiles as float32.
     """
-    return function(*(ops.cast(x, "float64") for x in tensors))
+    dtype = backends.backend.widest("float64")
+    return function(*(ops.cast(x, dtype) for x in tensors))
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
