@@ -42,11 +42,6 @@ def floats(x: Tensor) -> Tensor:
     return x if is_float else ops.cast(x, keras.config.floatx())
 
 
-def within(x: Tensor, least: float, most: float) -> Tensor:
-    """Clips numbers to two bounds."""
-    return backend.library_of(x).clip(x, least, most)
-
-
 def running_total(x: Tensor) -> Tensor:
     """The running sum of each row."""
     return backend.library_of(x).cumsum(x, axis=1)

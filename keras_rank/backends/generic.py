@@ -105,6 +105,9 @@ def looks_first(x: Tensor) -> bool:
 
 # Programs.
 
+# How results are shared.
+cached_property = functools.cached_property
+
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
     """Returns `function(depends, *tensors)`, computed by one program.
@@ -310,6 +313,11 @@ def _in_dtype_of(x: Tensor, other: Tensor | float) -> Tensor:
     if isinstance(other, int | float) and not isinstance(other, np.generic):
         return backends.backend.constant(other, x)
     return ops.convert_to_tensor(other, x.dtype)
+
+
+def clip(x: Tensor, least: float, most: float) -> Tensor:
+    """Clips numbers to two bounds."""
+    return backends.backend.library_of(x).clip(x, least, most)
 
 
 def power_of_two(x: Tensor) -> Tensor:

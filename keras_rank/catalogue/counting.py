@@ -9,7 +9,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import within
 from keras_rank.arrays.buckets import rounded_up
 from keras_rank.arrays.counting import (
     are_few,
@@ -474,7 +473,7 @@ def chunks_of(number: int, block_size: int) -> Iterator[Array]:
 def _in_block(ids: Tensor, scores: Tensor, columns: Columns) -> tuple[Tensor, Tensor]:
     """Whether candidates are in a block, and their scores if they are."""
     column = ids - columns.first_id
-    found = backend.take(scores, within(column, 0, scores.shape[1] - 1))
+    found = backend.take(scores, backend.clip(column, 0, scores.shape[1] - 1))
     return ops.logical_and(columns.hold(column), ids >= 0), found
 
 
