@@ -19,8 +19,9 @@ os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # ranx would compile itself for more than a minute.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-if "REFERENCE" in os.environ:
-    # In a process of its own, the backend replaces nothing of the reference.
+# In a process of its own, the backend replaces nothing of the reference.
+IS_REFERENCE = "REFERENCE" in os.environ
+if IS_REFERENCE:
     _name = f"keras_rank.backends.{os.environ['KERAS_BACKEND']}"
     sys.modules[_name] = types.ModuleType(_name)
 
@@ -138,7 +139,16 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if "trains" in item.keywords:
                 item.add_marker(skip)
+    if IS_REFERENCE:
+        from reference import EXCEPTIONS
+
+        for item in items:
+            error, reason = EXCEPTIONS.get((BACKEND, item.originalname), (None, ""))
+            if error:
+                mark = pytest.mark.xfail(raises=error, reason=reason, strict=False)
+                item.add_marker(mark)
 
 
 def pytest_report_header() -> str:
-    return f"keras {keras.__version__} on {BACKEND}"
+    alone = ", with the reference alone" if IS_REFERENCE else ""
+    return f"keras {keras.__version__} on {BACKEND}{alone}"
