@@ -206,7 +206,7 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
 
 
 def without_autograph(function: Function) -> Function:
-    """Stops TensorFlow from rewriting the source of a function and all that it calls."""
+    """Stops TensorFlow from rewriting the source of a function and what it calls."""
     return function
 
 

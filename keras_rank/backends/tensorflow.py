@@ -45,7 +45,7 @@ _depends: ContextVar[Any] = ContextVar("depends")
 
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
-    """Keras traces a step twice before the first batch, and a metric is part of several.
+    """Keras traces a step twice before the first batch, with a metric in several steps.
 
     So a function is traced once for all graphs that call it.
     """

@@ -331,7 +331,7 @@ def _relevance_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
     """It is computed only for the items at the ranks, unless ties are averaged."""
     if lists._by_label is None or lists.lists.holds_targets:
         return ranking.take(lists.relevance)
-    labels = lists.lists.labels_by(ranking.order)
+    labels = lists.labels_by(ranking.order)
     relevance = backend.where(ranking.occupied, lists._worth(labels), 0.0)
     if not ranking.averages:
         return relevance

@@ -16,7 +16,7 @@ from keras_rank.lists.reading import (
     read_sparse,
     warn_of_single_items,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.relevance import JudgedLists
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.metrics.ordered import (

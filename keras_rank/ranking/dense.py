@@ -1,5 +1,6 @@
 """Orders the items of lists: selects by score, and resolves ties."""
 
+import copy
 import dataclasses
 import math
 
@@ -42,7 +43,8 @@ class DenseRanking(Ranking):
     def tied_items(self, lists: Lists, values: Tensor) -> TiedItems:
         assert isinstance(lists, DenseLists)
         # To the end of the group at the cutoff, which may be that of the list.
-        whole = rank_dense(lists, None, "average", 0, 0)
+        # In a branch what is computed for lists is not kept.
+        whole = rank_dense(copy.copy(lists), None, "average", 0, 0)
         above = whole.ranks - whole.places
         is_in = above < ops.cast(self.cutoff, above.dtype)
         ends = backend.where(is_in, above + whole.group_sizes, 0.0)
