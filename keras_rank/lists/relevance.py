@@ -288,9 +288,11 @@ class JudgedLists:
         """The weighted relevance in the ideal order, the largest first."""
         # Once for all cutoffs of which this is the largest.
         depth = ranking.ideal_depth
-        if depth not in self._by_rank:
-            self._by_rank[depth] = self._largest_gains(depth)
-        gains = self._by_rank[depth]
+        # TensorFlow's tensors can't be hashed.
+        key = depth if isinstance(depth, int) else id(depth)
+        if key not in self._by_rank:
+            self._by_rank[key] = depth, self._largest_gains(depth)
+        _, gains = self._by_rank[key]
         return gains if ranking.cutoff is depth else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
