@@ -19,9 +19,8 @@ os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # ranx would compile itself for more than a minute.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-# In a process of its own, the backend replaces nothing of the reference.
-IS_REFERENCE = "REFERENCE" in os.environ
-if IS_REFERENCE:
+if "REFERENCE" in os.environ:
+    # In a process of its own, the backend replaces nothing of the reference.
     _name = f"keras_rank.backends.{os.environ['KERAS_BACKEND']}"
     sys.modules[_name] = types.ModuleType(_name)
 
@@ -47,6 +46,7 @@ settings.register_profile("quick", settings.get_profile("keras_rank"), max_examp
 settings.load_profile("keras_rank")
 
 BACKEND = keras.backend.backend()
+IS_REFERENCE = "REFERENCE" in os.environ
 
 
 @pytest.fixture(autouse=True)
