@@ -165,6 +165,13 @@ def take(x: Tensor, positions: Tensor) -> Tensor:
     return tf.gather(x, positions, batch_dims=1)
 
 
+def argsort(x: Tensor) -> Tensor:
+    """`top_k` takes the first of equal entries first."""
+    is_float = keras.backend.is_float_dtype(x.dtype)
+    size = ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
+    return ops.top_k(-x if is_float else ~x, size)[1]
+
+
 def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
     return generic.top_k(x, ops.shape(x)[1] if x.shape[1] is None else x.shape[1])
 

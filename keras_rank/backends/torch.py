@@ -109,7 +109,7 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     like: Tensor = x if isinstance(x, torch.Tensor) else y
     if not isinstance(y, torch.Tensor):
         y = _constant(y, like.dtype, like.device)
-    elif like is y:
+    elif not isinstance(x, torch.Tensor):
         x = _constant(x, like.dtype, like.device)
     return torch.where(condition, x, y)
 

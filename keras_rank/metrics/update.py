@@ -230,7 +230,9 @@ def _by_steps(
     lists = backend.enter(standardize, kind, batch)
     first_lists = _lists_seen(spec, states)
     rankings = [
-        backend.enter(rank_by_scores, order, lists, key, first_list)
+        rank_by_scores(order, lists, key, first_list)
+        if order.by_steps
+        else backend.enter(rank_by_scores, order, lists, key, first_list)
         for order, key, first_list in zip(
             spec.orders, spec.keys, first_lists, strict=True
         )

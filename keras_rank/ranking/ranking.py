@@ -58,7 +58,6 @@ class Ranking:
         return dataclasses.replace(
             self,
             cutoff=at_most_size(k, self.cutoff),
-            ideal_ranks=self.ideal_ranks[:k],
             whole=self.uncut,
             largest_k=largest_k or k,
             **self._cut(k),
@@ -66,10 +65,12 @@ class Ranking:
 
     def _cut(self, k: int) -> dict[str, Any]:
         """The other fields if there are only k ranks."""
+        ranks = self.ranks[:k]
         return {
             "order": None if self.order is None else self.order.first(k),
             "occupied": self.occupied[:, :k],
-            "ranks": self.ranks[:k],
+            "ranks": ranks,
+            "ideal_ranks": ranks,
             "ties": None if self.ties is None else self.ties.cut(k),
         }
 
