@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops
-
 from keras_rank.arrays.arithmetic import total
 from keras_rank.arrays.selection import at_most_size, is_all, largest_values
 from keras_rank.arrays.sorting import Order
