@@ -11,7 +11,7 @@ from strategies import lists_of
 from keras_rank import functional
 from keras_rank.arrays import selection
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.backends import numpy
+from keras_rank.backends import backend, numpy
 from keras_rank.metrics.ordered import SHUFFLE_TIES
 from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
 from keras_rank.ranking.tie_breaking import list_keys, shuffle_keys
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.optimized
 @pytest.fixture(autouse=True)
 def _are_long(monkeypatch):
     """Lists of a length that the oracle can take, in the way of longer ones."""
-    monkeypatch.setattr(selection, "_LONG_ROW", 512)
+    monkeypatch.setattr(backend, "LONG_ROW", 512)
 
 
 FORMULAS = {
@@ -137,7 +137,7 @@ def test_averages_equal_those_of_the_longer_way(kind, rng, monkeypatch):
         return [getattr(functional, name)(order, k=10) for name in FORMULAS]
 
     found = averages(*given)
-    monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
+    monkeypatch.setattr(backend, "LONG_ROW", 10**9)
     if keras.backend.backend() == "jax":
         import jax
 
@@ -165,7 +165,7 @@ def test_short_lists_that_need_no_mask_have_the_same_values(
 ):
     """As if they were copied to be masked, and sorted by their own library."""
     y_true, scores, weights = kind(*plain(rng), rng)
-    monkeypatch.setattr(selection, "_LONG_ROW", 10**9)
+    monkeypatch.setattr(backend, "LONG_ROW", 10**9)
 
     def values(fewest):
         monkeypatch.setattr(numpy, "MANY_TO_COPY", fewest)

@@ -8,8 +8,6 @@ from keras import ops
 from keras_rank.arrays.arithmetic import highest, size_of, through_batch, with_columns
 from keras_rank.backends import Tensor, backend
 
-# Rows of this many entries or more are cut into blocks on a CPU.
-_LONG_ROW = 4096
 # The size of blocks on an accelerator: that of the words of `running_count`, so that
 # XLA needs one pass for the maxima and the counts.
 _BLOCK_ON_ACCELERATOR = 32
@@ -28,7 +26,7 @@ def at_most_size(k: int, size: Tensor | int) -> Tensor | int:
 def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
     """Whether rows should be cut into blocks, and not copied."""
     rows, row_size = x.shape
-    if row_size is None or rows == 0 or row_size < max(_LONG_ROW, 16 * count):
+    if row_size is None or rows == 0 or row_size < max(backend.LONG_ROW, 16 * count):
         return False
     # In eager code an accelerator would wait between the two steps.
     return not (backend.on_accelerator() and backend.is_concrete(x))
@@ -98,6 +96,7 @@ def candidates(x: Tensor, count: int) -> "Candidates":
     )
 
 
+@backend.register_tree
 @dataclasses.dataclass(frozen=True)
 class Candidates:
     """Entries of rows, among them the largest.

@@ -35,6 +35,9 @@ _PACKAGE = __name__.partition(".")[0]
 # 4,096 entries, including compilation.
 MOST_COMPARISONS = 16
 
+# Rows of this many entries or more are cut into blocks on a CPU.
+LONG_ROW = 4096
+
 # Positions are sorted by two digits to this base, together with as many groups as there
 # are positions: all fit into int32 up to 2**20 of them.
 _DIGITS = 2**10

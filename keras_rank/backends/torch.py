@@ -205,20 +205,35 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """From 64 times as many entries on, torch orders only the largest."""
+    if x.shape[1] < 64 * count and _sorts_by_numpy(x):
+        positions = argsort(-x)[:, :count]
+        return take(x, positions), positions
     values, positions = torch.topk(x, count)
     return values, positions
 
 
+def top_values(x: Tensor, count: Tensor | int) -> Tensor:
+    if x.shape[1] < 64 * count and _sorts_by_numpy(x):
+        return generic.sort_descending(x)[:, :count]
+    return torch.topk(x, count).values
+
+
 def argsort(x: Tensor) -> Tensor:
-    if math.prod(x.shape) >= _MANY_ENTRIES and x.dtype in (torch.float32, torch.int32):
-        array = _shared_memory(x)
-        if array is not None:
-            return torch.from_numpy(numpy.argsort(array))
+    if _sorts_by_numpy(x):
+        return torch.from_numpy(numpy.argsort(_shared_memory(x)))
     return torch.argsort(x, dim=1, stable=True)
 
 
+def _sorts_by_numpy(x: Tensor) -> bool:
+    """Whether NumPy sorts many entries: in a sixth of the time on a CPU, or less."""
+    if math.prod(x.shape) < _MANY_ENTRIES:
+        return False
+    return x.dtype in (torch.float32, torch.int32) and _shared_memory(x) is not None
+
+
 def _shared_memory(x: Tensor) -> Array | None:
-    """The memory of a tensor that NumPy can sort, in a sixth of the time, or `None`."""
+    """The memory of a tensor that NumPy can read, or `None`."""
     if isinstance(x, np.ndarray):
         return x
     if backends.backend.on_accelerator() or not is_concrete(x):
@@ -232,7 +247,7 @@ def _shared_memory(x: Tensor) -> Array | None:
 
 
 def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    if math.prod(x.shape) >= _MANY_ENTRIES and _shared_memory(x) is not None:
+    if _sorts_by_numpy(x):
         return generic.argsort_descending(x)
     return top_k(x, x.shape[1])
 

@@ -27,6 +27,7 @@ class Lists:
         retrieved: tensor of shape `(batch,)`. The number of items that have a rank.
         mean_weights: tensor of shape `(batch,)`. The mean weight of all items, 0 where
             there are none.
+        labels_or_none: the labels as they were given, below 0 where there is no item.
         dtype: the dtype of labels, weights and values.
         holds_targets: whether only the relevant items have labels here: all others have
             the label 0.
@@ -42,6 +43,7 @@ class Lists:
     highest_labels: Tensor
     retrieved: Tensor
     mean_weights: Tensor
+    labels_or_none: Tensor
     dtype: Any
     holds_targets = False
 

@@ -52,7 +52,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def labels(self) -> Tensor:
-        return within_limits(self._labels_or_none)
+        return within_limits(self.labels_or_none)
 
     @backend.cached_property
     def compared_labels(self) -> Tensor:
@@ -101,16 +101,16 @@ class DenseLists(Lists):
     @backend.cached_property
     def _highest(self) -> Tensor:
         """The highest label of each list, below 0 where there is no item."""
-        return largest_value(self._labels_or_none)
+        return largest_value(self.labels_or_none)
 
     def labels_by(self, order: Order) -> Tensor:
-        return without_denormal(order.of(self._labels_or_none))
+        return without_denormal(order.of(self.labels_or_none))
 
     def highest_first(self, count: Tensor | int) -> Tensor:
-        return largest_values(self._labels_or_none, count)
+        return largest_values(self.labels_or_none, count)
 
     @backend.cached_property
-    def _labels_or_none(self) -> Tensor:
+    def labels_or_none(self) -> Tensor:
         """The labels, below 0 where there is no item."""
         if self._lowest_label >= -math.inf:
             return self.given_labels

@@ -1,5 +1,6 @@
 """What a label is worth: the relevance of items, computed where it is needed."""
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from keras import ops
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.arrays.selection import largest_values
+from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, without_denormal
@@ -193,6 +195,15 @@ class JudgedLists:
         """The relevance of the items, 0 where there is none."""
         return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
 
+    def relevance_in(self, order: Order | None) -> Tensor:
+        """The relevance of the items in an order; without one, of all items.
+
+        In an order, padding may have any relevance.
+        """
+        if order is None:
+            return self.relevance
+        return self._worth(self.lists.labels_by(order))
+
     @backend.cached_property
     def weighted_relevance(self) -> Tensor:
         """The relevance of the items times their weights."""
@@ -206,7 +217,15 @@ class JudgedLists:
     def number_relevant(self) -> Tensor:
         """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
         # A sum of integers is exact in any order, so it does not need `total`.
-        return ops.sum(self.relevance, axis=1)
+        by_label = self._by_label
+        if by_label is None or not by_label.zero_at_zero or self.lists.holds_targets:
+            return ops.sum(self.relevance, axis=1)
+        labels = self.lists.labels_or_none
+        (number,) = backend.count_true(
+            [lambda: by_label.function(labels, None, *by_label.arguments)],
+            self.lists.dtype,
+        )
+        return number[:, 0]
 
     @backend.cached_property
     def relevant_weight(self) -> Tensor:
@@ -335,10 +354,13 @@ def _relevance_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
     relevance = backend.where(ranking.occupied, lists._worth(labels), 0.0)
     if not ranking.averages:
         return relevance
-    all_labels, mask = lists.labels, lists.mask
-    return ranking.averaged(
-        relevance, lambda: backend.where(mask, lists._worth(all_labels), 0.0)
-    )
+
+    # In a branch what is computed for lists is not kept: it is that of a copy.
+    def relevance_in(order: Order | None) -> Tensor:
+        assert lists._by_label is not None
+        return JudgedLists(copy.copy(lists.lists), lists._by_label).relevance_in(order)
+
+    return ranking.averaged(relevance, relevance_in)
 
 
 def _labels_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:

@@ -17,19 +17,25 @@ from keras_rank.arrays.arithmetic import (
     with_columns,
 )
 from keras_rank.arrays.selection import (
+    Candidates,
     at_most_size,
+    candidates,
     is_all,
     is_best_sorted,
+    is_long,
     largest,
 )
-from keras_rank.arrays.sorting import Order, in_order_of
+from keras_rank.arrays.sorting import Order, in_order_of, with_entries
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.limits import as_ranked
 from keras_rank.ranking.pairs import pairs_of_items
-from keras_rank.ranking.ranking import Ranking, TiedItems, TieGroups
+from keras_rank.ranking.ranking import Ranking, TiedItems, TieGroups, among_high
 from keras_rank.ranking.tie_breaking import TieBreakKeys, Ties, tie_break_keys
+
+# Up to this many tied items of a list are sorted apart.
+_FEW_TIED = 32
 
 # This many int32 numbers beyond the k-th may be equal to it in float32.
 _SPARE = 8
@@ -88,13 +94,21 @@ def rank_dense(
         order = order.first(depth)
         occupied = ranks <= lists.retrieved[:, None]
     else:
-        scores, order = _best_first(lists, depth, takes_all, ties)
+        high = None
+        if takes_all:
+            scores, order = _sorted(lists, ties)
+        else:
+            # The score at rank k + 1 tells whether a tie crosses the cutoff.
+            count = at_most_size(depth + 1, list_size)
+            scores, order, high = _selected(lists.scores, count)
         order = order.first(depth)
         by_rank, occupied, tied = _looked_at(scores, depth)
         if ties == "average":
-            groups = _tie_groups(lists, by_rank, tied)
-        elif not (takes_all and ties == "stable"):
-            order = _tie_broken(lists, by_rank, tied, order, keys, takes_all)
+            groups = _tie_groups(lists, high, by_rank, tied)
+        elif not takes_all:
+            order = _tie_broken(lists, high, by_rank, tied, order, keys)
+        elif ties == "shuffle":
+            order = _shuffled(lists, by_rank, tied, order, keys)
     return DenseRanking(
         order=order,
         occupied=occupied,
@@ -105,15 +119,8 @@ def rank_dense(
     )
 
 
-def _best_first(
-    lists: DenseLists, depth: Tensor | int, takes_all: bool, ties: Ties
-) -> tuple[Tensor, Order]:
-    """The highest scores of each list, and one more, and their order."""
-    if not takes_all:
-        # The score at rank k + 1 tells whether a tie crosses the cutoff.
-        count = at_most_size(depth + 1, lists.list_size)
-        scores, positions = _highest_scores(lists, count)
-        return scores, Order(positions)
+def _sorted(lists: DenseLists, ties: Ties) -> tuple[Tensor, Order]:
+    """The scores of each list, the highest first, and their order."""
     scores = as_ranked(lists.scores)
     if backend.sorts_along():
         order = Order.by(-scores)
@@ -126,10 +133,18 @@ def _best_first(
     return scores, Order(positions)
 
 
-def _highest_scores(lists: DenseLists, count: Tensor | int) -> tuple[Tensor, Tensor]:
-    """The highest scores of each list, and their positions."""
-    scores, positions = largest(lists.scores, count)
-    return as_ranked(scores), positions
+def _selected(
+    scores: Tensor, count: Tensor | int
+) -> tuple[Tensor, Order, Candidates | None]:
+    """The highest scores of each list, their order, and high ones of long lists."""
+    if not is_long(scores, count):
+        highest, positions = backend.top_k(scores, count)
+        return as_ranked(highest), Order(positions), None
+    # With some to spare, among which ties usually are. An accelerator relies on none.
+    high = candidates(scores, count if backend.on_accelerator() else 2 * count + 8)
+    highest, places = backend.top_k(high.entries, count)
+    positions = backend.take(high.positions, places)
+    return as_ranked(highest), Order(positions), high
 
 
 def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
@@ -148,11 +163,11 @@ def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Ten
 
 def _tie_broken(
     lists: DenseLists,
+    high: Candidates | None,
     by_rank: Tensor,
     tied: Tensor,
     order: Order,
     keys: TieBreakKeys,
-    has_all: bool,
 ) -> Order:
     """Selects the preferred tied items for the top, and orders them.
 
@@ -160,47 +175,91 @@ def _tie_broken(
     remaining ranks.
     """
     top, depth = order.positions, size_of(order.positions, 1)
+    last = by_rank[:, -1:]
 
-    def ordered(positions: Tensor, scores: Tensor) -> Tensor:
-        preferred = keys(lists.item_index(positions))
-        return in_order_of(positions, -preferred, scores)
-
-    def repaired() -> Tensor:
-        if has_all:
-            return ordered(top, by_rank)
-        last = by_rank[:, -1:]
+    def preferred(scores: Tensor, among: Order | None) -> tuple[Tensor, Tensor]:
+        positions = None if among is None else among.positions
         # As float32, of which XLA on a CPU selects the largest ten times as fast as of
         # int32. A few to spare, as the last ones may be equal only in that precision.
-        preferred = ops.cast(keys(lists.item_index(None)), "float32")
-        competes = as_ranked(lists.scores) == last
-        preferred = backend.where(competes, preferred, -math.inf)
-        count = at_most_size(depth + _SPARE, size_of(preferred, 1))
-        preferred, found = largest(preferred, count)
+        competing = ops.cast(keys(lists.item_index(positions)), "float32")
+        competing = backend.where(scores == last, competing, -math.inf)
+        count = at_most_size(depth + _SPARE, size_of(competing, 1))
+        competing, found = largest(competing, count)
+        if positions is not None:
+            found = backend.take(positions, found)
+        return competing > -math.inf, ops.cast(found, top.dtype)
+
+    def repaired() -> Tensor:
+        competes, competing = among_high(lists.scores, high, last, preferred)
         both = [
             backend.where(by_rank > last, by_rank, -math.inf),
-            backend.where(preferred > -math.inf, last, -math.inf),
+            backend.where(competes, last, -math.inf),
         ]
-        chosen = ops.concatenate([top, ops.cast(found, top.dtype)], axis=1)
-        return ordered(chosen, ops.concatenate(both, axis=1))[:, :depth]
+        chosen = ops.concatenate([top, competing], axis=1)
+        scores = ops.concatenate(both, axis=1)
+        return in_order_of(chosen, -keys(lists.item_index(chosen)), scores)[:, :depth]
 
     return Order(backend.branch(none_of(tied), lambda: top, repaired))
 
 
-def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
+def _shuffled(
+    lists: DenseLists, by_rank: Tensor, tied: Tensor, order: Order, keys: TieBreakKeys
+) -> Order:
+    """Orders tied items by preference, in a full order.
+
+    Among many scores, few items are tied by chance: these are sorted apart.
+    """
+    positions, list_size = order.positions, order.positions.shape[1]
+
+    def ordered(positions: Tensor, scores: Tensor) -> Tensor:
+        return in_order_of(positions, -keys(lists.item_index(positions)), scores)
+
+    def all_sorted() -> Tensor:
+        return ordered(positions, by_rank)
+
+    if list_size is None or list_size < 4 * _FEW_TIED:
+        return Order(backend.branch(none_of(tied), lambda: positions, all_sorted))
+    # The last rank has no next one, and comes first here.
+    ties = ops.logical_or(tied, ops.roll(tied, 1, axis=1))
+    number = ops.sum(ops.cast(ties, "int32"), axis=1, keepdims=True)
+
+    def few_sorted() -> Tensor:
+        first_highest = ops.arange(list_size, 0, -1, dtype="float32")
+        among = backend.where(ties, first_highest, 0.0)
+        ranks = ops.cast(list_size - largest(among, _FEW_TIED)[0], "int32")
+        ranks = backend.minimum(ranks, list_size - 1)
+        few, scores = (backend.take(x, ranks) for x in (positions, by_rank))
+        # Beyond the last tie, the first one is written again.
+        is_used = counted(0, _FEW_TIED - 1, "int32", like=number) < number
+        few = ordered(few, backend.where(is_used, scores, -math.inf))
+        ranks, few = (backend.where(is_used, x, x[:, :1]) for x in (ranks, few))
+        return with_entries(positions, ranks, few)
+
+    are_few = ops.all(number <= _FEW_TIED)
+    return Order(backend.branch(are_few, few_sorted, all_sorted))
+
+
+def _tie_groups(
+    lists: DenseLists, high: Candidates | None, by_rank: Tensor, tied: Tensor
+) -> TieGroups:
     dtype, depth = lists.dtype, size_of(by_rank, 1)
     none = none_of(tied)
     starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
     group = ops.reshape(through_batch(number, depth), (-1,))
-    cut_score = backend.where(tied[:, -1:], by_rank[:, -1:], math.nan)
+    lowest = by_rank[:, -1:]
+    cut_score = backend.where(tied[:, -1:], lowest, math.nan)
     at_cut, scores = by_rank == cut_score, lists.scores
     ones = ops.cast(ops.ones_like(by_rank), dtype)
+
+    def cut_size(scores: Tensor, order: Order | None) -> Tensor:
+        equal = ops.cast(scores == cut_score, dtype)
+        return ops.sum(equal, axis=1, keepdims=True)
 
     def sizes_and_places() -> tuple[Tensor, Tensor]:
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = backend.group_totals(backend.where(starts, position, 0.0), group)
-        in_cut_group = ops.cast(as_ranked(scores) == cut_score, dtype)
-        cut_sizes = ops.sum(in_cut_group, axis=1, keepdims=True)
+        cut_sizes = among_high(scores, high, lowest, cut_size)
         sizes = backend.where(at_cut, cut_sizes, backend.group_totals(ones, group))
         return sizes, position - start + 1.0
 
@@ -211,6 +270,8 @@ def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
         sizes=sizes,
         places=places,
         scores=scores,
+        high=high,
+        lowest=lowest,
         cut_score=cut_score,
         at_cut=at_cut,
     )

@@ -1,13 +1,17 @@
 """The order of each list by its scores: the top k, and groups of tied items."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_rank.arrays.arithmetic import total
-from keras_rank.arrays.selection import at_most_size, is_all, largest_values
+from keras import ops
+
+from keras_rank.arrays.arithmetic import none_of, total
+from keras_rank.arrays.selection import Candidates, at_most_size, is_all, largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
+from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
 from keras_rank.lists.limits import as_ranked
 
@@ -110,7 +114,10 @@ class Ranking:
         """
         if self.whole is not None:
             return self.first(self.whole.take(values))
-        return self.averaged(self.in_order(values), lambda: values)
+        return self.averaged(
+            self.in_order(values),
+            lambda order: values if order is None else order.of(values),
+        )
 
     def in_order(self, values: Tensor) -> Tensor:
         """Returns the values of the items at the ranks, as if none were tied."""
@@ -118,12 +125,14 @@ class Ranking:
             values = self.order.of(values)
         return backend.where(self.occupied, values, 0.0)
 
-    def averaged(self, in_order: Tensor, values: Callable[[], Tensor]) -> Tensor:
+    def averaged(
+        self, in_order: Tensor, values: Callable[[Order | None], Tensor]
+    ) -> Tensor:
         """Returns values in order, or their means over tied items.
 
         Args:
             in_order: the values in order.
-            values: function without arguments that returns those of all items.
+            values: function that returns the values in another order, or of all items.
         """
         return in_order if self.ties is None else self.ties.mean(in_order, values)
 
@@ -221,6 +230,8 @@ class TieGroups:
             including items beyond the last rank.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
         scores: tensor of shape `(batch, list_size)`.
+        high: high scores, and their positions, of long lists.
+        lowest: tensor of shape `(batch, 1)`. The score at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that continues
             beyond the last rank; NaN, which equals no score, if none does.
         at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
@@ -231,6 +242,8 @@ class TieGroups:
     sizes: Tensor
     places: Tensor
     scores: Tensor
+    high: Candidates | None
+    lowest: Tensor
     cut_score: Tensor
     at_cut: Tensor
 
@@ -240,14 +253,50 @@ class TieGroups:
             self, sizes=self.sizes[:, :k], places=self.places[:, :k]
         )
 
-    def mean(self, in_order: Tensor, values: Callable[[], Tensor]) -> Tensor:
+    def mean(
+        self, in_order: Tensor, values: Callable[[Order | None], Tensor]
+    ) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
+
+        def cut_total(scores: Tensor, order: Order | None) -> Tensor:
+            in_cut_group = backend.where(scores == self.cut_score, values(order), 0.0)
+            return total(in_cut_group)[:, None]
 
         def averaged() -> Tensor:
             totals = backend.group_totals(in_order, self.group)
-            is_in_cut_group = as_ranked(self.scores) == self.cut_score
-            in_cut_group = backend.where(is_in_cut_group, values(), 0.0)
-            cut_totals = total(in_cut_group)[:, None]
+            cut_totals = among_high(self.scores, self.high, self.lowest, cut_total)
             return backend.where(self.at_cut, cut_totals, totals) / self.sizes
 
         return backend.branch(self.none, lambda: in_order, averaged)
+
+
+def among_high(
+    scores: Tensor,
+    high: Candidates | None,
+    lowest: Tensor,
+    function: Callable[[Tensor, Order | None], Result],
+) -> Result:
+    """Returns a function of scores and their order that needs only high ones.
+
+    Args:
+        scores: tensor of shape `(batch, list_size)`.
+        high: the high ones among these, `None` if lists are not long.
+        lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
+        function: function of scores of shape `(batch, some)`, and of their order,
+            which is `None` for all scores in their own order.
+    """
+
+    def of_all() -> Result:
+        return function(as_ranked(scores), None)
+
+    if high is None:
+        return of_all()
+    # Whether all scores that matter are among them.
+    others_matter = as_ranked(high.highest_other) >= lowest
+    others_matter = ops.logical_and(others_matter, lowest > -math.inf)
+    result: Result = backend.branch(
+        none_of(others_matter),
+        lambda: function(as_ranked(high.entries), Order(high.positions)),
+        of_all,
+    )
+    return result
