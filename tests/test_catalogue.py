@@ -15,15 +15,10 @@ from strategies import BATCH, LIST_SIZE, ties
 
 import keras_rank
 from keras_rank import catalogue, functional, metrics
-from keras_rank.arrays import counting
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue.counting import (
-    TILE,
-    Queries,
-    _steps_kept,
-    chunks_of_queries,
-)
+from keras_rank.catalogue.blocks import TILE, Queries, _kept_step
+from keras_rank.catalogue.counting import chunks_of_queries
 from keras_rank.catalogue.ranks import retrieval
 
 BACKEND = keras.backend.backend()
@@ -133,9 +128,9 @@ def test_many_targets(shuffle_ties, rng, monkeypatch):
         tasks[levels] = queries, candidates
     found = {levels: {} for levels in tasks}
     for sorts, on_accelerator in ((True, False), (False, False), (True, True)):
-        monkeypatch.setattr(counting, "sorts_sooner_than", lambda n, sorts=sorts: sorts)
+        monkeypatch.setattr(backend, "MOST_COMPARISONS", 0 if sorts else number)
         monkeypatch.setattr(backend, "on_accelerator", lambda at=on_accelerator: at)
-        _steps_kept.cache_clear()
+        _kept_step.cache_clear()
         for levels, (queries, candidates) in tasks.items():
             for name, each in {
                 "whole": candidates,
@@ -154,7 +149,7 @@ def test_many_targets(shuffle_ties, rng, monkeypatch):
                     for function in (functional.ndcg, functional.average_precision)
                 ]
     monkeypatch.undo()
-    _steps_kept.cache_clear()
+    _kept_step.cache_clear()
     for ways in found.values():
         for values in ways.values():
             np.testing.assert_array_equal(values, ways[True, False, "whole"])
@@ -765,9 +760,9 @@ def test_nothing_is_excluded_in_shards():
 
 def test_nothing_is_excluded_where_targets_are_many(monkeypatch):
     """Nor is it searched: on an accelerator, that would be a loop over no entries."""
-    monkeypatch.setattr(counting, "sorts_sooner_than", lambda n: True)
+    monkeypatch.setattr(backend, "MOST_COMPARISONS", 0)
     monkeypatch.setattr(backend, "on_accelerator", lambda: True)
-    _steps_kept.cache_clear()
+    _kept_step.cache_clear()
     candidates = np.array([[2.0], [1.0], [1.0], [3.0]])
     found = reciprocal_ranks(
         [[1], [2]],
@@ -776,7 +771,7 @@ def test_nothing_is_excluded_where_targets_are_many(monkeypatch):
         exclude=np.zeros((2, 0), "int64"),
         shuffle_ties=False,
     )
-    _steps_kept.cache_clear()
+    _kept_step.cache_clear()
     np.testing.assert_allclose(found, [1 / 3, 1 / 4])
 
 

@@ -21,19 +21,11 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
+from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
-from keras_rank.catalogue.counting import (
-    Counts,
-    Queries,
-    count_candidates,
-)
+from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score
-from keras_rank.catalogue.shards import (
-    OpenShards,
-    Shards,
-    count_in_shards,
-    open_shards,
-)
+from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
 from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
@@ -155,23 +147,29 @@ class Retrieval:
         if size_of(lists.ids, 0) == 0:
             nothing = ops.zeros_like(lists.ids)
             return Counts(nothing, nothing, nothing, ops.zeros_like(lists.labels))
-        keys = None
-        if ties == "shuffle":
-            keys = backend.enter(keys_of_queries, None, key, lists.has_items)
-        queries = Queries(
-            embeddings=self.embeddings,
-            ids=self.ids,
-            excluded=self.excluded,
-            keys=keys,
-        )
-        averages = ties == "average"
-        if isinstance(self.candidates, OpenShards):
-            return count_in_shards(
-                queries, self.candidates, self.score, averages, after_block
-            )
         return count_candidates(
-            queries, self.candidates, self.score, averages, after_block
+            self.asked(ties, key),
+            self.candidates,
+            self.score,
+            ties == "average",
+            after_block,
         )
+
+    def asked(self, ties: Ties, key: int) -> Queries:
+        """The queries, with keys for an order of ties."""
+        keys = keys_of_queries(ties, key, self.lists.has_items)
+        return Queries(self.embeddings, self.ids, self.excluded, keys)
+
+
+def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
+    """The random keys of queries if ties are shuffled: see `list_keys`."""
+    if ties != "shuffle":
+        return None
+    return backend.enter(_keys, None, key, has_items)
+
+
+def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
+    return list_keys(key, as_tensor(has_items), 0)
 
 
 def ranked_by_counts(
@@ -195,11 +193,6 @@ def _ranked(
     )
     places = RankCounts(above, equal, retrieved)
     return dataclasses.replace(lists, counts=places), ranking
-
-
-def keys_of_queries(_: None, key: int, has_items: Tensor) -> Tensor:
-    """Random keys of the queries: see `list_keys`."""
-    return list_keys(key, as_tensor(has_items), 0)
 
 
 def retrieval(

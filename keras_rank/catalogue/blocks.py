@@ -1,0 +1,124 @@
+"""One pass over the candidates: each block is scored for chunks of the queries."""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from keras_rank.arrays.sorting import with_entries
+from keras_rank.backends import Array, Tensor, backend
+from keras_rank.catalogue.candidates import Block, Candidates
+from keras_rank.catalogue.scoring import Score, check_pairs, check_score
+from keras_rank.ranking.tie_breaking import item_keys
+
+# The number of scores that are held at a time.
+TILE = 2**21
+
+
+class Queries(NamedTuple):
+    """Some queries, and what is asked of their candidates.
+
+    Attributes:
+        embeddings: tensor of shape `(queries, features)`.
+        ids: int32 tensor of shape `(queries, targets)`, padded with -1. `None` if only
+            the best candidates are sought.
+        excluded: int32 tensor of ids, padded with -1, or `None`.
+        keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
+            candidates goes first.
+        targets: the scores of the targets, once they are known.
+    """
+
+    embeddings: Tensor
+    ids: Tensor
+    excluded: Tensor | None
+    keys: Tensor | None
+    targets: Tensor = None
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "Queries":
+        return Queries(*(None if x is None else function(x) for x in self))
+
+    def at(self, rows: Array) -> "Queries":
+        """Some of the queries."""
+        return backend.enter(_rows_of, None, self, backend.to_tensor(rows))
+
+    def keys_of(self, ids: Tensor) -> Tensor:
+        """Int32 keys of candidates, of which the tied one with the larger is first."""
+        return item_keys(self.keys, ids + 1)
+
+
+def _rows_of(_: None, queries: Queries, rows: Tensor) -> Queries:
+    return queries.each(lambda x: ops.take(x, rows, axis=0))
+
+
+def chunks_of(number: int, block_size: int) -> Iterator[Array]:
+    """The rows of chunks of one size, of which the last one repeats a query."""
+    size = max(1, -(-number // max(1, -(-number * block_size // TILE))))
+    for start in range(0, number, size):
+        yield np.minimum(np.arange(start, start + size, dtype="int32"), number - 1)
+
+
+def scores_in(score: str | Score, queries: Queries, block: Block) -> Tensor:
+    """The scores of a block, `-inf` where candidates don't count or are excluded."""
+    scores = check_score(score)(queries.embeddings, block.embeddings)
+    if block.bounds is not None:
+        scores = backend.where(block.hold(block.columns), scores, -math.inf)
+    if queries.excluded is None:
+        return scores
+    size = scores.shape[1]
+    # Those of other blocks are written to a column that is cut off.
+    place = queries.excluded - block.first_id
+    place = backend.where(ops.logical_and(place >= 0, place < size), place, size)
+    nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
+    return with_entries(ops.pad(scores, [(0, 0), (0, 1)]), place, nothing)[:, :size]
+
+
+def fold_blocks(
+    candidates: Candidates,
+    chunks: list[Queries],
+    score: str | Score,
+    search: Callable[[Queries, Block], Any],
+    join: Callable[[Queries, Any, Any], Any],
+    after_block: Callable[[int], None] = lambda done: None,
+) -> list[Any]:
+    """Reads candidates once, and returns what is found for each chunk of queries.
+
+    Args:
+        candidates: the candidates.
+        chunks: the chunks.
+        score: how queries score candidates. A user's function is checked.
+        search: function of a chunk and a block.
+        join: function of a chunk and two results that joins these.
+        after_block: function that is called after each block, with the number of
+            candidates so far.
+    """
+    found = list[Any]()
+    for number, block in enumerate(candidates.blocks(), 1):
+        with backend.full_precision(), backend.quiet():
+            if number == 1 and callable(score):
+                check_pairs(score, chunks[0].embeddings, block.embeddings)
+            added = [search(chunk, block) for chunk in chunks]
+            found = list(map(join, chunks, found, added)) if found else added
+        after_block(min(number * candidates.block_size, candidates.items))
+    return found
+
+
+def step_of(function: Callable[..., Any], *depends: Any) -> Callable[..., Any]:
+    """Compiles `function(*depends, ...)`, and keeps it if it depends on no function.
+
+    That would be a user's score, which may change with its weights: these are constants
+    of what is compiled.
+    """
+    is_ours = not any(map(callable, depends))
+    return (_kept_step if is_ours else _step)(function, *depends, is_ours=is_ours)
+
+
+def _step(
+    function: Callable[..., Any], *depends: Any, is_ours: bool
+) -> Callable[..., Any]:
+    return backend.compiled(functools.partial(function, *depends), is_ours=is_ours)
+
+
+_kept_step = functools.lru_cache(maxsize=32)(_step)
