@@ -34,6 +34,23 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
     return with_folded_labels
 
 
+def _with_prepared_data(name: str) -> Callable[..., Any]:
+    """A method of Keras that is given data in a form that it accepts."""
+    of_keras = getattr(keras.Model, name)
+    signature = inspect.signature(of_keras)
+
+    @functools.wraps(of_keras)
+    def with_prepared_data(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(self, *args, **kwargs)
+        for argument, prepare in _PREPARE.items():
+            if argument in call.arguments:
+                call.arguments[argument] = prepare(call.arguments[argument])
+        method = getattr(super(RankingModel, self), name)
+        return method(*call.args[1:], **call.kwargs)
+
+    return with_prepared_data
+
+
 @keras.saving.register_keras_serializable(package="keras_rank")
 class RankingModel(keras.Model):
     """A `keras.Model` that takes masks with labels, and ragged lists.
@@ -91,11 +108,10 @@ class RankingModel(keras.Model):
         return model
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        cls = type(self)
-        if _is_of_tensors(args, kwargs) and not issubclass(cls, _Functional):
+        if _is_of_tensors(args, kwargs) and not isinstance(self, _Functional):
             # Keras would put this base in the place of `keras.Model`, also under
             # `RankingModel`, and so under all of its subclasses.
-            cls.__bases__ = (*cls.__bases__, _Functional)
+            type(self).__bases__ += (_Functional,)
         super().__init__(*args, **kwargs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -104,29 +120,12 @@ class RankingModel(keras.Model):
             if name in vars(cls):
                 setattr(cls, name, _with_folded_labels(vars(cls)[name]))
 
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains the model, like `keras.Model.fit`."""
-        return _call(super().fit, x, y, *args, **kwargs)
-
-    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates the model, like `keras.Model.evaluate`."""
-        return _call(super().evaluate, x, y, *args, **kwargs)
-
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Computes scores, like `keras.Model.predict`."""
-        return _call(super().predict, x, *args, **kwargs)
-
-    def train_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains on a batch, like `keras.Model.train_on_batch`."""
-        return _call(super().train_on_batch, x, y, *args, **kwargs)
-
-    def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Tests on a batch, like `keras.Model.test_on_batch`."""
-        return _call(super().test_on_batch, x, y, *args, **kwargs)
-
-    def predict_on_batch(self, x: Any) -> Any:
-        """Computes the scores of a batch, like `keras.Model.predict_on_batch`."""
-        return _call(super().predict_on_batch, x)
+    fit = _with_prepared_data("fit")
+    evaluate = _with_prepared_data("evaluate")
+    predict = _with_prepared_data("predict")
+    train_on_batch = _with_prepared_data("train_on_batch")
+    test_on_batch = _with_prepared_data("test_on_batch")
+    predict_on_batch = _with_prepared_data("predict_on_batch")
 
     @_with_folded_labels
     def compute_loss(
@@ -162,15 +161,6 @@ class FunctionalRankingModel(RankingModel, _Functional):  # type: ignore[misc,va
 def _is_of_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a model is created from inputs and outputs."""
     return len(args) >= 2 or "outputs" in kwargs
-
-
-def _call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls a method of Keras with data in a form that it accepts."""
-    call = inspect.signature(method).bind(*args, **kwargs)
-    for name, prepare in _PREPARE.items():
-        if name in call.arguments:
-            call.arguments[name] = prepare(call.arguments[name])
-    return method(*call.args, **call.kwargs)
 
 
 def _features(x: Any) -> Any:
@@ -213,6 +203,8 @@ class _DenseBatches(keras.utils.PyDataset):
             batches.workers, batches.use_multiprocessing, batches.max_queue_size
         )
         self._batches = batches
+        self.on_epoch_begin = batches.on_epoch_begin
+        self.on_epoch_end = batches.on_epoch_end
 
     @property
     def num_batches(self) -> int | None:
@@ -221,12 +213,6 @@ class _DenseBatches(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> Any:
         return _dense_tuples(self._batches[index])
-
-    def on_epoch_begin(self) -> None:
-        self._batches.on_epoch_begin()
-
-    def on_epoch_end(self) -> None:
-        self._batches.on_epoch_end()
 
 
 def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
@@ -248,9 +234,10 @@ def _weights(sample_weight: Any) -> Any:
 
 
 def _validation_data(data: Any) -> Any:
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    parts = keras.utils.unpack_x_y_sample_weight(data)
+    prepare = (_features, _labels, _weights)
     return keras.utils.pack_x_y_sample_weight(
-        _features(x), _labels(y), _weights(sample_weight)
+        *(each(part) for each, part in zip(prepare, parts, strict=True))
     )
 
 
@@ -259,29 +246,25 @@ def _same(tensor: Any) -> Any:
 
 
 def _dense_batch(*batch: Any, convert: Callable[[Any], Any] = _same) -> Any:
-    parts = zip(
-        ("x", "y_true", "sample_weight"),
-        keras.utils.unpack_x_y_sample_weight(batch),
-        strict=True,
-    )
+    names = ("x", "y_true", "sample_weight")
+    parts = keras.utils.unpack_x_y_sample_weight(batch)
     return keras.utils.pack_x_y_sample_weight(
-        *(_dense(name, part, convert) for name, part in parts)
+        *(_dense(name, part, convert) for name, part in zip(names, parts, strict=True))
     )
 
 
-def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> Any:
+def _dense(name: str, structure: Any, convert: Callable[[Any], Any]) -> Any:
     """Pads ragged tensors with the padding value of their argument."""
-    parts = [
-        _dense_part("mask" if path[-1:] == ("mask",) else name, part, convert)
-        for path, part in keras.tree.flatten_with_path(structure)
-    ]
+
+    def dense(path: tuple[Any, ...], part: Any) -> Any:
+        argument = "mask" if path[-1:] == ("mask",) else name
+        if ragged.is_ragged_tensor(part):
+            return convert(ragged.dense(argument, part))
+        is_of_lists = ragged.is_array_of_lists(part)
+        return ragged.padded(argument, list(part)) if is_of_lists else part
+
+    parts = [dense(*each) for each in keras.tree.flatten_with_path(structure)]
     return keras.tree.pack_sequence_as(structure, parts)
-
-
-def _dense_part(name: str, part: Any, convert: Callable[[Any], Any]) -> Any:
-    if ragged.is_ragged_tensor(part):
-        return convert(ragged.dense(name, part))
-    return ragged.padded(name, list(part)) if ragged.is_array_of_lists(part) else part
 
 
 def _folded(
