@@ -30,6 +30,11 @@ class Block(NamedTuple):
         is_whole = start == 0 and end == embeddings.shape[0]
         return cls(embeddings, first, None if is_whole else (bounds[0], bounds[1]))
 
+    def on_host(self) -> "Block":
+        """The same, with numbers that arrays can be compared with."""
+        bounds = self.bounds and (int(self.bounds[0]), int(self.bounds[1]))
+        return self._replace(first_id=int(self.first_id), bounds=bounds)
+
     @property
     def columns(self) -> Tensor:
         return ops.arange(self.embeddings.shape[0], dtype="int32")[None, :]
@@ -156,21 +161,20 @@ def open_candidates(
 
     `wanted` returns the ids of candidates that will be asked for.
     """
-    given, is_layer = candidates, isinstance(candidates, keras.layers.Embedding)
-    if callable(given) and not hasattr(given, "shape") and not is_layer:
-        given = candidates()
-        if _is_stream(given):
-            return Stream(candidates, block_size, wanted(), first_id)
+    is_layer = isinstance(candidates, keras.layers.Embedding)
+    is_read = callable(candidates) and not hasattr(candidates, "shape")
+    read = candidates if is_read and not is_layer else lambda: candidates
+    given = read()
     if isinstance(given, keras.layers.Embedding):
         given = _embeddings(given)
     if _is_stream(given):
-        if isinstance(given, Iterator):
+        if given is candidates and isinstance(given, Iterator):
             raise ValueError(
                 "`candidates` should be readable more than once: instead of a "
                 "generator, pass the function that creates it. Received: "
                 f"candidates of type {type(given).__name__}"
             )
-        return Stream(lambda: given, block_size, wanted(), first_id)
+        return Stream(read, block_size, wanted(), first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
         given = ops.stop_gradient(to_tensor("candidates", given))

@@ -179,7 +179,7 @@ def count_above(
             averages,
             wanted.each(ops.convert_to_numpy),
             ops.convert_to_numpy(scores),
-            block,
+            block.on_host(),
         )
 
     found = fold_blocks(
@@ -301,11 +301,11 @@ def _score_as_compared(score: str | Score, queries: Queries, block: Block) -> Te
 
 def _search(averages: bool, queries: Queries, scores: Array, block: Block) -> Counts:
     """Counts by searching, in arrays."""
-    targets, first = queries.targets, int(block.first_id)
+    targets, first = queries.targets, block.first_id
     above, tied = searching.search(scores, targets)
     before, own = np.zeros_like(above), np.full_like(targets, -math.inf)
     column = queries.ids - first
-    is_own = np.asarray(block.hold(column)) & (queries.ids >= 0)
+    is_own = block.hold(column) & (queries.ids >= 0)
     rows, places = np.nonzero(is_own)
     own[rows, places] = scores[rows, column[rows, places]]
     are_tied = (tied > is_own) & (targets > -math.inf)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from keras_rank.arguments import names_arguments
+from keras_rank.arguments import names_arguments, unaccepted
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.best import best_among
@@ -82,18 +82,8 @@ def evaluate(
     # Copies, as the metrics may be in use elsewhere.
     states = {member.name: member.stateless_reset_state() for member in group.members}
     # Opened once, as to encode or to read the candidates may take long.
-    task_in = functools.cache(
-        lambda dtype: retrieval(
-            targets,
-            queries,
-            candidates,
-            sample_weight,
-            score=score,
-            exclude=exclude,
-            block_size=block_size,
-            dtype=dtype,
-        )
-    )
+    given = targets, queries, candidates, sample_weight, score, exclude, block_size
+    task_in = functools.cache(functools.partial(retrieval, *given))
     for (dtype, ties, key), members in _by_order(of_lists).items():
         task, k = task_in(dtype), number_of_ranks(members)
         counts = task.counted(ties, key, _progress(verbose, task.candidates.items))
@@ -155,9 +145,7 @@ def check_verbose(verbose: Any) -> Any:
     """Returns how much to show: 2, which `fit` accepts too, is the same as 1."""
     if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
         return verbose
-    raise ValueError(
-        f'`verbose` should be "auto", 0, 1 or 2. Received: verbose={verbose!r}'
-    )
+    raise unaccepted("verbose", '"auto", 0, 1 or 2', verbose)
 
 
 def _progress(verbose: Any, items: int) -> Callable[[int], None]:

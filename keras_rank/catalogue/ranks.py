@@ -111,16 +111,9 @@ def rank(
     [1.0, 0.5]
     """
     k, ties = check_k(k), check_ties(shuffle_ties)
-    key = shuffle_key(ties, seed)
+    key, dtype = shuffle_key(ties, seed), check_dtype(dtype)
     task = retrieval(
-        targets,
-        queries,
-        candidates,
-        sample_weight,
-        score=score,
-        exclude=exclude,
-        block_size=block_size,
-        dtype=check_dtype(dtype),
+        targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
     return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
 
@@ -200,13 +193,12 @@ def retrieval(
     queries: Any,
     candidates: Any,
     sample_weight: Any,
-    *,
     score: Any,
     exclude: Any,
     block_size: int | None,
     dtype: str,
 ) -> Retrieval:
-    """Checks and casts what users pass."""
+    """Checks and casts what users pass, in the order of `rank`."""
     embeddings, found = open_scored(
         queries, candidates, score, block_size, lambda: wanted_ids(targets)
     )

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
+from keras_rank.arguments import unaccepted
 from keras_rank.arrays.arithmetic import in_one_dtype, product, ratio, square_root
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.candidates import are_alike
@@ -37,10 +38,8 @@ def check_score(score: Any) -> Score:
         return _BY_NAME[score]
     if callable(score):
         return _checked(score)
-    raise ValueError(
-        '`score` should be "dot", "cosine", or a function of queries and candidates. '
-        f"Received: score={score!r}"
-    )
+    accepted = '"dot", "cosine", or a function of queries and candidates'
+    raise unaccepted("score", accepted, score)
 
 
 def _checked(score: Score) -> Score:

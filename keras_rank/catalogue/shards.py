@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arguments import unaccepted
 from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import (
     Candidates,
@@ -64,9 +65,7 @@ class Shards:
                 f"Received: parts of type {type(parts).__name__}"
             )
         if not callable(map_fn):
-            raise ValueError(
-                f"`map_fn` should be a function. Received: map_fn={map_fn!r}"
-            )
+            raise unaccepted("map_fn", "a function", map_fn)
         self.parts, self.map_fn = list(parts), map_fn
 
 
