@@ -121,14 +121,8 @@ class CatalogueEvaluation(Callback):
         if not all(hasattr(each, "shape") for each in inputs):
             return  # A data set, which can only be read in order.
         query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
-        number = int(inputs[0].shape[0])
-        retrieval(
-            self.targets,
-            np.repeat(query, number, axis=0),
-            self.candidates,
-            dtype="float32",
-            **self._options(),
-        )
+        repeated = np.repeat(query, int(inputs[0].shape[0]), axis=0)
+        retrieval(**self._given(repeated), dtype="float32")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the results to the logs."""
@@ -143,22 +137,20 @@ class CatalogueEvaluation(Callback):
         if (epoch + 1) % self.frequency:
             return
         with weights_of_validation(self):
+            given = self._given(self._embedded(self.x))
             results = evaluation.evaluate(
-                self.targets,
-                self._embedded(self.x),
-                self.candidates,
-                self.metrics,
-                verbose=self.verbose,
-                **self._options(),
+                **given, metrics=self.metrics, verbose=self.verbose
             )
         logs.update({self._key(name): x for name, x in results.items()})
 
     def _key(self, name: str) -> str:
         return self.prefix + name
 
-    def _options(self) -> dict[str, Any]:
-        names = ("sample_weight", "score", "exclude", "block_size")
-        return {name: getattr(self, name) for name in names}
+    def _given(self, queries: Any) -> dict[str, Any]:
+        """What is evaluated, by the names of arguments."""
+        names = ("targets", "candidates", "sample_weight", "score", "exclude")
+        given = {name: getattr(self, name) for name in (*names, "block_size")}
+        return {"queries": queries, **given}
 
     def _embedded(self, x: Any) -> Any:
         model = self.query_model or self.model

@@ -177,7 +177,7 @@ def _features(x: Any) -> Any:
         x = copy.copy(x)
         x.collate_fn = functools.partial(_collate_to_tuples, x.collate_fn)
         return x
-    return _dense("x", x, ops.convert_to_numpy)
+    return _dense("x", x)
 
 
 def _dense_tuples(
@@ -225,19 +225,17 @@ def _labels(y: Any) -> Any:
 
     With a dict, it would accept only weights of whole lists.
     """
-    dense = _dense("y_true", y, ops.convert_to_numpy)
-    return _folded(dense, ops.convert_to_numpy, with_ids=False)
+    return _folded(_dense("y_true", y), ops.convert_to_numpy, with_ids=False)
 
 
 def _weights(sample_weight: Any) -> Any:
-    return _dense("sample_weight", sample_weight, ops.convert_to_numpy)
+    return _dense("sample_weight", sample_weight)
 
 
 def _validation_data(data: Any) -> Any:
-    parts = keras.utils.unpack_x_y_sample_weight(data)
-    prepare = (_features, _labels, _weights)
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     return keras.utils.pack_x_y_sample_weight(
-        *(each(part) for each, part in zip(prepare, parts, strict=True))
+        _features(x), _labels(y), _weights(sample_weight)
     )
 
 
@@ -253,7 +251,9 @@ def _dense_batch(*batch: Any, convert: Callable[[Any], Any] = _same) -> Any:
     )
 
 
-def _dense(name: str, structure: Any, convert: Callable[[Any], Any]) -> Any:
+def _dense(
+    name: str, structure: Any, convert: Callable[[Any], Any] = ops.convert_to_numpy
+) -> Any:
     """Pads ragged tensors with the padding value of their argument."""
 
     def dense(path: tuple[Any, ...], part: Any) -> Any:

@@ -17,6 +17,7 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
+from keras_rank.arrays.sorting import with_entries
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.blocks import (
     Queries,
@@ -124,17 +125,16 @@ def best_of(
     """Returns the best of all candidates, or of consecutive ones."""
     of_block = min(k, candidates.block_size)
     find, find_in_full = (
-        step_of(function, score, of_block) for function in (_find, _find_in_full)
+        step_of(_find, in_full, score, of_block) for in_full in (False, True)
     )
 
     def search(chunk: Queries, block: Block) -> Best:
         # A branch of one program would take XLA as long as both of them.
         if not backend.on_accelerator():
-            best: Best
             best, are_best = find(chunk, block)
             if are_best:
-                return best
-        return cast(Best, find_in_full(chunk, block))
+                return cast(Best, best)
+        return cast(Best, find_in_full(chunk, block)[0])
 
     number, join = int(queries.embeddings.shape[0]), step_of(_joined, k)
     chunks = [queries.at(rows) for rows in chunks_of(number, candidates.block_size)]
@@ -143,47 +143,42 @@ def best_of(
 
 
 def _find(
-    score: str | Score, number: int, queries: Queries, block: Block
-) -> tuple[Best, Tensor | bool]:
-    """The best of a block, and whether they are right: see `_found`."""
-    scores, keys = _scores_and_keys(score, queries, block)
-    values, places, are_best = _found(scores, keys, number)
-    return Best(values, block.first_id + places), are_best
-
-
-def _find_in_full(
-    score: str | Score, number: int, queries: Queries, block: Block
-) -> Best:
-    values, places = _found_in_full(*_scores_and_keys(score, queries, block), number)
-    return Best(values, block.first_id + places)
-
-
-def _scores_and_keys(
-    score: str | Score, queries: Queries, block: Block
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """The scores of a block, and a function from columns to the keys of candidates."""
+    in_full: bool, score: str | Score, number: int, queries: Queries, block: Block
+) -> tuple[Any, ...]:
+    """The best of a block, and whether they are if not all are sorted: see `_found`."""
     scores = scores_in(score, queries, block)
     if callable(score) and not backend.is_concrete(scores):
         # A pass over memory: all but the graphs of TensorFlow, which a user's
         # function may need, tell NaN by an entry that is first.
         scores = as_compared(scores)
-    return scores, lambda places: queries.keys_of(block.first_id + places)
+    if queries.excluded is not None:
+        size = scores.shape[1]
+        # Those of other blocks are written to a column that is cut off.
+        place = queries.excluded - block.first_id
+        is_here = ops.logical_and(place >= 0, place < size)
+        place = backend.where(is_here, place, size)
+        nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
+        widened = ops.pad(scores, [(0, 0), (0, 1)])
+        scores = with_entries(widened, place, nothing)[:, :size]
+    select = _found_in_full if in_full else _found
+    values, places, *are_best = select(
+        scores, lambda places: queries.keys_of(block.first_id + places), number
+    )
+    return Best(values, block.first_id + places), *are_best
 
 
 def _joined(k: int, queries: Queries, best: Best, found: Best) -> Best:
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
-    size = scores.shape[1]
 
     def keys_at(places: Tensor) -> Tensor:
         return queries.keys_of(backend.take(ids, places))
 
-    *found_first, are_best = _found(scores, keys_at, min(k, size))
+    selected = scores, keys_at, min(k, scores.shape[1])
+    *first, are_best = _found(*selected)
     values, order = backend.branch(
-        are_best,
-        lambda: tuple(found_first),
-        lambda: _found_in_full(scores, keys_at, min(k, size)),
+        are_best, lambda: tuple(first), lambda: _found_in_full(*selected)
     )
     return Best(values, backend.take(ids, order))
 

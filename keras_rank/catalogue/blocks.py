@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.sorting import with_entries
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score, check_pairs, check_score
@@ -61,18 +60,11 @@ def chunks_of(number: int, block_size: int) -> Iterator[Array]:
 
 
 def scores_in(score: str | Score, queries: Queries, block: Block) -> Tensor:
-    """The scores of a block, `-inf` where candidates don't count or are excluded."""
+    """The scores of a block, `-inf` where candidates don't count."""
     scores = check_score(score)(queries.embeddings, block.embeddings)
-    if block.bounds is not None:
-        scores = backend.where(block.hold(block.columns), scores, -math.inf)
-    if queries.excluded is None:
+    if block.bounds is None:
         return scores
-    size = scores.shape[1]
-    # Those of other blocks are written to a column that is cut off.
-    place = queries.excluded - block.first_id
-    place = backend.where(ops.logical_and(place >= 0, place < size), place, size)
-    nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
-    return with_entries(ops.pad(scores, [(0, 0), (0, 1)]), place, nothing)[:, :size]
+    return backend.where(block.hold(block.columns), scores, -math.inf)
 
 
 def fold_blocks(

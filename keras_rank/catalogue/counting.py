@@ -167,18 +167,17 @@ def count_above(
         queries._replace(ids=ids, targets=targets), candidates.block_size
     )
     compare = step_of(_compare, score, averages)
-    score_block = step_of(_score_as_compared, score)
+    score_block = step_of(_entries_as_compared, score)
 
     def search(chunk: Queries, block: Block) -> Counts:
         if not is_searched(chunk.ids):
             return cast(Counts, compare(chunk, block))
         # Without targets, of which each number would be compiled anew.
-        scores = score_block(chunk._replace(ids=None, keys=None, targets=None), block)
-        wanted = chunk._replace(embeddings=None, excluded=None)
+        scored = score_block(chunk._replace(ids=None, keys=None, targets=None), block)
         return _search(
             averages,
-            wanted.each(ops.convert_to_numpy),
-            ops.convert_to_numpy(scores),
+            chunk._replace(embeddings=None).each(ops.convert_to_numpy),
+            list(map(ops.convert_to_numpy, scored)),
             block.on_host(),
         )
 
@@ -248,43 +247,82 @@ def _of_all(
     return whole
 
 
+def _entries(score: str | Score, queries: Queries, block: Block) -> tuple[Tensor, ...]:
+    """The scores of a block, and of excluded candidates, which are counted off."""
+    scores = scores_in(score, queries, block)
+    if queries.excluded is None:
+        return (scores,)
+    return scores, _scores_of(queries.excluded, scores, block)
+
+
+def _scores_of(ids: Tensor, scores: Tensor, block: Block) -> Tensor:
+    """The scores that candidates have in a block, NaN for those that it has not."""
+    column = ids - block.first_id
+    found = backend.take(scores, within(column, 0, scores.shape[1] - 1))
+    return backend.where(_are_in(block, ids), found, math.nan)
+
+
+def _are_in(block: Block, ids: Tensor) -> Tensor:
+    return block.hold(ids - block.first_id) & (ids >= 0)
+
+
+def _without_excluded(counts: Sequence[Tensor]) -> Tensor:
+    """What is counted among candidates, without what is among those excluded."""
+    all_of, *excluded = counts
+    return all_of - sum(excluded)
+
+
+def _before(
+    count: Callable[..., Tensor],
+    queries: Queries,
+    entries: Sequence[Tensor],
+    ids: Tensor,
+) -> Tensor:
+    """Counts the tied candidates, of the ids of a block, that go first."""
+    own_keys, targets = queries.keys_of(queries.ids), queries.targets
+    keys = [queries.keys_of(x) for x in (ids, queries.excluded) if x is not None]
+    each = zip(entries, keys, strict=True)
+    return _without_excluded([count(x, targets, of_x, own_keys) for x, of_x in each])
+
+
 def _compare(
     score: str | Score, averages: bool, queries: Queries, block: Block
 ) -> Counts:
     """Counts by comparing or, if need be, by sorting."""
     ids, targets = queries.ids, queries.targets
-    scores = scores_in(score, queries, block)
-    if counting.are_few(targets):
-        # Without rounding all scores first: denormal numbers equal 0.
-        dtype = keras.backend.standardize_dtype(targets.dtype)
-        near = float(np.nextafter(np.asarray(smallest_normal(targets), dtype), 0))
-        low, high = (
-            backend.where(targets == 0.0, bound, targets) for bound in (-near, near)
-        )
-        pairs = (scores, high), (scores, low)
-        above, not_below = counting.count(pairs, _is_above, _is_not_below)
-    else:
-        in_order = backend.sort(as_compared(scores))
-        above, not_below = counting.counts_in_order(in_order, targets)
-    column = ids - block.first_id
-    own = backend.take(scores, within(column, 0, scores.shape[1] - 1))
-    is_own = ops.logical_and(block.hold(column), ids >= 0)
-    tied, nothing = not_below - above, ops.zeros_like(above)
-    are_tied = ops.logical_and(tied > ops.cast(is_own, "int32"), targets > -math.inf)
+    entries = _entries(score, queries, block)
+    parts = [_above_and_not_below(x, targets) for x in entries]
+    above, not_below = map(_without_excluded, zip(*parts, strict=True))
+    own = as_compared(_scores_of(ids, entries[0], block))
+    tied, is_own = not_below - above, ops.cast(_are_in(block, ids), "int32")
+    are_tied = ops.logical_and(tied > is_own, targets > -math.inf)
+    before = nothing = ops.zeros_like(above)
 
-    def going_first() -> Tensor:
-        keys = queries.keys_of(block.first_id + block.columns)
-        keys = ops.broadcast_to(keys, ops.shape(scores))
-        return counting.count_before(
-            as_compared(scores), targets, keys, queries.keys_of(ids), "int32"
-        )
+    def count(x: Tensor, targets: Tensor, keys: Tensor, own_keys: Tensor) -> Tensor:
+        keys = ops.broadcast_to(keys, ops.shape(x))
+        return counting.count_before(as_compared(x), targets, keys, own_keys, "int32")
 
-    before = nothing
     if not averages:
-        none_is = ops.logical_not(ops.any(are_tied))
-        before = backend.branch(none_is, lambda: nothing, going_first)
-    own = backend.where(is_own, as_compared(own), -math.inf)
+        block_ids = block.first_id + block.columns
+        before = backend.branch(
+            ops.logical_not(ops.any(are_tied)),
+            lambda: nothing,
+            lambda: _before(count, queries, entries, block_ids),
+        )
     return Counts(above, tied, before, own)
+
+
+def _above_and_not_below(scores: Tensor, targets: Tensor) -> Sequence[Tensor]:
+    if not counting.are_few(targets):
+        in_order = backend.sort(as_compared(scores))
+        return counting.counts_in_order(in_order, targets)
+    # Without rounding all scores first: denormal numbers equal 0.
+    dtype = keras.backend.standardize_dtype(targets.dtype)
+    near = float(np.nextafter(np.asarray(smallest_normal(targets), dtype), 0))
+    low, high = (
+        backend.where(targets == 0.0, bound, targets) for bound in (-near, near)
+    )
+    return counting.count(((scores, high), (scores, low)), _is_above, _is_not_below)
 
 
 def _is_above(score: Tensor, high: Tensor, same_score: Tensor, low: Tensor) -> Tensor:
@@ -295,25 +333,28 @@ def _is_not_below(score: Tensor, high: Tensor, same: Tensor, low: Tensor) -> Ten
     return same >= low
 
 
-def _score_as_compared(score: str | Score, queries: Queries, block: Block) -> Tensor:
-    return as_compared(scores_in(score, queries, block))
+def _entries_as_compared(
+    score: str | Score, queries: Queries, block: Block
+) -> list[Tensor]:
+    return [as_compared(x) for x in _entries(score, queries, block)]
 
 
-def _search(averages: bool, queries: Queries, scores: Array, block: Block) -> Counts:
+def _search(
+    averages: bool, queries: Queries, entries: Sequence[Array], block: Block
+) -> Counts:
     """Counts by searching, in arrays."""
-    targets, first = queries.targets, block.first_id
-    above, tied = searching.search(scores, targets)
+    ids, targets, scores = queries.ids, queries.targets, entries[0]
+    parts = [searching.search(x, targets) for x in entries]
+    above, tied = map(_without_excluded, zip(*parts, strict=True))
     before, own = np.zeros_like(above), np.full_like(targets, -math.inf)
-    column = queries.ids - first
-    is_own = block.hold(column) & (queries.ids >= 0)
+    is_own = _are_in(block, ids)
     rows, places = np.nonzero(is_own)
-    own[rows, places] = scores[rows, column[rows, places]]
+    own[rows, places] = scores[rows, ids[rows, places] - block.first_id]
     are_tied = (tied > is_own) & (targets > -math.inf)
     rows = np.flatnonzero(are_tied.any(axis=1))
     if len(rows) and not averages:
-        some = queries.each(lambda x: x[rows])
-        ids = np.arange(first, first + scores.shape[1], dtype="int32")[None, :]
-        before[rows] = searching.search_before(
-            scores[rows], some.keys_of(ids), some.targets, some.keys_of(some.ids)
-        )
+        some, of_some = queries.each(lambda x: x[rows]), [x[rows] for x in entries]
+        columns = np.arange(scores.shape[1], dtype="int32")[None, :]
+        block_ids = block.first_id + columns
+        before[rows] = _before(searching.search_before, some, of_some, block_ids)
     return Counts(above, tied, before, own)
