@@ -17,8 +17,12 @@ import keras_rank
 from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue.blocks import TILE, Queries, _kept_step
-from keras_rank.catalogue.counting import chunks_of_queries
+from keras_rank.catalogue.blocks import (
+    TILE,
+    Queries,
+    _kept_step,
+    chunks_of_queries,
+)
 from keras_rank.catalogue.ranks import retrieval
 
 BACKEND = keras.backend.backend()

@@ -19,13 +19,8 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.backends import Tensor, backend
-from keras_rank.catalogue.blocks import (
-    Queries,
-    chunks_of,
-    fold_blocks,
-    scores_in,
-    step_of,
-)
+from keras_rank.catalogue import blocks
+from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_scored
 from keras_rank.catalogue.scoring import Score
@@ -106,16 +101,13 @@ def best_among(
     queries: Queries, candidates: Candidates | OpenShards, score: str | Score, k: int
 ) -> Best:
     """Reads candidates once, and keeps the best of each query."""
-    first, *others = in_each_part(best_of, queries, candidates, score, k)
-    if not others:
-        return Best(*map(as_tensor, first))
+    found = list(in_each_part(best_of, queries, candidates, score, k))
+    if len(found) == 1:
+        return Best(*map(as_tensor, found[0]))
     # On NumPy, Keras would join float32 and float64 as float32.
-    dtype = np.result_type(*(best.scores for best in (first, *others)))
-    parts = [
-        Best(as_tensor(best.scores.astype(dtype)), as_tensor(best.ids))
-        for best in (first, *others)
-    ]
-    best = functools.reduce(functools.partial(step_of(_joined, k), queries), parts)
+    dtype, join = np.result_type(*(x.scores for x in found)), blocks.step_of(_joined, k)
+    parts = [Best(as_tensor(x.scores.astype(dtype)), as_tensor(x.ids)) for x in found]
+    best = functools.reduce(functools.partial(join, queries), parts)
     return backend.enter(_in_order, (len(best.ids), k), queries.keys, [best])
 
 
@@ -125,7 +117,7 @@ def best_of(
     """Returns the best of all candidates, or of consecutive ones."""
     of_block = min(k, candidates.block_size)
     find, find_in_full = (
-        step_of(_find, in_full, score, of_block) for in_full in (False, True)
+        blocks.step_of(_find, in_full, score, of_block) for in_full in (False, True)
     )
 
     def search(chunk: Queries, block: Block) -> Best:
@@ -136,9 +128,11 @@ def best_of(
                 return cast(Best, best)
         return cast(Best, find_in_full(chunk, block)[0])
 
-    number, join = int(queries.embeddings.shape[0]), step_of(_joined, k)
-    chunks = [queries.at(rows) for rows in chunks_of(number, candidates.block_size)]
-    best = fold_blocks(candidates, chunks, score, search, join)
+    number, join = int(queries.embeddings.shape[0]), blocks.step_of(_joined, k)
+    chunks = [
+        queries.at(rows) for rows in blocks.chunks_of(number, candidates.block_size)
+    ]
+    best = blocks.fold_blocks(candidates, chunks, score, search, join)
     return backend.enter(_in_order, (number, k), queries.keys, best)
 
 
@@ -146,7 +140,7 @@ def _find(
     in_full: bool, score: str | Score, number: int, queries: Queries, block: Block
 ) -> tuple[Any, ...]:
     """The best of a block, and whether they are if not all are sorted: see `_found`."""
-    scores = scores_in(score, queries, block)
+    scores = blocks.scores_in(score, queries, block)
     if callable(score) and not backend.is_concrete(scores):
         # A pass over memory: all but the graphs of TensorFlow, which a user's
         # function may need, tell NaN by an entry that is first.

@@ -2,12 +2,13 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
+from keras_rank.arrays.counting import are_few
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score, check_pairs, check_score
@@ -57,6 +58,49 @@ def chunks_of(number: int, block_size: int) -> Iterator[Array]:
     size = max(1, -(-number // max(1, -(-number * block_size // TILE))))
     for start in range(0, number, size):
         yield np.minimum(np.arange(start, start + size, dtype="int32"), number - 1)
+
+
+def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Queries]]:
+    """The queries in chunks, each with as many targets as those of them need.
+
+    Those with few targets, which are compared, are apart from those with many. Widths
+    are powers of two, so that few are compiled.
+
+    Returns:
+        A list of the rows of the queries, and these queries.
+    """
+    ids = ops.convert_to_numpy(queries.ids)
+    others, width = queries._replace(ids=None, targets=None), ids.shape[1]
+    widths = ((ids >= 0) * np.arange(1, width + 1, dtype="int32")).max(axis=1)
+    widths = np.minimum(2 ** np.ceil(np.log2(widths.clip(1))), width).astype(int)
+    order = np.argsort(widths, kind="stable")
+    distinct, numbers = np.unique(widths, return_counts=True)
+    are_compared = [are_few(ids[:, :n]) for n in distinct]
+    chunks = list[tuple[Array, Queries]]()
+    for group in np.split(order, [numbers[are_compared].sum()]):
+        for places in chunks_of(len(group), block_size):
+            rows = group[places]
+            of_rows, targets = (
+                None if x is None else backend.to_tensor(x[rows, : widths[rows].max()])
+                for x in (ids, queries.targets)
+            )
+            some = others.at(rows.astype("int32"))
+            chunks.append((rows, some._replace(ids=of_rows, targets=targets)))
+    return chunks
+
+
+def of_all(
+    queries: Queries,
+    chunks: Sequence[tuple[Array, Queries]],
+    parts: Sequence[Tensor],
+    fill: float,
+) -> Array:
+    """What is known of the targets of each chunk, as one array."""
+    arrays = list(map(ops.convert_to_numpy, parts))
+    whole = np.full(queries.ids.shape, fill, arrays[0].dtype)
+    for (rows, _), part in zip(chunks, arrays, strict=True):
+        whole[rows, : part.shape[1]] = part
+    return whole
 
 
 def scores_in(score: str | Score, queries: Queries, block: Block) -> Tensor:

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import keras
 import numpy as np
@@ -11,19 +11,13 @@ from keras import ops
 
 from keras_rank.arrays import counting
 from keras_rank.arrays.arithmetic import within
-from keras_rank.arrays.buckets import rounded_up
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.catalogue import searching
-from keras_rank.catalogue.blocks import (
-    Queries,
-    chunks_of,
-    fold_blocks,
-    scores_in,
-    step_of,
-)
+from keras_rank.catalogue import blocks, searching
+from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import Block, Candidates
-from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.shards import OpenShards, in_each_part
+from keras_rank.catalogue.targets import score_targets
 from keras_rank.lists.limits import as_compared, smallest_normal
 
 
@@ -99,58 +93,6 @@ def count_candidates(
     return Counts(*map(backend.from_host, counts))
 
 
-def score_targets(
-    queries: Queries, candidates: Candidates, score: str | Score
-) -> Array:
-    """Scores targets in blocks of the same size as all others, `-inf` for padding."""
-    first, size = candidates.first_id, candidates.block_size
-    chunks = chunks_of_queries(queries, size)
-    numbers = [ops.convert_to_numpy(chunk.ids) - first for _, chunk in chunks]
-    uniques = [np.unique(x.clip(0, candidates.items - 1)) for x in numbers]
-    known = np.unique(np.concatenate(uniques))
-    # Each number of them would be compiled.
-    is_rounded = backend.should_bucket(known)
-    number_read = rounded_up(len(known), 1) if is_rounded else len(known)
-    embeddings = candidates.rows(first + np.resize(known, number_read))
-    score_block = step_of(_score_targets, score)
-    scored = list[Array]()
-    for (_, chunk), wanted, unique in zip(chunks, numbers, uniques, strict=True):
-        columns, block_numbers = _layout(unique, candidates)
-        rows_known = np.searchsorted(known, unique)
-        place = np.searchsorted(unique, wanted).clip(0, len(unique) - 1)
-        own_columns = backend.to_tensor(columns[place])
-        found: Any = -math.inf
-        for number in range(block_numbers.max() + 1):
-            are_here = block_numbers == number
-            rows = np.zeros(size, "int32")
-            rows[columns[are_here]] = rows_known[are_here]
-            block = ops.take(embeddings, backend.to_tensor(rows), axis=0)
-            with backend.full_precision(), backend.quiet():
-                scores = score_block(chunk.embeddings, block, own_columns)
-            is_here = (unique[place] == wanted) & are_here[place]
-            found = np.where(is_here, ops.convert_to_numpy(scores), found)
-        scored.append(found)
-    return _of_all(queries, chunks, scored, -math.inf)
-
-
-def _score_targets(
-    score: str | Score, queries: Tensor, block: Tensor, columns: Tensor
-) -> Tensor:
-    return as_compared(backend.take(check_score(score)(queries, block), columns))
-
-
-def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
-    """The columns of distinct candidates, and the numbers of the fewest blocks."""
-    index = np.arange(len(unique), dtype="int32")
-    if not backend.rounds_by_column():
-        return index % candidates.block_size, index // candidates.block_size
-    columns = candidates.columns(unique).astype("int32")
-    order = np.argsort(columns, kind="stable")
-    ordered, block_numbers = columns[order], np.empty_like(index)
-    block_numbers[order] = index - np.searchsorted(ordered, ordered)
-    return columns, block_numbers
-
-
 def count_above(
     queries: Queries,
     candidates: Candidates,
@@ -163,11 +105,11 @@ def count_above(
     # Those that follow each other are found near each other.
     order = np.argsort(-targets, axis=1, kind="stable")
     ids, targets = (np.take_along_axis(x, order, axis=1) for x in (ids, targets))
-    chunks = chunks_of_queries(
+    chunks = blocks.chunks_of_queries(
         queries._replace(ids=ids, targets=targets), candidates.block_size
     )
-    compare = step_of(_compare, score, averages)
-    score_block = step_of(_entries_as_compared, score)
+    compare = blocks.step_of(_compare, score, averages)
+    score_block = blocks.step_of(_entries_as_compared, score)
 
     def search(chunk: Queries, block: Block) -> Counts:
         if not is_searched(chunk.ids):
@@ -181,7 +123,7 @@ def count_above(
             block.on_host(),
         )
 
-    found = fold_blocks(
+    found = blocks.fold_blocks(
         candidates,
         [chunk for _, chunk in chunks],
         score,
@@ -193,7 +135,7 @@ def count_above(
     in_place = np.argsort(order, axis=1)
     return Counts(
         *(
-            np.take_along_axis(_of_all(queries, chunks, *field), in_place, axis=1)
+            np.take_along_axis(blocks.of_all(queries, chunks, *field), in_place, axis=1)
             for field in fields
         )
     )
@@ -204,52 +146,9 @@ def is_searched(targets: Tensor) -> bool:
     return not (backend.on_accelerator() or counting.are_few(targets))
 
 
-def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Queries]]:
-    """The queries in chunks, each with as many targets as those of them need.
-
-    Those with few targets, which are compared, are apart from those with many. Widths
-    are powers of two, so that few are compiled.
-
-    Returns:
-        A list of the rows of the queries, and these queries.
-    """
-    ids = ops.convert_to_numpy(queries.ids)
-    others, width = queries._replace(ids=None, targets=None), ids.shape[1]
-    widths = ((ids >= 0) * np.arange(1, width + 1, dtype="int32")).max(axis=1)
-    widths = np.minimum(2 ** np.ceil(np.log2(widths.clip(1))), width).astype(int)
-    order = np.argsort(widths, kind="stable")
-    distinct, numbers = np.unique(widths, return_counts=True)
-    are_compared = [counting.are_few(ids[:, :n]) for n in distinct]
-    chunks = list[tuple[Array, Queries]]()
-    for group in np.split(order, [numbers[are_compared].sum()]):
-        for places in chunks_of(len(group), block_size):
-            rows = group[places]
-            of_rows, targets = (
-                None if x is None else backend.to_tensor(x[rows, : widths[rows].max()])
-                for x in (ids, queries.targets)
-            )
-            some = others.at(rows.astype("int32"))
-            chunks.append((rows, some._replace(ids=of_rows, targets=targets)))
-    return chunks
-
-
-def _of_all(
-    queries: Queries,
-    chunks: Sequence[tuple[Array, Queries]],
-    parts: Sequence[Tensor],
-    fill: float,
-) -> Array:
-    """What is known of the targets of each chunk, as one array."""
-    arrays = list(map(ops.convert_to_numpy, parts))
-    whole = np.full(queries.ids.shape, fill, arrays[0].dtype)
-    for (rows, _), part in zip(chunks, arrays, strict=True):
-        whole[rows, : part.shape[1]] = part
-    return whole
-
-
 def _entries(score: str | Score, queries: Queries, block: Block) -> tuple[Tensor, ...]:
     """The scores of a block, and of excluded candidates, which are counted off."""
-    scores = scores_in(score, queries, block)
+    scores = blocks.scores_in(score, queries, block)
     if queries.excluded is None:
         return (scores,)
     return scores, _scores_of(queries.excluded, scores, block)

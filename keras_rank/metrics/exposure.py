@@ -346,14 +346,9 @@ def updates_of(
     updates: list[ordered.Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
         cutoffs = tuple({member.k: None for member in members})
-        if y_pred is None:
-            added = shown.count_ids(y_true, sample_weight, items, cutoffs)
-            lists = 0
-        else:
-            showing = shown.Showing(sparse_labels, ties, cutoffs, items)
-            given = shown.read(showing, y_true, y_pred, sample_weight)
-            seen = members[0].lists_seen.value
-            added, lists = backend.enter(shown.count_lists, showing, given, key, seen)
+        showing = shown.Showing(sparse_labels, ties, cutoffs, items)
+        given = y_true, y_pred, sample_weight
+        added, lists = shown.count(showing, given, key, members[0].lists_seen.value)
         for member in members:
             counts = added[cutoffs.index(member.k)]
             updates.append((member.counts, member.counts.value + counts))

@@ -1,6 +1,5 @@
 """What lists show: how often each item is in the top of a batch."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from keras import ops
@@ -27,7 +26,27 @@ class Showing(NamedTuple):
     items: int
 
 
-def read(
+def count(
+    showing: Showing, given: tuple[Any, Any, Any], key: int, first_list: Tensor
+) -> tuple[list[Tensor], Tensor | int]:
+    """How often each item is in the top of each cutoff, and the number of lists.
+
+    Args:
+        showing: how lists are given and ordered.
+        given: `y_true`, `y_pred` and `sample_weight`.
+        key: the key of the seed of the shuffle.
+        first_list: the number of lists seen before. Shown ids are no lists.
+    """
+    y_true, y_pred, sample_weight = given
+    if y_pred is not None:
+        lists = _read(showing, *given)
+        return backend.enter(_count_lists, showing, lists, key, first_list)
+    ids = _read_ids(y_true, sample_weight, showing.items, max(showing.cutoffs))
+    each = [ids[:, :k] for k in showing.cutoffs]
+    return [backend.enter(count_each, showing.items, x) for x in each], 0
+
+
+def _read(
     showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any
 ) -> reading.RawBatch:
     """Reads lists with a score for each item."""
@@ -49,10 +68,10 @@ def read(
     return bucket_shapes(given, is_sparse)
 
 
-def count_lists(
+def _count_lists(
     showing: Showing, given: reading.RawBatch, key: Tensor, first_list: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """How often each item is in the top of each cutoff, and the number of lists."""
+    """The same, of lists."""
     lists = standardize((showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
@@ -69,10 +88,8 @@ def _with_all_items(lists: SparseLists) -> DenseLists:
     return DenseLists(backend.where(lists.has_items[:, None], labels, -1.0), scores)
 
 
-def count_ids(
-    ids: Any, sample_weight: Any, items: int, cutoffs: Sequence[int]
-) -> list[Tensor]:
-    """How often each item is in the top of each cutoff, given the ids in order."""
+def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
+    """Reads the ids that are shown, in order."""
     if isinstance(ids, RankedLists) or sample_weight is not None:
         raise ValueError(
             "`y_true` should hold the ids of the shown items, or come with the scores "
@@ -86,7 +103,7 @@ def count_ids(
             f"{type(ids).__name__}"
         )
     tensors.check_values("y_true", ids)
-    ids, k = to_ids("y_true", ids, items), max(cutoffs)
+    ids = to_ids("y_true", ids, items)
     shape = tensors.shape_of(ids)
     if len(shape) != 2 or not (shape[1] is None or shape[1] >= k):
         raise ValueError(
@@ -94,8 +111,7 @@ def count_ids(
             f"each list, padded with -1. Received: y_true.shape={shape}"
         )
     ids = _of_width(ids[:, :k], k) if shape[1] is None else ids
-    ids = ops.cast(backend.enter(checked_ids, ("y_true", items), ids), "int32")
-    return [backend.enter(count_each, items, ids[:, :cutoff]) for cutoff in cutoffs]
+    return ops.cast(backend.enter(checked_ids, ("y_true", items), ids), "int32")
 
 
 def count_each(items: int, ids: Tensor) -> Tensor:
