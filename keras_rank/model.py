@@ -5,7 +5,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
@@ -34,21 +34,29 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
     return with_folded_labels
 
 
-def _with_prepared_data(name: str) -> Callable[..., Any]:
-    """A method of Keras that is given data in a form that it accepts."""
-    of_keras = getattr(keras.Model, name)
-    signature = inspect.signature(of_keras)
+def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Brings data into a form that Keras accepts before its method is called."""
+    signature = inspect.signature(method)
 
-    @functools.wraps(of_keras)
-    def with_prepared_data(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        call = signature.bind(self, *args, **kwargs)
-        for argument, prepare in _PREPARE.items():
-            if argument in call.arguments:
-                call.arguments[argument] = prepare(call.arguments[argument])
-        method = getattr(super(RankingModel, self), name)
-        return method(*call.args[1:], **call.kwargs)
+    @functools.wraps(method)
+    def with_prepared_data(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        for name, prepare in _PREPARE.items():
+            if name in call.arguments:
+                call.arguments[name] = prepare(call.arguments[name])
+        return method(*call.args, **call.kwargs)
 
     return with_prepared_data
+
+
+def _of_keras(name: str) -> Callable[..., Any]:
+    """The method that `RankingModel` inherits."""
+
+    @functools.wraps(getattr(keras.Model, name))
+    def of_keras(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(RankingModel, self), name)(*args, **kwargs)
+
+    return of_keras
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -120,31 +128,14 @@ class RankingModel(keras.Model):
             if name in vars(cls):
                 setattr(cls, name, _with_folded_labels(vars(cls)[name]))
 
-    fit = _with_prepared_data("fit")
-    evaluate = _with_prepared_data("evaluate")
-    predict = _with_prepared_data("predict")
-    train_on_batch = _with_prepared_data("train_on_batch")
-    test_on_batch = _with_prepared_data("test_on_batch")
-    predict_on_batch = _with_prepared_data("predict_on_batch")
-
-    @_with_folded_labels
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Computes the loss, with labels of -1 where the mask is False."""
-        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
-
-    @_with_folded_labels
-    def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
-    ) -> Any:
-        """Computes the metrics, with labels of -1 where the mask is False."""
-        return super().compute_metrics(x, y, y_pred, sample_weight)
+    fit = _with_prepared_data(_of_keras("fit"))
+    evaluate = _with_prepared_data(_of_keras("evaluate"))
+    predict = _with_prepared_data(_of_keras("predict"))
+    train_on_batch = _with_prepared_data(_of_keras("train_on_batch"))
+    test_on_batch = _with_prepared_data(_of_keras("test_on_batch"))
+    predict_on_batch = _with_prepared_data(_of_keras("predict_on_batch"))
+    compute_loss = _with_folded_labels(_of_keras("compute_loss"))
+    compute_metrics = _with_folded_labels(_of_keras("compute_metrics"))
 
 
 # What Keras makes of inputs and outputs. It does not export the class, but tells it.
@@ -180,9 +171,7 @@ def _features(x: Any) -> Any:
     return _dense("x", x)
 
 
-def _dense_tuples(
-    batch: Any, convert: Callable[[Any], Any] = ops.convert_to_numpy
-) -> Any:
+def _dense_tuples(batch: Any, to_arrays: bool = True) -> Any:
     """A batch without ragged tensors, and with tuples for lists.
 
     Keras on TensorFlow accepts no lists in batches, and PyTorch turns tuples into
@@ -190,7 +179,7 @@ def _dense_tuples(
     """
     batch = keras.tree.lists_to_tuples(batch)
     batch = batch if isinstance(batch, tuple) else (batch,)
-    dense = _dense_batch(*batch, convert=convert)
+    dense = _dense_batch(*batch, to_arrays=to_arrays)
     # Keras's `pack` returns features alone as they are.
     return dense if isinstance(dense, tuple) else (dense,)
 
@@ -208,8 +197,7 @@ class _DenseBatches(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        number: int | None = self._batches.num_batches
-        return number
+        return cast(int | None, self._batches.num_batches)
 
     def __getitem__(self, index: int) -> Any:
         return _dense_tuples(self._batches[index])
@@ -217,7 +205,7 @@ class _DenseBatches(keras.utils.PyDataset):
 
 def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
     # Keras expects tensors of PyTorch here.
-    return _dense_tuples(collate(samples), _same)
+    return _dense_tuples(collate(samples), to_arrays=False)
 
 
 def _labels(y: Any) -> Any:
@@ -225,41 +213,32 @@ def _labels(y: Any) -> Any:
 
     With a dict, it would accept only weights of whole lists.
     """
-    return _folded(_dense("y_true", y), ops.convert_to_numpy, with_ids=False)
-
-
-def _weights(sample_weight: Any) -> Any:
-    return _dense("sample_weight", sample_weight)
+    return _folded(_dense("y_true", y), is_early=True)
 
 
 def _validation_data(data: Any) -> Any:
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     return keras.utils.pack_x_y_sample_weight(
-        _features(x), _labels(y), _weights(sample_weight)
+        _features(x), _labels(y), _dense("sample_weight", sample_weight)
     )
 
 
-def _same(tensor: Any) -> Any:
-    return tensor
-
-
-def _dense_batch(*batch: Any, convert: Callable[[Any], Any] = _same) -> Any:
+def _dense_batch(*batch: Any, to_arrays: bool = False) -> Any:
     names = ("x", "y_true", "sample_weight")
     parts = keras.utils.unpack_x_y_sample_weight(batch)
     return keras.utils.pack_x_y_sample_weight(
-        *(_dense(name, part, convert) for name, part in zip(names, parts, strict=True))
+        *(_dense(*each, to_arrays) for each in zip(names, parts, strict=True))
     )
 
 
-def _dense(
-    name: str, structure: Any, convert: Callable[[Any], Any] = ops.convert_to_numpy
-) -> Any:
+def _dense(name: str, structure: Any, to_arrays: bool = True) -> Any:
     """Pads ragged tensors with the padding value of their argument."""
 
     def dense(path: tuple[Any, ...], part: Any) -> Any:
         argument = "mask" if path[-1:] == ("mask",) else name
         if ragged.is_ragged_tensor(part):
-            return convert(ragged.dense(argument, part))
+            part = ragged.dense(argument, part)
+            return ops.convert_to_numpy(part) if to_arrays else part
         is_of_lists = ragged.is_array_of_lists(part)
         return ragged.padded(argument, list(part)) if is_of_lists else part
 
@@ -267,13 +246,11 @@ def _dense(
     return keras.tree.pack_sequence_as(structure, parts)
 
 
-def _folded(
-    y: Any, convert: Callable[[Any], Any] = _same, *, with_ids: bool = True
-) -> Any:
+def _folded(y: Any, is_early: bool = False) -> Any:
     """Writes each mask into its labels, and turns lists into tuples.
 
-    `with_ids`, it also stacks ids and labels. That has to wait until Keras has the
-    data: it may cast floats, which the stacked ids are, to half precision.
+    It also stacks ids and labels, unless `is_early`. That has to wait until Keras has
+    the data: it may cast floats, which the stacked ids are, to half precision.
     """
 
     def labels(part: Any) -> Any:
@@ -289,10 +266,11 @@ def _folded(
                 f"Received: y with the keys {sorted(part)}"
             )
         if "ids" in part:
-            return _side_by_side(part) if with_ids else part
+            return part if is_early else _side_by_side(part)
         if "mask" not in part:
             return part["labels"]
-        return convert(mask_labels(part["labels"], part["mask"]))
+        masked = mask_labels(part["labels"], part["mask"])
+        return ops.convert_to_numpy(masked) if is_early else masked
 
     return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
 
@@ -328,6 +306,6 @@ def _side_by_side(part: dict[str, Any]) -> Any:
 _PREPARE: dict[str, Callable[[Any], Any]] = {
     "x": _features,
     "y": _labels,
-    "sample_weight": _weights,
+    "sample_weight": functools.partial(_dense, "sample_weight"),
     "validation_data": _validation_data,
 }

@@ -81,10 +81,8 @@ def top_k(
     number = int(embeddings.shape[0])
     if number == 0:
         return ops.zeros((0, k), dtype), ops.zeros((0, k), "int32")
-    excluded = None
-    if exclude is not None:
-        nothing = np.full((number, 1), -1, "int32")
-        excluded = excluded_ids(exclude, nothing, found.items)
+    nothing = np.full((number, 1), -1, "int32")
+    excluded = excluded_ids(exclude, nothing, found.items)
     keys = keys_of_queries(ties, key, np.ones(number, "bool"))
     best = best_among(Queries(embeddings, None, excluded, keys), found, score, k)
     return cast_finite(best.scores, dtype), best.ids

@@ -120,15 +120,10 @@ def rank(
 
 @dataclasses.dataclass(frozen=True)
 class Retrieval:
-    """Queries, their targets, and the candidates among which these are ranked.
-
-    `ids`, of shape `(queries, targets)`, are the targets that can be found, or -1.
-    """
+    """Queries, their targets, and the candidates among which these are ranked."""
 
     lists: TargetLists
-    ids: Tensor
-    embeddings: Tensor
-    excluded: Tensor | None
+    queries: Queries
     candidates: Candidates | OpenShards
     score: str | Score
 
@@ -151,7 +146,7 @@ class Retrieval:
     def asked(self, ties: Ties, key: int) -> Queries:
         """The queries, with keys for an order of ties."""
         keys = keys_of_queries(ties, key, self.lists.has_items)
-        return Queries(self.embeddings, self.ids, self.excluded, keys)
+        return self.queries._replace(keys=keys)
 
 
 def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
@@ -211,10 +206,9 @@ def retrieval(
         )
     can_be_found, ids = map(ops.convert_to_numpy, (lists.can_be_found, lists.ids))
     ids = np.where(can_be_found, ids, np.int32(-1))
-    excluded = None
-    if exclude is not None:
-        excluded = excluded_ids(exclude, ids, found.items)
-    return Retrieval(lists, backend.from_host(ids), embeddings, excluded, found, score)
+    excluded = excluded_ids(exclude, ids, found.items)
+    asked = Queries(embeddings, backend.from_host(ids), excluded, None)
+    return Retrieval(lists, asked, found, score)
 
 
 def open_scored(
@@ -273,11 +267,13 @@ def check_block_size(block_size: Any) -> int:
     return check_positive("block_size", block_size, "a positive integer or None")
 
 
-def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
+def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor | None:
     """The distinct ids to exclude, from what users pass, without those to keep.
 
     Both are padded with -1.
     """
+    if exclude is None:
+        return None
     ids = to_ids("exclude", exclude, items)
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):
         raise ValueError(
