@@ -103,7 +103,7 @@ def count_above(
     """Reads candidates once, and counts those above and tied with each target."""
     ids, targets = map(ops.convert_to_numpy, (queries.ids, queries.targets))
     # Those that follow each other are found near each other.
-    order = np.argsort(-targets, axis=1, kind="stable")
+    order = np.argsort(-targets, axis=1)
     ids, targets = (np.take_along_axis(x, order, axis=1) for x in (ids, targets))
     chunks = blocks.chunks_of_queries(
         queries._replace(ids=ids, targets=targets), candidates.block_size
@@ -131,14 +131,12 @@ def count_above(
         lambda _, counts, added: counts.joined(added),
         after_block,
     )
-    fields = zip(zip(*found, strict=True), (0, 0, 0, -math.inf), strict=True)
-    in_place = np.argsort(order, axis=1)
-    return Counts(
-        *(
-            np.take_along_axis(blocks.of_all(queries, chunks, *field), in_place, axis=1)
-            for field in fields
-        )
-    )
+    counts = list[Array]()
+    for parts, fill in zip(zip(*found, strict=True), (0, 0, 0, -math.inf), strict=True):
+        of_order = blocks.of_all(queries, chunks, parts, fill)
+        counts.append(np.empty_like(of_order))
+        np.put_along_axis(counts[-1], order, of_order, axis=1)
+    return Counts(*counts)
 
 
 def is_searched(targets: Tensor) -> bool:

@@ -8,7 +8,13 @@ from keras import ops
 
 from keras_rank.arrays.buckets import rounded_up
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.catalogue.blocks import Queries, chunks_of_queries, of_all, step_of
+from keras_rank.catalogue.blocks import (
+    TILE,
+    Queries,
+    chunks_of_queries,
+    of_all,
+    step_of,
+)
 from keras_rank.catalogue.candidates import Candidates
 from keras_rank.catalogue.scoring import Score, check_score
 from keras_rank.lists.limits import as_compared
@@ -21,18 +27,21 @@ def score_targets(
     first, size = candidates.first_id, candidates.block_size
     chunks = chunks_of_queries(queries, size)
     numbers = [ops.convert_to_numpy(chunk.ids) - first for _, chunk in chunks]
-    uniques = [np.unique(x.clip(0, candidates.items - 1)) for x in numbers]
-    known = np.unique(np.concatenate(uniques))
+    places = [
+        _places(x.clip(0, candidates.items - 1), candidates.items) for x in numbers
+    ]
+    known = np.unique(np.concatenate([unique for unique, _ in places]))
     # Each number of them would be compiled.
     is_rounded = backend.should_bucket(known)
     number_read = rounded_up(len(known), 1) if is_rounded else len(known)
     embeddings = candidates.rows(first + np.resize(known, number_read))
     score_block = step_of(_score_targets, score)
     scored = list[Array]()
-    for (_, chunk), wanted, unique in zip(chunks, numbers, uniques, strict=True):
+    for (_, chunk), wanted, (unique, place) in zip(
+        chunks, numbers, places, strict=True
+    ):
         columns, block_numbers = _layout(unique, candidates)
         rows_known = np.searchsorted(known, unique)
-        place = np.searchsorted(unique, wanted).clip(0, len(unique) - 1)
         own_columns = backend.to_tensor(columns[place])
         found: Any = -math.inf
         for number in range(block_numbers.max() + 1):
@@ -52,6 +61,19 @@ def _score_targets(
     score: str | Score, queries: Tensor, block: Tensor, columns: Tensor
 ) -> Tensor:
     return as_compared(backend.take(check_score(score)(queries, block), columns))
+
+
+def _places(numbers: Array, end: int) -> tuple[Array, Array]:
+    """The distinct of whole numbers below an end, and which of these each is."""
+    if end > TILE:
+        unique, place = np.unique(numbers, return_inverse=True)
+        return unique, place.reshape(numbers.shape)
+    # Without sorting them, in no more memory than the scores of a tile.
+    table = np.zeros(end, "int32")
+    table[numbers] = 1
+    unique = np.flatnonzero(table)
+    table[unique] = np.arange(len(unique))
+    return unique, table[numbers]
 
 
 def _layout(unique: Array, candidates: Candidates) -> tuple[Array, Array]:
