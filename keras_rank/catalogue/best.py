@@ -105,7 +105,7 @@ def best_among(
     # On NumPy, Keras would join float32 and float64 as float32.
     dtype, join = np.result_type(*(x.scores for x in found)), blocks.step_of(_joined, k)
     parts = [Best(as_tensor(x.scores.astype(dtype)), as_tensor(x.ids)) for x in found]
-    best = functools.reduce(functools.partial(join, queries), parts)
+    best = functools.reduce(functools.partial(join, queries.keys), parts)
     return backend.enter(_in_order, (len(best.ids), k), queries.keys, [best])
 
 
@@ -130,7 +130,9 @@ def best_of(
     chunks = [
         queries.at(rows) for rows in blocks.chunks_of(number, candidates.block_size)
     ]
-    best = blocks.fold_blocks(candidates, chunks, score, search, join)
+    best = blocks.fold_blocks(
+        candidates, chunks, score, search, lambda chunk, *both: join(chunk.keys, *both)
+    )
     return backend.enter(_in_order, (number, k), queries.keys, best)
 
 
@@ -159,13 +161,13 @@ def _find(
     return Best(values, block.first_id + places), *are_best
 
 
-def _joined(k: int, queries: Queries, best: Best, found: Best) -> Best:
+def _joined(k: int, keys: Tensor | None, best: Best, found: Best) -> Best:
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
 
     def keys_at(places: Tensor) -> Tensor:
-        return queries.keys_of(backend.take(ids, places))
+        return item_keys(keys, backend.take(ids, places) + 1)
 
     selected = scores, keys_at, min(k, scores.shape[1])
     *first, are_best = _found(*selected)
