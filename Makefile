@@ -2,7 +2,8 @@
 # the four backends, and `make check` runs the quick tests. Each creates its environment.
 
 PYTHON ?= python3
-BACKEND ?= jax numpy tensorflow torch
+ALL = jax numpy tensorflow torch
+BACKEND ?= $(ALL)
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
 OLDEST = .venv/oldest
@@ -16,6 +17,16 @@ FOR_GPU = .venv/for-gpu
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
+# Laws that also hold where no backend replaces functions of the reference.
+REFERENCE = tests/test_reference.py \
+	tests/test_laws.py::test_function_equals_the_oracle \
+	tests/test_laws.py::test_class_is_the_weighted_mean_of_the_oracle \
+	tests/test_laws.py::test_float64_is_computed_in_full \
+	tests/test_sparse.py::test_many_targets \
+	tests/test_odd_scores.py::test_values_equal_the_oracle \
+	"tests/test_odd_scores.py::test_scores_are_what_they_mean[5000-all-0.01-True]" \
+	tests/test_compiled.py::test_functions_compile tests/test_sparse.py::test_compiled
+
 # The backends that XLA compiles for.
 COMPILED = jax tensorflow
 # Without its optimizer, XLA compiles in half the time, with the same numbers.
@@ -25,8 +36,9 @@ UNOPTIMIZED = XLA_FLAGS="--xla_backend_optimization_level=0 \
 .PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
 .PHONY: docs package
 .PHONY: bench bench-compiled clean
-.PHONY: $(addprefix test-,jax tensorflow numpy torch)
+.PHONY: $(ALL:%=test-%)
 .PHONY: $(COMPILED:%=test-%-optimized) $(COMPILED:%=test-%-unoptimized)
+.PHONY: $(ALL:%=test-%-reference)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
@@ -39,7 +51,8 @@ check: lint
 # Two processes at a time, in an order in which both end together. The linters import
 # nothing while the first tests compile packages, which two would both do.
 test: $(DEVELOPMENT)/installed
-	$(MAKE) --jobs=2 --output-sync=target lint $(addprefix test-,$(BACKEND))
+	$(MAKE) --jobs=2 --output-sync=target lint $(addprefix test-,$(BACKEND)) \
+		$(BACKEND:%=test-%-reference)
 
 lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff check .
@@ -58,6 +71,11 @@ $(COMPILED:%=test-%-unoptimized): test-%-unoptimized: $(DEVELOPMENT)/installed
 
 $(COMPILED:%=test-%-optimized): test-%-optimized: $(DEVELOPMENT)/installed
 	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest -m optimized
+
+# In keras.ops alone, as a backend would start that has no module of its own.
+$(ALL:%=test-%-reference): test-%-reference: $(DEVELOPMENT)/installed
+	REFERENCE=1 KERAS_BACKEND=$* $(UNOPTIMIZED) $(DEVELOPMENT)/bin/pytest \
+		--hypothesis-profile=quick -k "not XLA" $(REFERENCE)
 
 # A current pip takes two thirds of the time of that of an older Python.
 $(DEVELOPMENT)/installed: pyproject.toml constraints.txt

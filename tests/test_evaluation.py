@@ -611,10 +611,10 @@ def test_permutations_with_weights_and_empty_lists(rng):
     weights = np.where(rng.random(n) < 0.3, np.nan, rng.integers(1, 9, n))
     both = [intervals.Values(rng.random(n), weights, 0.25).mean(lists) for _ in "ab"]
     change = both[0] - both[1]
-    assert change.parts.mean() == pytest.approx(change.value)
+    assert change.terms.mean() == pytest.approx(change.value)
     signs = np.array(list(itertools.product([-1.0, 1.0], repeat=n)))
-    sums = np.abs(signs @ change.parts)
-    expected = np.mean(sums >= abs(change.parts.sum()) - 1e-12)
+    sums = np.abs(signs @ change.terms)
+    expected = np.mean(sums >= abs(change.terms.sum()) - 1e-12)
     found = intervals.estimate(change, None, 0.95, permute=True)
     assert found.p == pytest.approx(expected)
 

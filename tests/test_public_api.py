@@ -15,6 +15,9 @@ import keras_rank
 
 PACKAGE = pathlib.Path(keras_rank.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
+NAMES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in MODULES
+}
 
 
 def place(path):
@@ -52,7 +55,7 @@ def test_all_is_what_is_there():
 
 
 def imports_of(path):
-    """The modules that a file imports, by `from keras_rank import` too.
+    """The modules that a file imports, also by `from` the package that holds them.
 
     What is imported for the names of types alone is no dependency.
     """
@@ -64,11 +67,10 @@ def imports_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (
-                (f"{node.module}.{alias.name}" for alias in node.names)
-                if node.module == "keras_rank"
-                else [node.module]
-            )
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                is_module = node.module == "keras_rank" or name in NAMES
+                yield name if is_module else node.module
 
 
 # From the lowest to the highest: a room imports from lower ones and from itself. So the

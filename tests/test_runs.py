@@ -14,7 +14,7 @@ from tables import TREC, rows_of
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
-from keras_rank.evaluation.lists.measures import metric_of
+from keras_rank.evaluation.lists.metric_names import metric_of
 from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK
 from keras_rank.utils import targets_from_qrels
 
@@ -863,6 +863,16 @@ def test_few_judgements_are_no_reason_for_warnings():
     # None at all is one: the ids differ.
     (warning,) = evaluate_run(*sparse(0.0), ["ndcg@10"]).warnings
     assert "same item ids?" in warning
+
+
+def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
+    qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 0.9, "b": 0.5}}
+    evaluation = evaluate_run(qrels, run, ["ndcg@2"])
+    found = evaluation.health()
+    shares = dict(zip(found["check"], found["share"], strict=True))
+    assert shares["judged@2"] == 1 / 2
+    assert "1 of 2 lists have no items with a score" in evaluation.warnings[0]
+    assert "their top 2, 50% on average" in evaluation.warnings[1]
 
 
 def test_missing_judgements_among_many_are_one():

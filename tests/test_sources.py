@@ -377,7 +377,7 @@ def test_ids_that_cannot_be_joined(ids, type_):
     assert "BIGINT in `run`" in str(error.value)
 
 
-@pytest.mark.parametrize("other", [np.int32, np.uint64, str])
+@pytest.mark.parametrize("other", [np.int16, np.int32, np.uint64, str])
 def test_ids_that_can_be_joined(other):
     qrels = {"query_id": [1], "item_id": [7], "label": [1]}
     run = {"query_id": [1, 1], "item_id": np.array([8, 7]).astype(other)}
@@ -410,6 +410,18 @@ def test_duckdb_prints_no_progress(capfd):
 
 
 # Names and types of columns.
+
+
+@pytest.mark.parametrize(
+    "type_", ["int8", "int16", "int32", "int64", "uint16", "float16", "float64"]
+)
+def test_numbers_of_any_size(tmp_path, type_):
+    rows = {"query_id": [2, 2], "label": [0, 1], "score": [2, 1]}
+    rows = {name: np.array(values, type_) for name, values in rows.items()}
+    assert evaluate(rows, ["mrr"])["mrr"] == 1 / 2
+    if "int" in type_:
+        files = written(tmp_path, rows, INTEGERS)
+        assert set(mrr_of(files)) == {1, 2}
 
 
 def sources_of(tmp_path, table):

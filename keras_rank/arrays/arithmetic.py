@@ -28,16 +28,18 @@ def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
     return min(2 ** max(int(largest) - 1, 0).bit_length(), int(bound))
 
 
+def none_of(conditions: Tensor) -> Tensor | bool:
+    """Whether all are False: a bool if Python can see it, so that it is read once."""
+    any_of = ops.any(conditions)
+    seen = backend.known(any_of)
+    return ops.logical_not(any_of) if seen is None else not seen
+
+
 def floats(x: Tensor) -> Tensor:
     """Casts integers to floats, and returns floats unchanged."""
     x = x if ops.is_tensor(x) else ops.convert_to_tensor(x)
     is_float = keras.backend.is_float_dtype(x.dtype)
     return x if is_float else ops.cast(x, keras.config.floatx())
-
-
-def within(x: Tensor, least: float, most: float) -> Tensor:
-    """Clips numbers to two bounds."""
-    return backend.minimum(backend.maximum(x, least), most)
 
 
 def running_total(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -34,6 +35,10 @@ _PACKAGE = __name__.partition(".")[0]
 # 4,096 entries, including compilation.
 MOST_COMPARISONS = 16
 
+# Positions are sorted by two digits to this base, together with as many groups as there
+# are positions: all fit into int32 up to 2**20 of them.
+_DIGITS = 2**10
+
 
 # Values that Python can see, and branches on them.
 
@@ -51,9 +56,13 @@ def is_compiling() -> bool:
 def is_concrete(x: Tensor) -> bool:
     """Whether Python can see the values of a tensor, if need be by waiting for them.
 
-    `keras.ops` can't tell.
+    `keras.ops` can't tell but by a copy.
     """
-    return False
+    try:
+        ops.convert_to_numpy(x)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    return True
 
 
 def known(condition: Tensor | bool) -> bool | None:
@@ -95,6 +104,9 @@ def looks_first(x: Tensor) -> bool:
 
 
 # Programs.
+
+# How results are shared.
+cached_property = functools.cached_property
 
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
@@ -194,7 +206,7 @@ def compiled(function: Callable[..., Any], *, is_ours: bool) -> Callable[..., An
 
 
 def without_autograph(function: Function) -> Function:
-    """Stops TensorFlow from rewriting the source of a function and all that it calls."""
+    """Stops TensorFlow from rewriting the source of a function and what it calls."""
     return function
 
 
@@ -226,9 +238,12 @@ def on_host(x: Tensor) -> Tensor:
     return x
 
 
+@functools.cache
 def widest(dtype: str) -> str:
     """The dtype that a 64-bit dtype becomes: not every device has 64 bits."""
-    return dtype
+    with warnings.catch_warnings(action="ignore"):
+        found: str = keras.backend.standardize_dtype(ops.zeros((), dtype).dtype)
+    return found
 
 
 def lasting() -> contextlib.AbstractContextManager[Any]:
@@ -300,6 +315,11 @@ def _in_dtype_of(x: Tensor, other: Tensor | float) -> Tensor:
     return ops.convert_to_tensor(other, x.dtype)
 
 
+def clip(x: Tensor, least: float, most: float) -> Tensor:
+    """Clips numbers to two bounds."""
+    return backends.backend.library_of(x).clip(x, least, most)
+
+
 def power_of_two(x: Tensor) -> Tensor:
     """Returns `2**x`, exact for whole numbers."""
     return backends.backend.constant(2.0, x) ** x
@@ -312,7 +332,8 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     float32 on most backends. It returns float32, as JAX has float64 only within a
     scope. It must not use bare numbers or constants, which JAX 0.6 compiles as float32.
     """
-    return function(*(ops.cast(x, "float64") for x in tensors))
+    dtype = backends.backend.widest("float64")
+    return function(*(ops.cast(x, dtype) for x in tensors))
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -389,7 +410,10 @@ def scans_anew() -> bool:
 
 def popcount(words: Tensor) -> Tensor:
     """The number of set bits of int32 numbers, where a running sum `scans_anew`."""
-    raise NotImplementedError
+    # Of each two bits, then of each four, and so on.
+    for shift, bits in enumerate((0x55555555, 0x33333333, 0xF0F0F0F, 0xFF00FF, 0xFFFF)):
+        words = (words & bits) + (ops.right_shift(words, 2**shift) & bits)
+    return words
 
 
 def bincount(ids: Tensor, number: int) -> Tensor:
@@ -450,7 +474,7 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     # On a CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless
     # there is an operation between the two that it doesn't recognize as a no-op.
     lowest, first = constant(-math.inf, values), constant(0, positions)
-    values = ops.where(values <= lowest, lowest, values)
+    values = backends.backend.where(values <= lowest, lowest, values)
     return values, ops.maximum(positions, first)
 
 
@@ -461,10 +485,18 @@ def top_values(x: Tensor, count: Tensor | int) -> Tensor:
 
 def argsort(x: Tensor) -> Tensor:
     """Returns the positions that sort each row; equal entries stay in their order."""
-    is_float = keras.backend.is_float_dtype(x.dtype)
-    size = ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
-    # Which takes the first of equal entries first, while NumPy's argsort is not stable.
-    return ops.top_k(-x if is_float else ~x, size)[1]
+    order = ops.argsort(x, axis=1)
+    # NumPy's leaves equal entries in any order: they are sorted again by the higher
+    # digits of their positions, and then by the lower ones.
+    in_order = ops.take_along_axis(x, order, axis=1)
+    for place in (_DIGITS, 1):
+        is_next = in_order[:, 1:] != in_order[:, :-1]
+        number = ops.cumsum(ops.pad(ops.cast(is_next, "int32"), [(0, 0), (1, 0)]), 1)
+        keys = number * _DIGITS + order // place % _DIGITS
+        by_key = ops.argsort(keys, axis=1)
+        order = ops.take_along_axis(order, by_key, axis=1)
+        in_order = ops.take_along_axis(keys, by_key, axis=1)
+    return order
 
 
 def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_rank.backends.generic import Array, Tensor
 
@@ -27,12 +28,12 @@ def looks_first(x: Tensor) -> bool:
 
 
 def library_of(x: Tensor) -> Any:
-    return np
+    return ops if isinstance(x, keras.KerasTensor) else np
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Bare numbers take the dtype of the other one."""
-    return np.where(condition, x, y)
+    return library_of(condition).where(condition, x, y)
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:

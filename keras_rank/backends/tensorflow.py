@@ -45,7 +45,7 @@ _depends: ContextVar[Any] = ContextVar("depends")
 
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
-    """Keras traces a step twice before the first batch, and a metric is part of several.
+    """Keras traces a step twice before the first batch, with a metric in several steps.
 
     So a function is traced once for all graphs that call it.
     """
@@ -163,6 +163,13 @@ def popcount(words: Tensor) -> Tensor:
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Keras also handles negative positions."""
     return tf.gather(x, positions, batch_dims=1)
+
+
+def argsort(x: Tensor) -> Tensor:
+    """`top_k` takes the first of equal entries first."""
+    is_float = keras.backend.is_float_dtype(x.dtype)
+    size = ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
+    return ops.top_k(-x if is_float else ~x, size)[1]
 
 
 def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -31,6 +32,18 @@ def is_concrete(x: Tensor) -> bool:
     if isinstance(x, keras.KerasTensor) or torch.compiler.is_compiling():
         return False
     return isinstance(x, np.ndarray) or x.device.type != "meta"
+
+
+if sys.version_info < (3, 12):
+
+    class cached_property(functools.cached_property[Any]):  # noqa: N801
+        """Without the lock of Python 3.11, which `torch.compile` can't trace."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            if instance is None:
+                return self
+            value = vars(instance)[self.attrname] = self.func(instance)
+            return value
 
 
 def looks_first(x: Tensor) -> bool:
@@ -90,8 +103,15 @@ def library_of(x: Tensor) -> Any:
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Bare numbers take the dtype of the other one."""
-    return library_of(condition).where(condition, x, y)
+    """Torch would copy a number to the device at each use."""
+    if torch.compiler.is_compiling() or not isinstance(condition, torch.Tensor):
+        return library_of(condition).where(condition, x, y)
+    like: Tensor = x if isinstance(x, torch.Tensor) else y
+    if not isinstance(y, torch.Tensor):
+        y = _constant(y, like.dtype, like.device)
+    elif not isinstance(x, torch.Tensor):
+        x = _constant(x, like.dtype, like.device)
+    return torch.where(condition, x, y)
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:
@@ -108,7 +128,7 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
 
 def power_of_two(x: Tensor) -> Tensor:
     """In a tenth of the time of a power."""
-    return library_of(x).exp2(x)
+    return torch.exp2(x)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:

@@ -15,11 +15,4 @@ from keras_rank.evaluation.functions import compare, evaluate, evaluate_run
 from keras_rank.evaluation.report.comparison import Comparison
 from keras_rank.evaluation.report.table import Table
 
-__all__ = [
-    "Comparison",
-    "Evaluation",
-    "Table",
-    "compare",
-    "evaluate",
-    "evaluate_run",
-]
+__all__ = ["Comparison", "Evaluation", "Table", "compare", "evaluate", "evaluate_run"]

@@ -8,15 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from keras_rank.evaluation.lists.measures import measured_of
-from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.comparison import Comparison, compared
-from keras_rank.evaluation.report.health import checks_of, table_of_checks, warnings_of
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import measured_of
+from keras_rank.evaluation.report import health
+from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
 from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.plots import intervals
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table
-from keras_rank.evaluation.report.worst import worst_of
+from keras_rank.evaluation.report.table import Table, draw_intervals
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -79,7 +77,7 @@ class Evaluation:
         rules: str | None = None,
     ) -> None:
         measured = None if metrics is None else [measured_of(each) for each in metrics]
-        self._values = values = ListValues(table, measured, query, left_out, rules)
+        self._values = values = ListTable(table, measured, query, left_out, rules)
         self.table, self.query, self.rules = values.table, values.query, values.rules
         self.metric_names, self.kept = values.metric_names, values.kept
 
@@ -194,9 +192,8 @@ class Evaluation:
             ValueError: if nothing can be compared, or an argument is not one of the
                 accepted values.
         """
-        models = {"": self._values}
-        how = (by, test, correction, cluster, confidence)
-        return compared(_of_baseline(baseline), models, *how)
+        base, models = _of_baseline(baseline), {"": self._values}
+        return compared(base, models, by, test, correction, cluster, confidence)
 
     def health(self) -> Table:
         """Returns checks for problems that can make the numbers misleading.
@@ -215,13 +212,16 @@ class Evaluation:
         Raises:
             ValueError: if the table lacks the columns for it.
         """
-        return table_of_checks(self._values)
+        return health.table_of_checks(self._values)
 
     @property
     def warnings(self) -> list[str]:
         """The warnings of `health`."""
-        has_health = self._values.has_health
-        return warnings_of(self._values, checks_of(self._values)) if has_health else []
+        values = self._values
+        has_health = values.has_health
+        return (
+            health.warnings_of(values, health.checks_of(values)) if has_health else []
+        )
 
     def worst(
         self, metric: str, n: int = 10, *, baseline: "Evaluation | None" = None
@@ -259,12 +259,11 @@ class Evaluation:
             cluster: as for `summary`.
             confidence: as for `summary`.
         """
-        return intervals(
-            self.summary(by, cluster=cluster, confidence=confidence), "value"
-        )
+        summary = self.summary(by, cluster=cluster, confidence=confidence)
+        return draw_intervals(summary, "value")
 
 
-def _of_baseline(baseline: Any) -> ListValues:
+def _of_baseline(baseline: Any) -> ListTable:
     """The values of what is given as `baseline`."""
     if isinstance(baseline, Evaluation):
         return baseline._values

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.measures import members_of, truncates
+from keras_rank.evaluation.lists.metric_names import members_of, truncates
 from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.report.comparison import Comparison, compared
@@ -290,8 +290,8 @@ def compare(
             f"{type(baseline).__name__}"
         )
     values = {name: model._values for name, model in models.items()}
-    how = (by, test, correction, cluster, confidence)
-    return compared(baseline._values, values, *how)
+    base = baseline._values
+    return compared(base, values, by, test, correction, cluster, confidence)
 
 
 def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from functools import cached_property
 
 import keras
 from keras import ops
@@ -12,7 +11,12 @@ from keras_rank.arrays.selection import largest_value, largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_WEIGHT, smallest_normal, within_limits
+from keras_rank.lists.limits import (
+    LARGEST_WEIGHT,
+    smallest_normal,
+    within_limits,
+    without_denormal,
+)
 from keras_rank.lists.tensors import ranked_as
 
 
@@ -35,7 +39,7 @@ class DenseLists(Lists):
     given_weights: Tensor | None = None
     wide_labels: Tensor | None = None
 
-    @cached_property
+    @backend.cached_property
     def mask(self) -> Tensor:
         # A comparison with NaN is False: a NaN label or weight makes padding.
         mask = self.given_labels >= 0.0
@@ -46,18 +50,18 @@ class DenseLists(Lists):
             mask = ops.logical_and(mask, self.given_weights >= tiny)
         return mask
 
-    @cached_property
+    @backend.cached_property
     def labels(self) -> Tensor:
         return within_limits(self._labels_or_none)
 
-    @cached_property
+    @backend.cached_property
     def compared_labels(self) -> Tensor:
         if self.wide_labels is None:
             return self.labels
         labels = ranked_as(self.wide_labels)
         return within_limits(backend.where(self.mask, labels, -math.inf))
 
-    @cached_property
+    @backend.cached_property
     def scores(self) -> Tensor:
         scores = self.given_scores
         if self.is_full and bool(ops.amin(scores) > -math.inf):
@@ -65,47 +69,47 @@ class DenseLists(Lists):
         have_rank = ops.logical_and(self.mask, scores > -math.inf)
         return backend.where(have_rank, scores, -math.inf)
 
-    @cached_property
+    @backend.cached_property
     def weights(self) -> Tensor | None:
         if self.given_weights is None:
             return None
         weights = backend.minimum(self.given_weights, LARGEST_WEIGHT)
         return backend.where(self.mask, weights, 0.0)
 
-    @cached_property
+    @backend.cached_property
     def sizes(self) -> Tensor:
         return ops.sum(ops.cast(self.mask, self.dtype), axis=1)
 
-    @cached_property
+    @backend.cached_property
     def retrieved(self) -> Tensor:
         return ops.sum(ops.cast(self.scores > -math.inf, self.dtype), axis=1)
 
-    @cached_property
+    @backend.cached_property
     def mean_weights(self) -> Tensor:
         if self.weights is None:
             return ops.cast(self.has_items, self.dtype)
         return ratio(total(self.weights), self.sizes)
 
-    @cached_property
+    @backend.cached_property
     def has_items(self) -> Tensor:
         return self._highest[:, 0] >= 0.0
 
-    @cached_property
+    @backend.cached_property
     def highest_labels(self) -> Tensor:
         return within_limits(self._highest)
 
-    @cached_property
+    @backend.cached_property
     def _highest(self) -> Tensor:
         """The highest label of each list, below 0 where there is no item."""
         return largest_value(self._labels_or_none)
 
     def labels_by(self, order: Order) -> Tensor:
-        return within_limits(order.of(self._labels_or_none))
+        return without_denormal(order.of(self._labels_or_none))
 
     def highest_first(self, count: Tensor | int) -> Tensor:
         return largest_values(self._labels_or_none, count)
 
-    @cached_property
+    @backend.cached_property
     def _labels_or_none(self) -> Tensor:
         """The labels, below 0 where there is no item."""
         if self._lowest_label >= -math.inf:
@@ -117,7 +121,7 @@ class DenseLists(Lists):
         """Whether Python has seen that there is an item at every position."""
         return self._lowest_label >= 0.0
 
-    @cached_property
+    @backend.cached_property
     def _lowest_label(self) -> float:
         """The lowest label if labels alone say where items are, and are read first.
 
@@ -139,7 +143,7 @@ class DenseLists(Lists):
         """The size of the lists, an int if it is known."""
         return size_of(self.given_labels, 1)
 
-    @cached_property
+    @backend.cached_property
     def dtype(self) -> str:
         return str(keras.backend.standardize_dtype(self.given_labels.dtype))
 

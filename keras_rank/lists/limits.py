@@ -43,7 +43,11 @@ def as_compared(scores: Tensor) -> Tensor:
     return as_ranked(backend.where(scores > -np.inf, scores, -np.inf))
 
 
+def without_denormal(labels: Tensor) -> Tensor:
+    """Sets denormal labels to 0, as some backends do, and NaN and padding too."""
+    return backend.where(labels >= smallest_normal(labels), labels, 0.0)
+
+
 def within_limits(labels: Tensor) -> Tensor:
-    """Caps infinite labels, and sets denormal ones, NaN and padding to 0."""
-    least, most = _limits(labels.dtype)
-    return backend.minimum(backend.where(labels >= least, labels, 0.0), most)
+    """The same, and caps infinite labels."""
+    return backend.minimum(without_denormal(labels), _limits(labels.dtype)[1])

@@ -32,8 +32,10 @@ def rectangular(**arguments: Any) -> list[Any]:
         ValueError: if an argument has another number of items in some list than
             `y_true`.
     """
-    arguments = {name: unboxed(value) for name, value in arguments.items()}
-    if not any(is_ragged(value) for value in arguments.values()):
+    given = {name: x for name, x in arguments.items() if x is not None}
+    given = {name: unboxed(value) for name, value in given.items()}
+    arguments = {**arguments, **given}
+    if not any(is_ragged(value) for value in given.values()):
         return list(arguments.values())
     expected = _lengths(arguments.get("y_true"))
     for name, value in arguments.items():
@@ -75,8 +77,11 @@ def is_array_of_lists(value: Any) -> bool:
 
 
 def is_ragged_tensor(value: Any) -> bool:
-    """Whether a value is a ragged tensor."""
-    return _is_tensorflow(value) or _is_torch(value)
+    """Whether a value is a ragged tensor, of TensorFlow or of torch."""
+    is_nested = getattr(value, "is_nested", False)
+    return bool(is_nested) or (
+        hasattr(value, "to_tensor") and hasattr(value, "row_splits")
+    )
 
 
 def padded(name: str, value: Any) -> Any:

@@ -146,7 +146,8 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
     is_on_device = ops.is_tensor(labels) and not isinstance(labels, np.ndarray)
     if labels is None or (dtype == "float64" and is_on_device):
         return
-    if is_sparse(labels) or not backend.is_concrete(labels) or not np.ndim(labels):
+    is_traced = ops.is_tensor(labels) and not backend.is_concrete(labels)
+    if is_sparse(labels) or is_traced or not np.ndim(labels):
         return
     labels = np.asarray(labels)
     is_exact = np.can_cast(labels.dtype, dtype)

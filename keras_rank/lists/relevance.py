@@ -3,17 +3,16 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
 from keras_rank import gains
-from keras_rank.arrays.arithmetic import highest, ratio, total, within
+from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
+from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, without_denormal
 from keras_rank.lists.tensors import check_returned, shape_of
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
-    gains_of_labels = within(gains_of_labels, 0.0, LARGEST_GAIN)
+    gains_of_labels = backend.clip(gains_of_labels, 0.0, LARGEST_GAIN)
     if threshold is None:
         return gains_of_labels
     return backend.where(labels >= threshold, gains_of_labels, 0.0)
@@ -182,33 +181,41 @@ class JudgedLists:
             relevance = ops.cast(relevance, lists.dtype)
             self.relevance = backend.where(lists.mask, relevance, 0.0)
 
+    def is_by(self, relevance: Relevance | Tensor) -> bool:
+        """Whether the lists are judged by that function of labels."""
+        return isinstance(relevance, Relevance) and self._by_label == relevance
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.lists, name)
 
-    @cached_property
+    @backend.cached_property
     def relevance(self) -> Tensor:
         """The relevance of the items, 0 where there is none."""
         return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
 
-    @cached_property
+    @backend.cached_property
     def weighted_relevance(self) -> Tensor:
         """The relevance of the items times their weights."""
-        return self.relevance if self.weights is None else self.relevance * self.weights
+        return (
+            self.relevance
+            if self.lists.weights is None
+            else self.relevance * self.lists.weights
+        )
 
-    @cached_property
+    @backend.cached_property
     def number_relevant(self) -> Tensor:
         """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
         # A sum of integers is exact in any order, so it does not need `total`.
         return ops.sum(self.relevance, axis=1)
 
-    @cached_property
+    @backend.cached_property
     def relevant_weight(self) -> Tensor:
         """The weights of the relevant items, of shape `(batch,)`, if it is binary."""
-        if self.weights is None:
+        if self.lists.weights is None:
             return self.number_relevant
         return total(self.weighted_relevance)
 
-    @cached_property
+    @backend.cached_property
     def has_relevant(self) -> Tensor:
         """Whether a list has relevant items, of shape `(batch,)`."""
         by_label = self._by_label
@@ -219,17 +226,17 @@ class JudgedLists:
             return has_relevant
         return ops.logical_and(has_relevant, self.lists.has_items)
 
-    @cached_property
+    @backend.cached_property
     def relevant_lists(self) -> Tensor:
         """1 for lists with relevant items and 0 for others, of shape `(batch,)`."""
-        return ops.cast(self.has_relevant, self.dtype)
+        return ops.cast(self.has_relevant, self.lists.dtype)
 
-    @cached_property
+    @backend.cached_property
     def lists_with_items(self) -> Tensor:
         """1 for lists with items and 0 for those of padding only, `(batch,)`."""
-        return ops.cast(self.has_items, self.dtype)
+        return ops.cast(self.lists.has_items, self.lists.dtype)
 
-    @cached_property
+    @backend.cached_property
     def list_weights(self) -> Tensor:
         """The mean weight of the items of a list, weighted by relevance.
 
@@ -238,7 +245,7 @@ class JudgedLists:
         0 for a list without relevant items, which later gets the average of the others
         (see `state`). Of shape `(batch,)`.
         """
-        if self.weights is None:
+        if self.lists.weights is None:
             return self.relevant_lists
         return ratio(total(self.weighted_relevance), total(self.relevance))
 
@@ -273,25 +280,30 @@ class JudgedLists:
 
     def gains_by_rank(self, ranking: "Ranking") -> Tensor:
         """The weighted relevance by rank, of shape `(batch, depth)`."""
-        if self.weights is None:
+        if self.lists.weights is None:
             return self.relevance_by_rank(ranking)
         return self.at_each_rank(_gains_by_rank, ranking)
 
     def ideal_gains(self, ranking: "Ranking") -> Tensor:
         """The weighted relevance in the ideal order, the largest first."""
         # Once for all cutoffs of which this is the largest.
-        depth = ranking.ideal_depth
-        if depth not in self._by_rank:
-            self._by_rank[depth] = self._largest_gains(depth)
-        return self._by_rank[depth][:, : ranking.cutoff]
+        key = "ideal", ranking.largest_k
+        if key not in self._by_rank:
+            self._by_rank[key] = self._largest_gains(ranking.ideal_depth)
+        gains = self._by_rank[key]
+        return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
         by_label = self._by_label
-        if self.weights is not None or by_label is None or not by_label.is_monotone:
+        if (
+            self.lists.weights is not None
+            or by_label is None
+            or not by_label.is_monotone
+        ):
             return largest_values(self.weighted_relevance, count)
         labels = self.lists.highest_first(count)
         # Padding has a label of 0 here.
-        worth = self._worth(within_limits(labels))
+        worth = self._worth(without_denormal(labels))
         return worth if by_label.zero_at_zero else backend.where(labels >= 0, worth, 0)
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
@@ -302,14 +314,14 @@ class JudgedLists:
         """
         empty = math.nan if empty_value is None else empty_value
         values = backend.where(self.has_relevant, values, empty)
-        return backend.where(self.has_items, values, math.nan)
+        return backend.where(self.lists.has_items, values, math.nan)
 
     def _worth(self, labels: Tensor) -> Tensor:
         assert self._by_label is not None
         function, arguments = self._by_label.function, self._by_label.arguments
         return ops.cast(function(labels, self._scale, *arguments), self.lists.dtype)
 
-    @cached_property
+    @backend.cached_property
     def _scale(self) -> Any:
         scale_of = None if self._by_label is None else self._by_label.scale_of
         return None if scale_of is None else scale_of(self.lists.highest_labels)
@@ -317,7 +329,7 @@ class JudgedLists:
 
 def _relevance_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
     """It is computed only for the items at the ranks, unless ties are averaged."""
-    if lists._by_label is None or lists.holds_targets:
+    if lists._by_label is None or lists.lists.holds_targets:
         return ranking.take(lists.relevance)
     labels = lists.labels_by(ranking.order)
     relevance = backend.where(ranking.occupied, lists._worth(labels), 0.0)

@@ -80,13 +80,15 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
     Returns:
         `DenseLists`, all of whose tensors have the shape `(batch, list_size)`.
     """
-    labels, scores, mask, weights, _ = map(as_tensor, given)
+    labels, scores = as_tensor(given.labels), as_tensor(given.scores)
+    mask, weights = given.mask, given.weights
     wide = wide_or_none(labels, dtype)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     if mask is not None:
-        mask = ops.cast(mask, "bool")
+        mask = ops.cast(as_tensor(mask), "bool")
     if weights is not None:
-        weights = ops.broadcast_to(cast_finite(weights, dtype), ops.shape(labels))
+        weights = cast_finite(as_tensor(weights), dtype)
+        weights = ops.broadcast_to(weights, ops.shape(labels))
     if labels.shape[1] in (0, None):
         # A position of padding changes no number, and spares every operation
         # the case of an axis of size 0, as one of unknown size may be.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import keras
@@ -80,7 +79,7 @@ class TargetLists(Lists):
     def compared_labels(self) -> Tensor:
         return self.labels if self.wide_labels is None else self.wide_labels
 
-    @cached_property
+    @backend.cached_property
     def highest_labels(self) -> Tensor:
         return highest(self.labels, keepdims=True)
 
@@ -108,13 +107,13 @@ class TargetLists(Lists):
         part = {name: x if x is None else x[start:stop] for name, x in whole.items()}
         return dataclasses.replace(self, **part)
 
-    @cached_property
+    @backend.cached_property
     def weights(self) -> Tensor | None:
         if self.list_weights is None:
             return None
         return backend.where(self.mask, self.list_weights, 0.0)
 
-    @cached_property
+    @backend.cached_property
     def mean_weights(self) -> Tensor:
         weights = 1.0 if self.list_weights is None else self.list_weights[:, 0]
         return weights * ops.cast(self.has_items, self.dtype)
@@ -127,7 +126,7 @@ class TargetLists(Lists):
             'Received: denominator="retrieved"'
         )
 
-    @cached_property
+    @backend.cached_property
     def sizes(self) -> Tensor:
         size = ops.cast(self.items, self.dtype)
         return size * ops.ones_like(self.labels[:, 0])
@@ -159,23 +158,23 @@ class SparseLists(TargetLists):
         if backend.is_concrete(self.given_ids):
             check_items("y_true", self.given_ids, self.items)
 
-    @cached_property
+    @backend.cached_property
     def target_scores(self) -> Tensor:
         """The scores of the targets for comparison, or NaN."""
         return as_ranked(backend.take(self.scores, self.ids))
 
-    @cached_property
+    @backend.cached_property
     def are_retrieved(self) -> Tensor:
         """Whether a target is an item with a score."""
         return ops.logical_and(self.target_scores > -math.inf, self.can_be_found)
 
-    @cached_property
+    @backend.cached_property
     def rank_counts(self) -> RankCounts:
         counts = count_above_and_tied(
             as_compared(self.scores), self.target_scores, self.dtype
         )
         return RankCounts(*counts, self.are_retrieved)
 
-    @cached_property
+    @backend.cached_property
     def retrieved(self) -> Tensor:
         return ops.sum(ops.cast(self.scores > -math.inf, self.dtype), axis=1)

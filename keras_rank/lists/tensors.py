@@ -23,21 +23,15 @@ def to_tensor(argument: str, value: Any) -> Tensor:
 def to_array(argument: str, value: Any) -> Tensor:
     """The same, but arrays stay arrays where reshaping a tensor would be compiled."""
     check_dense(argument, value)
-    if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(
-            f"`{argument}` should be an array without a mask of its own: give it in "
-            '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
-        )
-    value = ragged.unboxed(value)
+    if isinstance(value, np.ndarray) or not ops.is_tensor(value):
+        value = _unboxed(argument, value)
     if ragged.is_ragged(value):
         raise _uneven_error(argument, value)
     if isinstance(value, keras.Variable) or hasattr(type(value), "read_value"):
         # A variable's value, as TensorFlow's conversion returns the variable itself.
         value = ops.stop_gradient(value)
-    if isinstance(value, np.ndarray):
-        # A subclass may index and multiply in ways of its own, as `np.matrix` does.
-        value = np.asarray(value)
-    value = backend.on_host(value) if ops.is_tensor(value) else _array(argument, value)
+    is_tensor = ops.is_tensor(value)
+    value = backend.on_host(value) if is_tensor else _array(argument, value)
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not _is_number(dtype):
         raise ValueError(
@@ -48,6 +42,17 @@ def to_array(argument: str, value: Any) -> Tensor:
         value = _within_backend(value)
     # On NumPy the conversion would cast float64 to float32.
     return value if ops.is_tensor(value) else backend.from_host(value)
+
+
+def _unboxed(argument: str, value: Any) -> Any:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(
+            f"`{argument}` should be an array without a mask of its own: give it in "
+            '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
+        )
+    value = ragged.unboxed(value)
+    # A subclass may index and multiply in ways of its own, as `np.matrix` does.
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def as_tensor(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from keras_rank.lists.reading import (
     read_sparse,
     warn_of_single_items,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.relevance import JudgedLists
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.metrics.ordered import (
@@ -68,23 +68,35 @@ class UpdateSpec:
         def order_of(metric: "RankingMetric") -> tuple[Ties, int]:
             return metric._order if ties is None else (ties, 0)
 
-        by_order, is_sparse = grouped(metrics, order_of), metrics[0].sparse_labels
-        places = list(by_order)
+        which = [order_of(metric) for metric in metrics]
+        places = list(dict.fromkeys(which))
+        is_sparse = metrics[0].sparse_labels
         return cls(
             metrics=tuple(metrics),
             arguments=tuple(metric._arguments for metric in metrics),
             dtype=metrics[0]._compute_dtype,
             orders=tuple(
-                OrderSpec(is_sparse, its_ties, number_of_ranks(members))
-                for (its_ties, _), members in by_order.items()
+                OrderSpec(
+                    is_sparse,
+                    place[0],
+                    number_of_ranks(
+                        [
+                            m
+                            for m, its in zip(metrics, which, strict=True)
+                            if its == place
+                        ]
+                    ),
+                )
+                for place in places
             ),
-            order_of=tuple(places.index(order_of(metric)) for metric in metrics),
+            order_of=tuple(places.index(each) for each in which),
             keys=tuple(key for _, key in places),
         )
 
     def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
         """Returns the ranking of each metric, given those of all orders."""
-        largest_k = max((m.k for m in self.metrics if m.k is not None), default=None)
+        cutoffs = [metric.k for metric in self.metrics if metric.k is not None]
+        largest_k = max(cutoffs, default=None)
         cuts: dict[tuple[int, int | None], Ranking] = {}
         rankings = []
         for metric, place in zip(self.metrics, self.order_of, strict=True):
@@ -218,7 +230,9 @@ def _by_steps(
     lists = backend.enter(standardize, kind, batch)
     first_lists = _lists_seen(spec, states)
     rankings = [
-        backend.enter(rank_by_scores, order, lists, key, first_list)
+        rank_by_scores(order, lists, key, first_list)
+        if order.by_steps
+        else backend.enter(rank_by_scores, order, lists, key, first_list)
         for order, key, first_list in zip(
             spec.orders, spec.keys, first_lists, strict=True
         )
@@ -292,16 +306,13 @@ def _computed(
     spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]
 ) -> list[Computed]:
     """Computes metrics, which share the lists with the relevance of their items."""
-    judged_by: dict[Any, JudgedLists] = {}
+    shared: list[JudgedLists] = []
     computed = []
     for metric, ranking in zip(spec.metrics, rankings, strict=True):
         relevance = metric._relevance_for(lists)
-        if isinstance(relevance, Relevance):
-            if relevance not in judged_by:
-                judged_by[relevance] = JudgedLists(lists, relevance)
-            judged = judged_by[relevance]
-        else:
-            judged = JudgedLists(lists, relevance)
+        alike = (judged for judged in shared if judged.is_by(relevance))
+        judged = next(alike, None) or JudgedLists(lists, relevance)
+        shared.append(judged)
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)

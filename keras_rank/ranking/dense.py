@@ -1,5 +1,6 @@
 """Orders the items of lists: selects by score, and resolves ties."""
 
+import copy
 import dataclasses
 import math
 
@@ -8,6 +9,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     counted,
     highest,
+    none_of,
     seen_maximum,
     shifted,
     size_of,
@@ -41,7 +43,8 @@ class DenseRanking(Ranking):
     def tied_items(self, lists: Lists, values: Tensor) -> TiedItems:
         assert isinstance(lists, DenseLists)
         # To the end of the group at the cutoff, which may be that of the list.
-        whole = rank_dense(lists, None, "average", 0, 0)
+        # In a branch what is computed for lists is not kept.
+        whole = rank_dense(copy.copy(lists), None, "average", 0, 0)
         above = whole.ranks - whole.places
         is_in = above < ops.cast(self.cutoff, above.dtype)
         ends = backend.where(is_in, above + whole.group_sizes, 0.0)
@@ -115,7 +118,8 @@ def _best_first(
     if backend.sorts_along():
         order = Order.by(-scores)
         return order.of(scores), order
-    if ties == "stable":
+    if ties != "shuffle":
+        # Also where ties are averaged, as the order of sums is theirs.
         positions = backend.argsort(-scores)
         return backend.take(scores, positions), Order(positions)
     scores, positions = backend.argsort_descending(scores)
@@ -179,15 +183,12 @@ def _tie_broken(
         chosen = ops.concatenate([top, ops.cast(found, top.dtype)], axis=1)
         return ordered(chosen, ops.concatenate(both, axis=1))[:, :depth]
 
-    no_ties = ops.logical_not(ops.any(tied))
-    return Order(backend.branch(no_ties, lambda: top, repaired))
+    return Order(backend.branch(none_of(tied), lambda: top, repaired))
 
 
 def _tie_groups(lists: DenseLists, by_rank: Tensor, tied: Tensor) -> TieGroups:
     dtype, depth = lists.dtype, size_of(by_rank, 1)
-    no_ties = ops.logical_not(ops.any(tied))
-    seen = backend.known(no_ties)
-    none = no_ties if seen is None else seen
+    none = none_of(tied)
     starts = shifted(ops.cast(tied, "int32"), 1, 0) == 0
     number = ops.cumsum(ops.cast(starts, "int32"), axis=1) - 1
     group = ops.reshape(through_batch(number, depth), (-1,))

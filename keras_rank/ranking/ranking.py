@@ -4,10 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops
-
 from keras_rank.arrays.arithmetic import total
-from keras_rank.arrays.selection import largest_values
+from keras_rank.arrays.selection import at_most_size, is_all, largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
@@ -33,8 +31,8 @@ class Ranking:
             up to the cutoff.
         ties: `None`, or the groups of tied items if ties are averaged.
         whole: `None`, or the ranking of which these are the first ranks.
-        largest_cutoff: `None`, or the cutoff up to which the ideal order is computed,
-            of several rankings that are cut from one.
+        largest_k: `None`, or the largest cutoff of several rankings that are cut from
+            one: the ideal order is computed up to it.
     """
 
     order: Order | None
@@ -44,7 +42,7 @@ class Ranking:
     ideal_ranks: Tensor
     ties: "TieGroups | None" = None
     whole: "Ranking | None" = None
-    largest_cutoff: Tensor | int | None = None
+    largest_k: int | None = None
 
     def cut(self, k: int | None, largest_k: int | None = None) -> "Ranking":
         """Returns the first k ranks, which share what is already computed.
@@ -53,28 +51,24 @@ class Ranking:
             k: the cutoff, `None` for all ranks.
             largest_k: the largest cutoff of all cuts.
         """
-        is_known = isinstance(self.cutoff, int)
-        if k is None or (is_known and k >= self.cutoff):
+        if k is None or is_all(k, self.cutoff):
             return self
-        cutoff, largest_cutoff = (
-            min(k, self.cutoff) if is_known else ops.minimum(k, self.cutoff)
-            for k in (k, largest_k or k)
-        )
         return dataclasses.replace(
             self,
-            cutoff=cutoff,
-            ideal_ranks=self.ideal_ranks[:k],
+            cutoff=at_most_size(k, self.cutoff),
             whole=self.uncut,
-            largest_cutoff=largest_cutoff,
+            largest_k=largest_k or k,
             **self._cut(k),
         )
 
     def _cut(self, k: int) -> dict[str, Any]:
         """The other fields if there are only k ranks."""
+        ranks = self.ranks[:k]
         return {
             "order": None if self.order is None else self.order.first(k),
             "occupied": self.occupied[:, :k],
-            "ranks": self.ranks[:k],
+            "ranks": ranks,
+            "ideal_ranks": ranks,
             "ties": None if self.ties is None else self.ties.cut(k),
         }
 
@@ -84,9 +78,17 @@ class Ranking:
         return self if self.whole is None else self.whole
 
     @property
+    def is_largest(self) -> bool:
+        """Whether the ideal order is computed for this ranking."""
+        is_known = isinstance(self.cutoff, int)
+        return self.largest_k is None or (is_known and self.largest_k == self.cutoff)
+
+    @property
     def ideal_depth(self) -> Tensor | int:
         """The number of ranks of the ideal order that is computed for several cuts."""
-        return self.cutoff if self.largest_cutoff is None else self.largest_cutoff
+        if self.largest_k is None:
+            return self.cutoff
+        return at_most_size(self.largest_k, self.uncut.cutoff)
 
     def first(self, values_by_rank: Tensor) -> Tensor:
         """Of values at all ranks of the uncut ranking, those up to the cutoff."""

@@ -40,7 +40,10 @@ class TargetRanking(Ranking):
     """A ranking of targets, each with its own rank: only these ranks are listed."""
 
     def _cut(self, k: int) -> dict[str, Any]:
-        return {"occupied": ops.logical_and(self.occupied, self.ranks <= k)}
+        return {
+            "occupied": ops.logical_and(self.occupied, self.ranks <= k),
+            "ideal_ranks": self.ideal_ranks[:k],
+        }
 
     def first(self, values_by_rank: Tensor) -> Tensor:
         if self.whole is None:

@@ -53,26 +53,24 @@ class ArrowPart(Part):
             source = pa.RecordBatchReader.from_batches(schema, batches)
         # By place, as DuckDB takes names in upper and lower case for the same.
         names = ", ".join(f'"{x}"' for x in read)
-        return query(
-            self._connection.from_arrow(source.cast(pa.schema(chosen))),
-            f"SELECT * FROM source AS by_place({names})",
-        )
+        table = self._connection.from_arrow(source.cast(pa.schema(chosen)))
+        return query(table, f"SELECT * FROM source AS by_place({names})")
 
 
 def parts_of_files(
     connection: Connection, files: Sequence[str], format_: str
 ) -> Iterator[ArrowPart]:
     """Yields runs of consecutive files with the same columns and folders."""
-    local = fs.LocalFileSystem()
-    read = {"parquet": dataset.ParquetFileFormat, "ipc": dataset.IpcFileFormat}[format_]
+    formats = {"parquet": dataset.ParquetFileFormat, "ipc": dataset.IpcFileFormat}
+    read, local = formats[format_](), fs.LocalFileSystem()
 
-    def alike(file: str) -> tuple[Any, ...]:
-        return folders_of(file), read().inspect(file, local).remove_metadata()
+    def columns_of(file: str) -> tuple[Any, ...]:
+        return folders_of(file), read.inspect(file, local).remove_metadata()
 
-    for (_, schema), same in itertools.groupby(files, alike):
+    for (_, schema), same in itertools.groupby(files, columns_of):
         shards = list(same)
         source = dataset.FileSystemDataset.from_paths(
-            shards, schema=schema, format=read(), filesystem=local
+            shards, schema=schema, format=read, filesystem=local
         )
         yield ArrowPart(connection, shards[0], source, shards[0])
 

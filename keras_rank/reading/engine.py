@@ -44,6 +44,11 @@ def query(table: Relation, sql: str) -> Relation:
     return cast(Relation, table.query("source", sql))
 
 
+def numbered(table: Relation) -> Relation:
+    """Returns a table with the number of each `row`, by which its order is restored."""
+    return query(table, "SELECT *, row_number() OVER () AS row FROM source")
+
+
 def in_sql(text: str) -> str:
     """A text as SQL, as relations with parameters can't be combined."""
     return "'" + text.replace("'", "''") + "'"

@@ -43,8 +43,8 @@ def format_of(file: str | bytes) -> str:
     format_ = FORMATS.get(_extension(file))
     if format_ is None:
         first = beginning(file)
-        of_magic = (each for magic, each in _MAGIC.items() if first.startswith(magic))
-        format_ = next(of_magic, "text")
+        found = [x for magic, x in _MAGIC.items() if first.startswith(magic)]
+        format_ = found[0] if found else "text"
     return format_ if format_ in _MAGIC.values() else "text"
 
 
@@ -62,11 +62,11 @@ def opened(file: str | bytes) -> Any:
     """Opens a file, or the bytes of standard input, as a stream without compression."""
     if isinstance(file, bytes):
         return pa.BufferReader(file)
-    if file.lower().endswith(".xz"):
+    extension = os.path.splitext(file.lower())[1]
+    if extension == ".xz":
         with lzma.open(file) as stream:
             return pa.BufferReader(stream.read())
-    compression = _COMPRESSED.get(os.path.splitext(file.lower())[1])
-    return pa.input_stream(file, compression=compression)
+    return pa.input_stream(file, compression=_COMPRESSED.get(extension))
 
 
 def beginning(file: str | bytes) -> bytes:
@@ -77,9 +77,8 @@ def beginning(file: str | bytes) -> bytes:
 
 def text_of(argument: str, file: str | bytes) -> str:
     """The first lines of a text file. Raises for other files."""
-    first = beginning(file)
     try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(first)
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(beginning(file))
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
@@ -90,15 +89,6 @@ def text_of(argument: str, file: str | bytes) -> str:
         )
     end = re.compile("[\r\n]").search(text, _ENOUGH)
     return text[: end.end()] if end else text
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def are_files(source: Any) -> bool:
@@ -112,19 +102,20 @@ def files_of(argument: str, source: Any) -> list[Any]:
     """The files of paths and patterns. Raises for duplicates."""
     if isinstance(source, bytes):
         return [source]
-    if not isinstance(source, str | os.PathLike):
-        files = [file for each in source for file in files_of(argument, each)]
-        seen = set()
-        for file in files:
-            path = os.path.realpath(file)
-            if path in seen:
-                raise ValueError(
-                    f"`{argument}` should be distinct files, as rows would count "
-                    f"twice. Received twice: {file}"
-                )
-            seen.add(path)
-        return files
-    path = os.fspath(source)
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    files = [file for path in paths for file in _matching(argument, os.fspath(path))]
+    first: dict[str, int] = {}
+    for i, file in enumerate(files):
+        if first.setdefault(os.path.realpath(file), i) < i:
+            raise ValueError(
+                f"`{argument}` should be distinct files, as rows would count twice. "
+                f"Received twice: {file}"
+            )
+    return files
+
+
+def _matching(argument: str, path: str) -> list[str]:
+    """The files of a path or a pattern."""
     if "://" in path:
         raise ValueError(
             f"`{argument}` should be files of this machine, or a table, such as "
@@ -136,12 +127,11 @@ def files_of(argument: str, source: Any) -> list[Any]:
             f"`{argument}` should be files that exist. Received: {path!r}, which "
             "matches no file"
         )
-    for file in files:
-        if os.path.isdir(file):
-            raise ValueError(
-                f"`{argument}` should be files. Received: {file!r}, which is a folder: "
-                f"give {os.path.join(file, '*.parquet')!r} for the files in it"
-            )
+    for file in filter(os.path.isdir, files):
+        raise ValueError(
+            f"`{argument}` should be files. Received: {file!r}, which is a folder: "
+            f"give {os.path.join(file, '*.parquet')!r} for the files in it"
+        )
     return files
 
 

@@ -1,14 +1,16 @@
-"""How a text is laid out, by its first lines."""
+"""How a file is laid out, by its name and its first bytes or lines."""
 
 import contextlib
 import csv
+import glob
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from keras_rank.reading.files import is_number
+from keras_rank.reading import files
 
 # The start of a JSON file with an object for each query.
 _NESTED = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*(?:\{|\[|null)')
@@ -16,8 +18,38 @@ _NESTED = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:\s*(?:\{|\[|null)')
 _NUMBER_AT = {3: 2, 4: 3}
 
 
-def layout_of(text: str) -> str:
-    """Whether a text is `nested` JSON, `json`, `csv`, or has `lines` of fields."""
+def layout_of(argument: str, file: str | bytes) -> str:
+    """How a file is read.
+
+    Returns:
+        `"parquet"` or `"ipc"`; `"csv"`, `"json"`, `"nested"` JSON of objects of
+        queries, or `"lines"` of fields; `"nothing"` if it is an empty text.
+    """
+    with files.errors_of(argument, file):
+        format_ = files.format_of(file)
+        if format_ != "text":
+            return format_
+        text = files.text_of(argument, file)
+    layout = _layout_of_text(text) if text.strip() else "nothing"
+    if argument == "rows" and layout == "nested":
+        return "json"
+    # Its name says so.
+    is_csv = layout == "lines" and files.is_named_table(files.named(file))
+    return "csv" if argument == "rows" and is_csv else layout
+
+
+def is_table(source: Any) -> bool:
+    """Whether a source is a table with columns, not lines of fields."""
+    if not isinstance(source, str | os.PathLike):
+        return True
+    path = os.fspath(source)
+    file = path if os.path.exists(path) else min(glob.glob(path), default="")
+    return files.is_named_table(path) or (
+        os.path.isfile(file) and layout_of("qrels", file) not in ("lines", "nothing")
+    )
+
+
+def _layout_of_text(text: str) -> str:
     if text.lstrip().startswith(("{", "[")):
         return "nested" if _is_nested(text.lstrip()) else "json"
     lines = lines_of(text)
@@ -90,3 +122,12 @@ def lines_of(text: str) -> list[str]:
     """The lines that are neither blank nor comments."""
     lines = re.split("[\r\n]", text)
     return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -2,14 +2,13 @@
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from keras_rank.reading.engine import Relation, in_sql, query
 from keras_rank.reading.files import folders_of
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
-_SMALL = {f"{u}{size}INT" for u in ("", "U") for size in ("TINY", "_SMALL")}
-_SMALL |= {"INTEGER", "UINTEGER"}
+_SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}
 _BIG = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
 _INTEGERS = _SMALL | _BIG
 _FLOATS = {"FLOAT", "DOUBLE"}
@@ -30,7 +29,7 @@ _RANKS = {"rank", "ranks", "ranking", "position", "pos"}
 LARGEST_INTEGER = 2**53
 
 
-class Sought(NamedTuple):
+class ColumnRef(NamedTuple):
     """A column that an argument names.
 
     Attributes:
@@ -44,6 +43,17 @@ class Sought(NamedTuple):
     name: str
     is_required: bool = False
     is_finite: bool = False
+
+    def refused(self, accepted: str, reason: str) -> ValueError:
+        """The error for a name that does not name what is accepted."""
+        return ValueError(
+            f"`{self.argument}` should name {accepted}. Received: "
+            f"{self.argument}={self.name!r}, {reason}"
+        )
+
+
+# Columns by the names that they get.
+ColumnRefs: TypeAlias = Mapping[str, ColumnRef]
 
 
 class Part(abc.ABC):
@@ -78,110 +88,89 @@ class Part(abc.ABC):
     def scan(self, places: Sequence[int]) -> Relation:
         """Returns at least the columns at places, but those of folders, by place."""
 
-    def read(self, places: Sequence[int]) -> Relation:
-        """Returns the columns at places, under the names `0`, `1`, ..."""
+    def read(self, columns: Iterable[ColumnRef | int]) -> Relation:
+        """Returns columns, or those at places, under the names `0`, `1`, ..."""
+        places = [x if isinstance(x, int) else self.place(x) for x in columns]
         values = [f'{self._values[x]} AS "{i}"' for i, x in enumerate(places)]
-        columns = ", ".join(values) + self.others
-        return query(self.scan(places), f"SELECT {columns} FROM source")
+        selected = ", ".join(values) + self.others
+        return query(self.scan(places), f"SELECT {selected} FROM source")
 
-    def id_type(self, sought: Sought) -> str:
+    def id_type(self, sought: ColumnRef) -> str:
         """Returns the type of a column of ids, or of a kept column."""
         type_ = self.type_of(self.place(sought))
         if type_.endswith("]") or type_.startswith(_NO_IDS):
-            raise ValueError(
-                f"`{sought.argument}` should name columns of numbers, text, or dates. "
-                f"Received: {sought.argument}={sought.name!r}, which is of the type "
-                f"{type_}"
-            )
+            accepted = "columns of numbers, text, or dates"
+            raise sought.refused(accepted, f"which is of the type {type_}")
         # Categories would be sorted by their codes, which may differ between files.
         return "VARCHAR" if type_.startswith("ENUM") else type_
 
-    def number_type(self, sought: Sought) -> str:
+    def number_type(self, sought: ColumnRef) -> str:
         """Returns the type of a column of numbers."""
-        place = self.place(sought)
-        type_ = self.type_of(place)
+        type_ = self.type_of(self.place(sought))
         if type_ == _NOTHING or (type_.startswith(_NUMBERS) and type_[-1] != "]"):
             return type_
-        found = self.read([place]).filter('"0" IS NOT NULL')
+        found = self.read([sought]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
             # The error shows a text that is not a number, if there is one.
             found = found.order(f"regexp_full_match(\"0\", '{WRITTEN}')")
         # The type of a column without values is arbitrary.
         for (value,) in found.limit(1).fetchall():
-            raise ValueError(
-                f"`{sought.argument}` should name a column of numbers. Received: "
-                f"{sought.argument}={sought.name!r}, which is of the type {type_}, "
-                f"such as {value!r}"
-            )
+            reason = f"which is of the type {type_}, such as {value!r}"
+            raise sought.refused("a column of numbers", reason)
         return type_
 
-    def select(
-        self, sought: Mapping[str, Sought], types: Mapping[str, str]
-    ) -> Relation:
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         """Returns columns as types, under the keys of these."""
         values = ", ".join(
             f'{self.value(i, each, types[key])} AS "{key}"'
             for i, (key, each) in enumerate(sought.items())
         )
-        return query(self.read_sought(sought), f"SELECT {values} FROM source")
+        return query(self.read(sought.values()), f"SELECT {values} FROM source")
 
-    def read_sought(self, sought: Mapping[str, Sought]) -> Relation:
-        """Returns the columns, under the names `0`, `1`, ..."""
-        return self.read([self.place(each) for each in sought.values()])
-
-    def value(self, i: int, sought: Sought, type_: str) -> str:
+    def value(self, i: int, sought: ColumnRef, type_: str) -> str:
         """The expression of the column `i` of what is read, as a type."""
         value = f'CAST("{i}" AS {type_})'
-        if type_ in _FLOATS:
-            # The ids -0.0 and 0.0 are the same.
-            value = f"{value} + CAST(0 AS {type_})"
-            if self.type_of(self.place(sought)).startswith(_LARGE):
-                message = in_sql(
-                    f"the column {sought.name!r} has integers of 2**53 or more, not "
-                    "all of which float64 can hold"
-                )
-                value = (
-                    f"CASE WHEN abs({value}) >= {LARGEST_INTEGER} THEN "
-                    f"error({message}) ELSE {value} END"
-                )
-            if sought.is_finite:
-                message = in_sql(f"the column {sought.name!r} has infinite values")
-                value = (
-                    f"CASE WHEN isinf({value}) THEN error({message}) ELSE {value} END"
-                )
+        if type_ not in _FLOATS:
+            return value
+        # The ids -0.0 and 0.0 are the same.
+        value, refused = f"{value} + CAST(0 AS {type_})", {}
+        if self.type_of(self.place(sought)).startswith(_LARGE):
+            refused[f"abs({value}) >= {LARGEST_INTEGER}"] = (
+                "integers of 2**53 or more, not all of which float64 can hold"
+            )
+        if sought.is_finite:
+            refused[f"isinf({value})"] = "infinite values"
+        for condition, what in refused.items():
+            error = in_sql(f"the column {sought.name!r} has {what}")
+            value = f"CASE WHEN {condition} THEN error({error}) ELSE {value} END"
         return value
 
-    def where(self, ids: Mapping[str, Sought], values: Sequence[Any]) -> list[str]:
+    def where(self, ids: ColumnRefs, values: Sequence[Any]) -> list[str]:
         """Returns where the first two rows of the given ids are."""
         are_ids = " AND ".join(
             f'CAST("{i}" AS VARCHAR) = {in_sql(str(value))}'
             for i, value in enumerate(values)
         )
-        rows = self.read(list(map(self.place, ids.values()))).filter(are_ids).limit(2)
+        rows = self.read(ids.values()).filter(are_ids).limit(2)
         return list(dict.fromkeys(map(self.place_of, rows.fetchall())))
 
     def place_of(self, row: Sequence[Any]) -> str:
         """Where a row of what is read is."""
         return self.name
 
-    def place(self, sought: Sought) -> int:
+    def place(self, sought: ColumnRef) -> int:
         """Returns the place of a column. Raises unless there is exactly one."""
         number = self.columns.count(sought.name)
         if number == 1:
             return self.columns.index(sought.name)
-        received = f"Received: {sought.argument}={sought.name!r}"
         if number:
-            raise ValueError(
-                f"`{sought.argument}` should name one column. {received}, which is the "
-                f"name of {number} columns of {self.name}"
-            )
+            reason = f"which is the name of {number} columns of {self.name}"
+            raise sought.refused("one column", reason)
         for name in filter(is_rank, self.columns):
             if sought.argument == "score":
                 raise no_score(f"{sought.name!r}, and {self.name} with {name!r}")
-        raise ValueError(
-            f"`{sought.argument}` should name a column. {received}, and {self.name} "
-            f"with the columns {self.columns}"
-        )
+        reason = f"and {self.name} with the columns {self.columns}"
+        raise sought.refused("a column", reason)
 
 
 def is_rank(name: str) -> bool:

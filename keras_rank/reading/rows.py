@@ -7,31 +7,22 @@ Nothing else is dropped: missing ids and duplicate items of a query are errors.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from keras_rank.backends import Array
-from keras_rank.reading.engine import Connection, Relation, query
-from keras_rank.reading.files import errors_of, no_rows
-from keras_rank.reading.part import Sought, is_rank, no_score
-from keras_rank.reading.sources import parts_of, places_of, select
+from keras_rank.reading import engine, files, sources
+from keras_rank.reading.part import ColumnRef, is_rank, no_score
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
-_ORDERS: dict[Order, str] = {
-    "row": "row",
-    "item": "item",
-    # trec_eval compares ids as text, even numbers.
-    "trec_eval": "score DESC, CAST(item AS VARCHAR) DESC",
-    "trec_eval-9": "score DESC, CAST(item AS VARCHAR) DESC",
-}
+# trec_eval compares ids as text, even numbers.
+_OF_TREC_EVAL = "score DESC, CAST(item AS VARCHAR) DESC"
 # As C makes a float of a double: infinite beyond its range, but not if it is missing.
 _FLOAT = "coalesce(TRY_CAST(score AS FLOAT), CAST(score * 'inf'::DOUBLE AS FLOAT))"
-
-# The numeric columns of all rows.
-_NUMBERS = ("label", "score")
 # The number of rows that are processed at a time.
 _ROWS_AT_A_TIME = 500_000
 
@@ -78,19 +69,19 @@ class Rows:
 
     Attributes:
         batches: the batches, none of which is empty. A query may continue in the next.
-        described: function of a query and an item that describes their place in
-            messages.
         left_out: the number of queries that were left out as they have no judgements,
             if known.
+        twice: function from a query and an item, which it has twice, to the error, if
+            there may be any.
     """
 
     batches: Iterator[pa.RecordBatch]
-    described: Callable[[Any, Any], str]
     left_out: int | None = None
+    twice: Callable[[tuple[Any, Any]], ValueError] | None = None
 
 
 def read_rows(
-    connection: Connection, source: Any, columns: Columns, order: Order
+    connection: engine.Connection, source: Any, columns: Columns, order: Order
 ) -> Rows:
     """Reads a table with one row per query and item.
 
@@ -102,28 +93,27 @@ def read_rows(
             ranks them: tied items in descending order, where version 9 takes scores
             that are equal in float32 for ties.
     """
-    ids = {"query": Sought("query", columns.query, is_required=True)}
+    ids = {"query": ColumnRef("query", columns.query, is_required=True)}
     if columns.item is not None:
-        ids["item"] = Sought("item", columns.item)
-    kept = {str(i): Sought("keep", name) for i, name in enumerate(columns.keep)}
+        ids["item"] = ColumnRef("item", columns.item)
+    kept = {str(i): ColumnRef("keep", name) for i, name in enumerate(columns.keep)}
     numbers = {
-        name: Sought(name, getattr(columns, name), is_finite=name == "label")
-        for name in _NUMBERS
+        "label": ColumnRef("label", columns.label, is_finite=True),
+        "score": ColumnRef("score", columns.score),
     }
     if columns.weight is not None:
-        numbers["weight"] = Sought("weight", columns.weight, is_required=True)
+        numbers["weight"] = ColumnRef("weight", columns.weight, is_required=True)
     every = {**ids, **kept, **numbers}
-    with errors_of("rows", source):
-        parts = parts_of(connection, "rows", source, {x.name for x in every.values()})
-        table = select(parts, {**ids, **kept}, numbers)
-    # DuckDB sorts in parallel: without the row, the order would vary.
-    table = query(table, "SELECT *, row_number() OVER () AS row FROM source")
-    names = [*ids, *kept, *numbers]
-    batches = sorted_batches(table, "rows", source, names, order)
-    return Rows(batches, lambda *of_item: places_of("rows", source, ids, of_item))
+    names = {each.name for each in every.values()}
+    with files.errors_of("rows", source):
+        parts = sources.parts_of(connection, "rows", source, names)
+        table = sources.select(parts, {**ids, **kept}, numbers)
+    batches = sorted_batches(engine.numbered(table), "rows", source, every, order)
+    twice = functools.partial(sources.received_twice, "rows", source, ids)
+    return Rows(batches, twice=twice)
 
 
-def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
+def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
     """Applies the rules to labels: one that is missing or below 0 is no judgement.
 
     Args:
@@ -142,35 +132,23 @@ def judge(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
 
 
 def sorted_batches(
-    table: Relation, argument: str, source: Any, names: Sequence[str], order: Order
+    table: engine.Relation,
+    argument: str,
+    source: Any,
+    names: Iterable[str],
+    order: Order,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the columns of rows, sorted by query and then in an order."""
-    of_name = {name: f'"{name}"' for name in names}
     if order == "trec_eval-9":
-        of_name["score"] = _FLOAT
-    selected = ", ".join(f'{each} AS "{name}"' for name, each in of_name.items())
-    with errors_of(argument, source):
-        chosen = f"SELECT {selected}, row FROM source"
-        ordered = (
-            f"SELECT * EXCLUDE row FROM ({chosen}) ORDER BY query, {_ORDERS[order]}"
-        )
-        reader = query(table, ordered).to_arrow_reader(_ROWS_AT_A_TIME)
+        table = engine.query(table, f"SELECT * REPLACE ({_FLOAT} AS score) FROM source")
+    columns = ", ".join(f'"{name}"' for name in names)
+    by = order if order in ("row", "item") else _OF_TREC_EVAL
+    rows = engine.query(table, f"SELECT {columns} FROM source ORDER BY query, {by}")
     is_empty = True
-    while True:
-        with errors_of(argument, source):
-            batch = next(reader, None)
-        if batch is None:
-            break
-        if batch.num_rows:
-            is_empty = False
-            yield batch
+    with files.errors_of(argument, source):
+        for batch in rows.to_arrow_reader(_ROWS_AT_A_TIME):
+            if batch.num_rows:
+                is_empty = False
+                yield batch
     if is_empty:
-        raise no_rows(argument, source)
-
-
-def received_twice(argument: str, query: Any, item: Any, where: str) -> ValueError:
-    """The error for duplicate items of a query."""
-    return ValueError(
-        f"`{argument}` should have each item of a query once. Received twice: the item "
-        f"{item!r} of the query {query!r}, in {where}"
-    )
+        raise files.no_rows(argument, source)

@@ -11,34 +11,22 @@ import duckdb
 import pyarrow as pa
 from pyarrow import dataset
 
+from keras_rank.reading import engine, files, text
 from keras_rank.reading.arrow import ArrowPart, parts_of_files
-from keras_rank.reading.engine import Connection, Relation, connect
-from keras_rank.reading.files import (
-    FORMATS,
-    are_files,
-    errors_of,
-    files_of,
-    format_of,
-    is_named_table,
-    named,
-    no_rows,
-    text_of,
-)
+from keras_rank.reading.json_objects import JsonPart
 from keras_rank.reading.layouts import layout_of
-from keras_rank.reading.objects import JsonPart
-from keras_rank.reading.part import Part, Sought, common_type
-from keras_rank.reading.text import CsvPart, LinesPart
+from keras_rank.reading.part import ColumnRefs, Part, common_type
 
 _TEXTS: dict[str, Callable[..., Part]] = {
-    "csv": CsvPart,
+    "csv": text.CsvPart,
     "json": JsonPart,
-    "lines": LinesPart,
+    "lines": text.LinesPart,
 }
 
 
 def select(
-    parts: Sequence[Part], ids: Mapping[str, Sought], numbers: Mapping[str, Sought]
-) -> Relation:
+    parts: Sequence[Part], ids: ColumnRefs, numbers: ColumnRefs
+) -> engine.Relation:
     """Returns columns of the parts of a table under new names, in the order of rows.
 
     Args:
@@ -58,47 +46,17 @@ def select(
     return _union([part.select({**ids, **numbers}, types) for part in parts])
 
 
-def tabular(argument: str, source: Any) -> Any:
-    """Returns files unchanged, and a table in memory as an Arrow table."""
-    if are_files(source) or isinstance(
-        source, pa.Table | pa.RecordBatchReader | dataset.Dataset
-    ):
-        return source
-    if isinstance(source, duckdb.DuckDBPyRelation):
-        return source.to_arrow_reader()
-    if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
-        accepted = "" if argument == "rows" else ", or a dict of items for each query"
-        raise ValueError(
-            f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
-            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
-            f"{accepted}. Received: {named(source)}"
-            + ", which its method `collect` makes a table"
-            * hasattr(source, "collect")
-        )
-    try:
-        return pa.table(source)
-    except (TypeError, ValueError) as error:
-        raise pa.ArrowInvalid(str(error)) from error
-
-
-def places_of(
-    argument: str, source: Any, ids: Mapping[str, Sought], values: Sequence[Any]
-) -> str:
-    """Names the files with rows of the given ids, and their lines."""
-    if not are_files(source):
-        return named(source)
-    names = {each.name for each in ids.values()}
-    found: list[str] = []
-    # Another DuckDB, as the first one is still reading rows.
-    with connect() as connection:
-        for file in files_of(argument, source):
-            for part in parts_of(connection, argument, file, names):
-                found += part.where(ids, values)
-    return " and ".join(found) or named(source)
+def _union(tables: Sequence[engine.Relation]) -> engine.Relation:
+    """Concatenates tables."""
+    if len(tables) == 1:
+        return tables[0]
+    # In halves, as DuckDB limits the depth of a query.
+    half = len(tables) // 2
+    return _union(tables[:half]).union(_union(tables[half:]))
 
 
 def parts_of(
-    connection: Connection, argument: str, source: Any, names: Collection[str]
+    connection: engine.Connection, argument: str, source: Any, names: Collection[str]
 ) -> Sequence[Part]:
     """Returns the tables of files, or of anything that Arrow can read, lazily.
 
@@ -108,47 +66,69 @@ def parts_of(
         source: files, or a table in memory.
         names: names of columns that may be looked for.
     """
-    if not are_files(source):
-        return [ArrowPart(connection, "a table", tabular(argument, source))]
-    layouts = {
-        file: layout_of_file(argument, file) for file in files_of(argument, source)
-    }
-    files = [file for file, layout in layouts.items() if layout != "nothing"]
-    if not files:
-        raise no_rows(argument, source)
-    found = {layouts[file] for file in files}
+    if not files.are_files(source):
+        return [ArrowPart(connection, "a table", _tabular(argument, source))]
+    layouts = {x: layout_of(argument, x) for x in files.files_of(argument, source)}
+    filled = [file for file, layout in layouts.items() if layout != "nothing"]
+    if not filled:
+        raise files.no_rows(argument, source)
+    found = {layouts[file] for file in filled}
     if len(found) > 1 or (argument == "rows" and "lines" in found):
         raise ValueError(
             f"`{argument}` should be files of one format, with names that end in one "
-            f"of {sorted(FORMATS)}. Received: {named(files)}"
+            f"of {sorted(files.FORMATS)}. Received: {files.named(filled)}"
         )
     (layout,) = found
-    with errors_of(argument, files[0] if len(files) == 1 else source):
-        if layout in ("parquet", "ipc"):
-            return list(parts_of_files(connection, files, layout))
-        return [_TEXTS[layout](connection, argument, file, names) for file in files]
+    with files.errors_of(argument, filled[0] if len(filled) == 1 else source):
+        if layout in _TEXTS:
+            return [_TEXTS[layout](connection, argument, x, names) for x in filled]
+        return list(parts_of_files(connection, filled, layout))
 
 
-def layout_of_file(argument: str, file: str | bytes) -> str:
-    """How a file is read, `nothing` if it is an empty text."""
-    with errors_of(argument, file):
-        format_ = format_of(file)
-        if format_ != "text":
-            return format_
-        text = text_of(argument, file)
-    layout = layout_of(text) if text.strip() else "nothing"
-    if layout == "nested" and argument == "rows":
-        return "json"
-    # Its name says so.
-    if layout == "lines" and argument == "rows" and is_named_table(named(file)):
-        return "csv"
-    return layout
+def _tabular(argument: str, source: Any) -> Any:
+    """Returns a table in memory as one of Arrow."""
+    if isinstance(source, pa.Table | pa.RecordBatchReader | dataset.Dataset):
+        return source
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return source.to_arrow_reader()
+    if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
+        accepted = "" if argument == "rows" else ", or a dict of items for each query"
+        is_lazy = hasattr(source, "collect")
+        raise ValueError(
+            f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
+            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
+            f"{accepted}. Received: {files.named(source)}"
+            + ", which its method `collect` makes a table"
+            * is_lazy
+        )
+    try:
+        return pa.table(source)
+    except (TypeError, ValueError) as error:
+        raise pa.ArrowInvalid(str(error)) from error
 
 
-def _union(tables: Sequence[Relation]) -> Relation:
-    """Concatenates tables."""
-    if len(tables) == 1:
-        return tables[0]
-    # In halves, as DuckDB limits the depth of a query.
-    half = len(tables) // 2
-    return _union(tables[:half]).union(_union(tables[half:]))
+def received_twice(
+    argument: str, source: Any, ids: ColumnRefs, values: Sequence[Any]
+) -> ValueError:
+    """The error for duplicate items of a query, which names files and lines.
+
+    Args:
+        argument: the name of the argument that is the source.
+        source: the source of the rows.
+        ids: the columns of queries and items in files.
+        values: a query, and an item that it has twice.
+    """
+    found: list[str] = []
+    if files.are_files(source):
+        names = {each.name for each in ids.values()}
+        # Another DuckDB, as the first one is still reading rows.
+        with engine.connect() as connection:
+            for file in files.files_of(argument, source):
+                for part in parts_of(connection, argument, file, names):
+                    found += part.where(ids, values)
+    query, item = values
+    return ValueError(
+        f"`{argument}` should have each item of a query once. Received twice: the item "
+        f"{item!r} of the query {query!r}, in "
+        + (" and ".join(found) or files.named(source))
+    )

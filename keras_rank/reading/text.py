@@ -16,16 +16,9 @@ import duckdb
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from keras_rank.reading.engine import Connection, Relation, query
-from keras_rank.reading.files import (
-    is_number,
-    named,
-    opened,
-    reason_of,
-    text_of,
-)
-from keras_rank.reading.layouts import delimited, is_row, lines_of, rows_of
-from keras_rank.reading.part import LARGEST_INTEGER, Part, Sought
+from keras_rank.reading import files, layouts
+from keras_rank.reading.engine import Connection, Relation, numbered, query
+from keras_rank.reading.part import LARGEST_INTEGER, ColumnRef, ColumnRefs, Part
 
 # The bytes that are parsed at a time. A row has to fit.
 _BLOCK = 2**24
@@ -34,7 +27,8 @@ _FIELDS = {
     "qrels": ("query", "iteration", "item", "label"),
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
-_NUMBERS = {"qrels": "label", "run": "score"}
+# The kind of the numbers of judgements and runs.
+NUMBERS = {"qrels": "label", "run": "score"}
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The numbers of tables.
 _TABLES = itertools.count()
@@ -66,8 +60,8 @@ class TextPart(Part):
         names: Collection[str],
     ) -> None:
         self.connection, self.argument, self.file = connection, argument, file
-        self.first = text_of(argument, file)
-        super().__init__(named(file), self.names(names), file)
+        self.first = files.text_of(argument, file)
+        super().__init__(files.named(file), self.names(names), file)
 
     @abc.abstractmethod
     def names(self, sought: Collection[str]) -> Iterable[str]:
@@ -80,14 +74,14 @@ class TextPart(Part):
     def type_of(self, place: int) -> str:
         return "VARCHAR"
 
-    def number_type(self, sought: Sought) -> str:
+    def number_type(self, sought: ColumnRef) -> str:
         self.place(sought)
         return "DOUBLE"
 
     def place_of(self, row: Sequence[Any]) -> str:
         return f"{self.unit} {self.line_of(row[-1])} of {self.name}"
 
-    def value(self, i: int, sought: Sought, type_: str) -> str:
+    def value(self, i: int, sought: ColumnRef, type_: str) -> str:
         value = f"nullif(\"{i}\", '')"
         if type_ == "DOUBLE":
             text = f'lower(trim("{i}"))'
@@ -98,9 +92,7 @@ class TextPart(Part):
         wrong = self._is_wrong(i, sought, type_)
         return f"CASE WHEN {wrong} THEN error('') ELSE {value} END"
 
-    def select(
-        self, sought: Mapping[str, Sought], types: Mapping[str, str]
-    ) -> Relation:
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         """Raises for the first row with a text that is no value of its column."""
         columns, table = list(sought.values()), f"texts_{next(_TABLES)}"
         try:
@@ -114,14 +106,14 @@ class TextPart(Part):
                     for i, (key, each) in enumerate(sought.items())
                 )
                 ((are_wrong, *row),) = query(
-                    self.read_sought(sought),
+                    self.read(columns),
                     f"SELECT * FROM (SELECT [{wrong}] AS wrong, * FROM source) "
                     "WHERE list_contains(wrong, true) ORDER BY row LIMIT 1",
                 ).fetchall()
         except (duckdb.Error, pa.ArrowInvalid) as error:
             parsed = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
             where = self.place_of([int(parsed[1])]) if parsed else self.name
-            reason = parsed[2] if parsed else reason_of(error)
+            reason = parsed[2] if parsed else files.reason_of(error)
             raise ValueError(
                 f"`{self.argument}` should be a table that can be read. Received: "
                 f"{where}, and the error: {reason.strip()}"
@@ -129,15 +121,13 @@ class TextPart(Part):
         i = are_wrong.index(True)
         raise self.error(columns[i], row[i], row)
 
-    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+    def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         """The error for a text that is no value of a column."""
         accepted = "of numbers" if text else "without missing values"
-        return ValueError(
-            f"`{sought.argument}` should name a column {accepted}. Received: "
-            f"{sought.argument}={sought.name!r}, with {text!r} in {self.place_of(row)}"
-        )
+        reason = f"with {text!r} in {self.place_of(row)}"
+        return sought.refused(f"a column {accepted}", reason)
 
-    def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
+    def _is_wrong(self, i: int, sought: ColumnRef, type_: str) -> str:
         """The condition that a text is no value of its column."""
         text, is_missing = f'"{i}"', str(sought.is_required)
         if type_ != "DOUBLE":
@@ -159,12 +149,10 @@ class TextPart(Part):
             f"THEN {is_missing} ELSE lower(trim({text})) NOT IN {accepted} END"
         )
 
-    def _parsed(
-        self, names: Sequence[str], read: Sequence[str], **parse: Any
-    ) -> Relation:
+    def _parsed(self, names: list[str], read: list[str], **parse: Any) -> Relation:
         """Returns columns, of which all have names, and the number of the `row`."""
         reader = arrow_csv.open_csv(
-            opened(self.file),
+            files.opened(self.file),
             # With threads, errors do not name the row.
             arrow_csv.ReadOptions(
                 column_names=names, block_size=_BLOCK, use_threads=False
@@ -174,8 +162,7 @@ class TextPart(Part):
                 column_types=dict.fromkeys(names, pa.string()), include_columns=read
             ),
         )
-        rows = self.connection.from_arrow(reader)
-        return query(rows, "SELECT *, row_number() OVER () AS row FROM source")
+        return numbered(self.connection.from_arrow(reader))
 
     def _lines(self) -> Relation:
         """Returns each `line` and the number of its `row`."""
@@ -187,7 +174,7 @@ class CsvPart(TextPart):
     """A file whose columns are separated by tabs, commas, semicolons or bars."""
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
-        delimiter, (first, *_) = delimited(self.first)
+        delimiter, (first, *_) = layouts.delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
         columns = [name.strip() for name in first]
         if set(sought) & set(columns) or not any(map(_is_value, columns)):
@@ -203,20 +190,18 @@ class CsvPart(TextPart):
             list(read),
             delimiter=self._delimiter,
             newlines_in_values=True,
-            invalid_row_handler=lambda x: "error" if is_row([x.text]) else "skip",
+            invalid_row_handler=lambda x: "error" if x.text.strip() else "skip",
         )
         return rows.filter(f"row > {int(self.has_names)}")
 
-    def select(
-        self, sought: Mapping[str, Sought], types: Mapping[str, str]
-    ) -> Relation:
-        with opened(self.file) as stream:
+    def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
+        with files.opened(self.file) as stream:
             blocks = iter(lambda: stream.read(_BLOCK), b"")
             if any(b'"' in block for block in blocks):
                 self._require_closed_quotes(sought.values())
         return super().select(sought, types)
 
-    def _require_closed_quotes(self, sought: Iterable[Sought]) -> None:
+    def _require_closed_quotes(self, sought: Iterable[ColumnRef]) -> None:
         """Raises for quotes that hide rows, where Arrow reads on."""
         places = [self.place(x) for x in sought if x.argument in ("label", "score")]
         last = 0
@@ -245,15 +230,15 @@ class CsvPart(TextPart):
 
     def line_of(self, row: int) -> int:
         with self._rows() as rows:
-            next(itertools.islice(filter(is_row, rows), row - 1, None), None)
+            next(itertools.islice(filter(layouts.is_row, rows), row - 1, None), None)
             return int(rows.line_num)
 
     @contextlib.contextmanager
     def _rows(self, strict: bool = False) -> Iterator[Any]:
-        stream = io.BufferedReader(opened(self.file))
+        stream = io.BufferedReader(files.opened(self.file))
         with (
             io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text,
-            rows_of(text, self._delimiter, strict) as rows,
+            layouts.rows_of(text, self._delimiter, strict) as rows,
         ):
             yield rows
 
@@ -264,8 +249,9 @@ class LinesPart(TextPart):
     is_exact, has_names = False, False
 
     def names(self, sought: Collection[str]) -> Iterable[str]:
-        self._fields, (line, *_) = _FIELDS[self.argument], [*lines_of(self.first), ""]
-        width, number = len(line.split()), _NUMBERS[self.argument]
+        (line, *_) = [*layouts.lines_of(self.first), ""]
+        width, number = len(line.split()), NUMBERS[self.argument]
+        self._fields = _FIELDS[self.argument]
         if width == 3:
             self._fields = ("query", "item", number)
         elif width == 4 and number == "score" and "\t" in line:
@@ -289,18 +275,18 @@ class LinesPart(TextPart):
         )
         return query(fields, f"SELECT {texts}, row FROM source")
 
-    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+    def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         ((line, _),) = self._lines().filter(f"row = {row[-1]}").fetchall()
         argument, width = self.argument, len(line.split())
         other = {5: "a run", 6: "a run", 4: "qrels"}.get(width)
         is_swapped = other and not other.endswith(argument)
         return ValueError(
             f"`{argument}` should have lines of the fields {' '.join(self._fields)}, "
-            f"with a number as {_NUMBERS[argument]}. Received: {self.place_of(row)}, "
+            f"with a number as {NUMBERS[argument]}. Received: {self.place_of(row)}, "
             f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
         )
 
 
 def _is_value(text: str) -> bool:
     """Whether a text is a number or a boolean."""
-    return is_number(text) or text.strip().lower() in ("true", "false")
+    return layouts.is_number(text) or text.strip().lower() in ("true", "false")

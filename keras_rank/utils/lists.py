@@ -10,16 +10,10 @@ from keras import ops
 
 from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import size_of
-from keras_rank.backends import Tensor, backend
+from keras_rank.backends import Array, Tensor, backend
+from keras_rank.lists import tensors
 from keras_rank.lists.ids import are_items, checked_ids, to_ids
 from keras_rank.lists.reading import check_told_apart
-from keras_rank.lists.tensors import (
-    check_dense,
-    in_native_order,
-    ranked_as,
-    sizes_agree,
-    to_tensor,
-)
 
 
 def pad_lists(
@@ -35,12 +29,14 @@ def pad_lists(
     Either `group_sizes` or `group_ids` is required.
 
     Args:
-        values: labels, scores or features, of shape `(rows,)` or `(rows, features)`.
+        values: array of shape `(rows,)` or `(rows, features)`: labels, scores or
+            features.
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
         group_ids: array of shape `(rows,)`. The list that each row belongs to, as `qid`
             in svmlight files. Lists come in the order of their first rows.
-        padding_value: number. What pads shorter lists. Defaults to -1, as for labels.
+        padding_value: number. The value that pads shorter lists. Defaults to -1, the
+            label of padding.
         list_size: int. The size of all lists. Longer ones are truncated to their first
             rows. Defaults to `None`: the size of the longest.
 
@@ -94,7 +90,8 @@ def unpad_lists(
         group_ids: as given to `pad_lists`.
 
     Returns:
-        A NumPy array of shape `(rows,)` or `(rows, features)`, in their order.
+        A NumPy array of shape `(rows,)` or `(rows, features)`, in the order of the
+        rows.
 
     Raises:
         ValueError: if neither or both of sizes and ids are given, or lists were
@@ -116,32 +113,27 @@ def unpad_lists(
             f"Received: {lists} groups of up to {longest} rows, "
             f"values.shape={values.shape}"
         )
-    rows_of_lists: np.ndarray[Any, Any] = values[group, place]
-    return rows_of_lists
+    rows: Array = values[group, place]
+    return rows
 
 
-def _rows(argument: str, values: Any) -> np.ndarray[Any, Any]:
-    check_dense(argument, values)
-    if ops.is_tensor(values):
-        values = ops.convert_to_numpy(values)
+def _rows(argument: str, values: Any) -> Array:
+    tensors.check_dense(argument, values)
+    values = ops.convert_to_numpy(values) if ops.is_tensor(values) else values
     try:
         array = np.asarray(values)
-    except ValueError as error:
-        raise ValueError(
-            f"`{argument}` should be an array of numbers with one row per item. "
-            f"Received: {argument}={reprlib.repr(values)}"
-        ) from error
+        received = f"{argument} of shape {array.shape} and dtype {array.dtype}"
+    except ValueError:
+        array, received = np.asarray(None), f"{argument}={reprlib.repr(values)}"
     if array.ndim == 0 or array.dtype.kind not in "biuf":
         raise ValueError(
             f"`{argument}` should be an array of numbers with one row per item. "
-            f"Received: {argument} of shape {array.shape} and dtype {array.dtype}"
+            f"Received: {received}"
         )
-    return in_native_order(array)
+    return tensors.in_native_order(array)
 
 
-def _places(
-    rows: int | None, group_sizes: Any, group_ids: Any
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _places(rows: int | None, group_sizes: Any, group_ids: Any) -> tuple[Array, Array]:
     """Returns, for each row, its list and its place in it.
 
     The number of rows is `None` if only the groups determine it.
@@ -152,16 +144,10 @@ def _places(
             f"group_sizes={reprlib.repr(group_sizes)}, "
             f"group_ids={reprlib.repr(group_ids)}"
         )
-    check_dense("group_sizes", group_sizes)
-    check_dense("group_ids", group_ids)
-    if group_ids is None:
-        return _places_by_size(rows, group_sizes)
-    return _places_by_id(rows, group_ids)
-
-
-def _places_by_size(
-    rows: int | None, group_sizes: Any
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    tensors.check_dense("group_sizes", group_sizes)
+    tensors.check_dense("group_ids", group_ids)
+    if group_ids is not None:
+        return _places_by_id(rows, np.asarray(group_ids))
     sizes = np.asarray(group_sizes)
     are_integers = sizes.dtype.kind in "iu" or sizes.size == 0
     # As int64, as NumPy takes no unsigned numbers for places.
@@ -171,20 +157,15 @@ def _places_by_size(
             "`group_sizes` should be integers of 0 or more, one per list. "
             f"Received: group_sizes={reprlib.repr(group_sizes)}"
         )
-    rows = int(sizes.sum()) if rows is None else rows
-    if sizes.sum() != rows:
+    if rows is not None and sizes.sum() != rows:
         raise ValueError(
             "`group_sizes` should add up to the number of rows. Received: "
             f"a sum of {sizes.sum()} for {rows} rows"
         )
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    return group, np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.repeat(np.arange(len(sizes)), sizes), _numbered(sizes)
 
 
-def _places_by_id(
-    rows: int | None, group_ids: Any
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    ids = np.asarray(group_ids)
+def _places_by_id(rows: int | None, ids: Array) -> tuple[Array, Array]:
     rows = ids.size if rows is None else rows
     if ids.shape != (rows,):
         raise ValueError(
@@ -204,16 +185,22 @@ def _places_by_id(
         )
     is_first = np.concatenate([[True], ids[by_id[1:]] != ids[by_id[:-1]]])[:rows]
     starts = np.flatnonzero(is_first)
+    sizes = np.diff(starts, append=rows)
     # In the order of their first rows, not of the ids.
     number = np.argsort(np.argsort(by_id[starts]))
     group, place = np.empty(rows, int), np.empty(rows, int)
-    sizes = np.diff(starts, append=rows)
-    group[by_id] = np.repeat(number, sizes)
-    place[by_id] = np.arange(rows) - np.repeat(starts, sizes)
+    group[by_id], place[by_id] = np.repeat(number, sizes), _numbered(sizes)
     return group, place
 
 
-def _sorting(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _numbered(sizes: Array) -> Array:
+    """The numbers from 0 on in each list of a size."""
+    ends = np.cumsum(sizes)
+    numbers: Array = np.arange(sizes.sum()) - np.repeat(ends - sizes, sizes)
+    return numbers
+
+
+def _sorting(ids: Array) -> Array:
     """The positions that sort ids; equal ones keep their order."""
     is_integer = ids.dtype.kind in "iu" and ids.size > 0
     if not (is_integer and int(ids.max()) - int(ids.min()) < 2**32):
@@ -226,14 +213,17 @@ def _sorting(ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
-    """Sets the scores of items, such as seen ones, to -inf: they are not retrieved.
+    """Sets the scores of items to -inf, which means that they are not retrieved.
+
+    For example, items that the user has already seen are then not ranked.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
         item_ids: ids of shape `(batch, n)`, padded with -1. The items to exclude. Or a
             sparse matrix of SciPy of shape `(batch, items)`, whatever values it stores.
         keep: ids of shape `(batch,)` or `(batch, m)`, padded with -1, or such a matrix.
-            Items that keep their scores in any case, such as the targets.
+            Items that keep their scores even if they are in `item_ids`, such as the
+            targets.
 
     Returns:
         A tensor of the shape of `y_pred`.
@@ -250,13 +240,13 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     >>> [float(score) for score in scores[0]]
     [-inf, 2.0, 1.0]
     """
-    scores = to_tensor("y_pred", y_pred)
+    scores = tensors.to_tensor("y_pred", y_pred)
     items = scores.shape[1] if len(scores.shape) == 2 else None
     ids = to_ids("item_ids", item_ids, items)
     if not keras.backend.is_float_dtype(scores.dtype):
-        scores = ranked_as(scores)
-    fits = len(scores.shape) == len(ids.shape) == 2
-    if not (fits and sizes_agree(scores.shape[:1], ids.shape[:1])):
+        scores = tensors.ranked_as(scores)
+    batch, is_matrix = scores.shape[:1], len(scores.shape) == len(ids.shape) == 2
+    if not (is_matrix and tensors.sizes_agree(batch, ids.shape[:1])):
         raise ValueError(
             "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
             f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
@@ -266,7 +256,8 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     if keep is not None:
         kept = to_ids("keep", keep, items)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
-        if len(kept.shape) != 2 or not sizes_agree(kept.shape[:1], ids.shape[:1]):
+        is_matrix = len(kept.shape) == 2
+        if not (is_matrix and tensors.sizes_agree(kept.shape[:1], ids.shape[:1])):
             raise ValueError(
                 "`keep` should have the shape (batch,) or (batch, m). Received: "
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
@@ -302,7 +293,8 @@ def _columns_of(argument: str, ids: Tensor, items: Tensor | int) -> Tensor:
 def mask_labels(labels: Any, mask: Any) -> Tensor:
     """Sets labels to -1, which means padding, where the mask is False.
 
-    Keras passes only labels to the metrics of `compile`: so a mask reaches them too.
+    Keras passes only labels to the metrics of `compile`, so this is a way to pass a
+    mask.
 
     Args:
         labels: tensor of shape `(list_size,)` or `(batch, list_size)`.
@@ -321,13 +313,13 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
         # Before JAX makes floats of them.
         check_told_apart("labels", labels, sparse_labels=False)
-    labels = to_tensor("labels", labels)
+    labels = tensors.to_tensor("labels", labels)
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
         # Which have no -1.
         labels = ops.cast(labels, "float32")
-    mask = ops.cast(to_tensor("mask", mask), "bool")
-    if not sizes_agree(mask.shape, labels.shape):
+    mask = ops.cast(tensors.to_tensor("mask", mask), "bool")
+    if not tensors.sizes_agree(mask.shape, labels.shape):
         raise ValueError(
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"

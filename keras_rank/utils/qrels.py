@@ -4,7 +4,7 @@ import itertools
 import os
 import reprlib
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,50 +53,47 @@ def targets_from_qrels(
     ([[1, 0], [0, -1]], [[1.0, 1.0], [2.0, -1.0]])
     """
     queries, items = _places("query_ids", query_ids), _places("item_ids", item_ids)
-    grades, unknown = list[dict[Any, float]]({} for _ in queries), dict[Any, None]()
-    is_judged = np.zeros(len(queries), "bool")
+    grades: dict[Any, dict[Any, float]] = {}
     for where, query, item, grade in _rows(qrels):
-        place = queries.get(query)
-        if place is None:
-            unknown[query] = None
-            continue
-        is_judged[place] = True
-        if item in grades[place]:
+        of_query = grades.setdefault(query, {})
+        if item in of_query:
             raise ValueError(
                 "`qrels` should judge an item once for a query. Received: item "
                 f"{item!r} twice for query {query!r}{where}"
             )
-        grades[place][item] = _number(grade, where)
+        of_query[item] = _number(grade, where)
+    unknown = [query for query in grades if query not in queries]
     if unknown:
         raise ValueError(
             "`qrels` should judge queries of `query_ids` only. Received: judgements of "
             f"other queries ({len(unknown)}): {_some(unknown)}"
         )
     _warn_of(
-        [query for query, place in queries.items() if not is_judged[place]],
+        [query for query in queries if query not in grades],
         "`query_ids` without judgements",
         "Unlike trec_eval, which leaves them out, metrics count them as lists without "
         "relevant items.",
     )
-    relevant = [{x: g for x, g in row.items() if g > 0.0} for row in grades]
-    missing = [x for x in dict.fromkeys(itertools.chain(*relevant)) if x not in items]
+    relevant = [
+        {x: g for x, g in grades.get(q, {}).items() if g > 0.0} for q in queries
+    ]
     # Where nothing is relevant, what is judged tells whether the ids are of one kind.
-    sought = set(itertools.chain(*relevant)) or set(itertools.chain(*grades))
-    if sought and sought.isdisjoint(items):
-        missing = missing or list(dict.fromkeys(itertools.chain(*grades)))
+    sought = relevant if any(relevant) else grades.values()
+    named = dict.fromkeys(itertools.chain(*sought))
+    missing = [item for item in named if item not in items]
+    if named and len(missing) == len(named):
         raise ValueError(
             "`item_ids` should have relevant items of `qrels`. Received: "
             f"{_some(items)}, and none of the {len(missing)} of `qrels`, "
             f"{_some(missing)}"
         )
     _warn_of(
-        missing,
+        missing if any(relevant) else [],
         "Relevant items of `qrels` that are not in `item_ids`",
         "They are never found, but count in the ideal.",
     )
-    size = max([1, *map(len, relevant)])
-    ids = np.full((len(relevant), size), -1, "int32")
-    labels = np.full((len(relevant), size), -1.0, "float32")
+    shape = len(relevant), max([1, *map(len, relevant)])
+    ids, labels = np.full(shape, -1, "int32"), np.full(shape, -1.0, "float32")
     for i, row in enumerate(relevant):
         ids[i, : len(row)] = [items.get(x, NO_CANDIDATE) for x in row]
         labels[i, : len(row)] = list(row.values())
@@ -173,12 +170,12 @@ def _number(grade: Any, where: str) -> float:
     return number
 
 
-def _warn_of(some: Any, which: str, what: str) -> None:
+def _warn_of(some: Sequence[Any], which: str, what: str) -> None:
     if some:
         warnings.warn(f"{which} ({len(some)}): {_some(some)}. {what}", stacklevel=3)
 
 
-def _some(ids: Any) -> str:
+def _some(ids: Collection[Any]) -> str:
     """Names the first few."""
-    shown = [repr(x) for x in ids][:3]
-    return ", ".join(shown) + (", ..." if len(ids) > 3 else "")
+    shown = map(repr, itertools.islice(ids, 3))
+    return ", ".join(shown) + ", ..." * (len(ids) > 3)

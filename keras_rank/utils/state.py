@@ -55,7 +55,8 @@ def merge_state(
 ) -> keras.metrics.Metric:
     """Adds the states of other metrics to that of a metric.
 
-    The result is exactly that of one metric that has seen the lists of all workers.
+    The result is exactly that of one metric that has seen all lists, such as those of
+    workers on other machines.
 
     Args:
         metric: a ranking metric, or a group. It is updated.
@@ -110,37 +111,30 @@ def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
 def _values(metric: Any, other: Any) -> list[Any]:
     """Returns the values to add to the variables of a metric, in their order."""
     if isinstance(other, Mapping):
-        expected = {
-            name: tuple(variable.shape)
-            for name, variable in _named_variables(metric).items()
-        }
+        variables = _named_variables(metric)
+        expected = {name: tuple(x.shape) for name, x in variables.items()}
         received = {name: np.shape(value) for name, value in other.items()}
         if received != expected:
-            message = (
+            is_old = any(
+                name.endswith("/totals") and received.get(name, shape) != shape
+                for name, shape in expected.items()
+            )
+            raise ValueError(
                 "`others` should be metrics, or states with the names and shapes that "
                 f"`metric` has: {expected}. Received: {received}"
+                + ", as an older version exports them, without the sums of a standard "
+                "error: export them again" * is_old
             )
-            sums = {name for name in expected if name.endswith("/totals")}
-            if any(received.get(name) not in (None, state.SHAPE) for name in sums):
-                message += (
-                    ", as an older version exports them, without the sums of a "
-                    "standard error: export them again"
-                )
-            raise ValueError(message)
         return [other[name] for name in expected]
-    _require_alike(metric, other)
-    return list(export_state(other).values())
-
-
-def _require_alike(metric: Any, other: Any) -> None:
-    """Checks that two metrics compute the same; names and seeds may differ."""
-    configs = [_without_names_and_seeds(each.get_config()) for each in (metric, other)]
-    if type(metric) is not type(other) or configs[0] != configs[1]:
+    # Names and seeds may differ.
+    mine, its = (_without_names_and_seeds(x.get_config()) for x in (metric, other))
+    if type(metric) is not type(other) or mine != its:
         raise ValueError(
             "`others` should be metrics of the same class and configuration as "
-            f"`metric`, {type(metric).__name__} with {configs[0]}. "
-            f"Received: {type(other).__name__} with {configs[1]}"
+            f"`metric`, {type(metric).__name__} with {mine}. "
+            f"Received: {type(other).__name__} with {its}"
         )
+    return list(export_state(other).values())
 
 
 def _without_names_and_seeds(config: Any) -> Any:
@@ -148,8 +142,5 @@ def _without_names_and_seeds(config: Any) -> Any:
         return [_without_names_and_seeds(part) for part in config]
     if not isinstance(config, dict):
         return config
-    return {
-        key: _without_names_and_seeds(value)
-        for key, value in config.items()
-        if key not in ("name", "seed")
-    }
+    items = ((k, v) for k, v in config.items() if k not in ("name", "seed"))
+    return {key: _without_names_and_seeds(value) for key, value in items}

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from keras_rank.evaluation.lists.measures import Measured, find
-from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured, find
 from keras_rank.evaluation.report.comparison import places_of
 from keras_rank.evaluation.report.table import Table
 
@@ -66,7 +66,7 @@ def shut(gates: Sequence[Gate], summary: Table) -> Iterator[str]:
                 yield f"{_metric_of(row)} is {value}, {gate.side} {bound}"
 
 
-def incomplete(models: Mapping[str, ListValues], baseline: ListValues) -> Iterator[str]:
+def incomplete(models: Mapping[str, ListTable], baseline: ListTable) -> Iterator[str]:
     """Describes which models lack queries or metrics of the baseline.
 
     These may be the bad ones.
@@ -75,12 +75,12 @@ def incomplete(models: Mapping[str, ListValues], baseline: ListValues) -> Iterat
         for metric in baseline.metric_names:
             if model.find(metric) is None:
                 yield f"{name} lacks {metric} of the baseline"
-        missing = len(baseline) - len(places_of(model, baseline).theirs)
+        missing = len(baseline) - int((places_of(model, baseline) >= 0).sum())
         if missing:
             yield f"{name} lacks {missing} of {len(baseline)} queries of the baseline"
 
 
-def worse(comparison: Table, baseline: ListValues, confidence: float) -> Iterator[str]:
+def worse(comparison: Table, baseline: ListTable, confidence: float) -> Iterator[str]:
     """Describes which metrics are significantly worse than in the baseline."""
     for row in comparison:
         sign = 1.0 if baseline.measured(row["metric"]).direction == "up" else -1.0

@@ -1,14 +1,13 @@
-"""The files of a command: judgements, rows or computed values, and their options.
+"""The files of a command, and the evaluations of what they hold.
 
-Files given twice and options without an effect are errors.
+Files given twice are errors.
 """
 
-import argparse
 import glob
-import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,47 +16,39 @@ from pyarrow import parquet
 from keras_rank import evaluation
 from keras_rank.evaluation.command.printing import show_progress
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.measures import RULES, members_of
-from keras_rank.evaluation.lists.values import is_described
+from keras_rank.evaluation.lists.list_table import is_described
+from keras_rank.evaluation.lists.metric_names import RULES, members_of
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.reading.files import files_of as paths_of
-from keras_rank.reading.forms import are_relevances, is_table
+from keras_rank.reading.files import files_of
+from keras_rank.reading.layouts import is_table
+from keras_rank.reading.roles import are_judgements
 from keras_rank.reading.rows import Columns
-from keras_rank.reading.text import PLACE
 
 # Options that are passed to the functions under the same names.
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
-# Options without an effect on runs, which have no such columns.
-_OF_ROWS = ("by", "cluster", "keep", "weight", "duplicates")
-# Options without an effect on values that are already computed.
-_OF_READING = (
-    *("qrels", "query", "label", "score", "item", "weight", "keep", "memory_limit"),
-    *("rules", "ties", "unjudged", "duplicates", "gains", "relevance_threshold"),
-)
 
 
-def files_of(parsed: argparse.Namespace) -> list[str]:
+def given_files(parsed: Namespace) -> list[str]:
     """The files, also after names: `-m map qrels run`, `--by user rows`."""
-    files: list[str] = parsed.files
+    given: list[str] = parsed.files
     for option in ("metrics", "by", "keep"):
-        names = getattr(parsed, option) or []
+        names = getattr(parsed, option)
         are_files = [
-            is_table(name) or os.path.exists(name) or bool(glob.glob(name))
-            for name in names
+            os.path.exists(x) or is_table(x) or any(glob.iglob(x)) for x in names
         ]
-        if not files and any(are_files):
+        if not given and any(are_files):
             first = are_files.index(True)
+            given = names[first:]
             setattr(parsed, option, names[:first])
-            files = names[first:]
-    if not files:
+    if not given:
         raise ValueError("There should be files to read. Received: none")
-    for file in files:
+    for file in given:
         if file != "-":
-            paths_of("files", file)
-    return files
+            files_of("files", file)
+    return given
 
 
-def start_with_relevances(files: Sequence[str], parsed: argparse.Namespace) -> bool:
+def start_with_judgements(files: Sequence[str], parsed: Namespace) -> bool:
     """Whether the first file holds judgements."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])
@@ -65,8 +56,8 @@ def start_with_relevances(files: Sequence[str], parsed: argparse.Namespace) -> b
         # Runs, which tables of rows don't come with.
         return True
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
-    given: Any = {name: getattr(parsed, name, x) for name, x in names.items()}
-    return are_relevances(files[0], Columns(**given))
+    given: Any = {name: getattr(parsed, name) or x for name, x in names.items()}
+    return are_judgements(files[0], Columns(**given))
 
 
 def are_lists(file: str) -> bool:
@@ -80,49 +71,46 @@ def are_lists(file: str) -> bool:
         return False
 
 
-def rules_of(parsed: argparse.Namespace) -> str:
+def rules_of(parsed: Namespace) -> str:
     """The rules by which names of metrics are read."""
-    return getattr(parsed, "rules", RULES[0]) if parsed.qrels is not None else "keras"
+    return (parsed.rules or RULES[0]) if parsed.qrels is not None else "keras"
 
 
-def metrics_of(parsed: argparse.Namespace) -> RankingMetrics:
+def metrics_of(parsed: Namespace) -> RankingMetrics:
     """The metrics, with the options for all of them."""
-    members = []
-    gains, threshold = parsed.gains, parsed.relevance_threshold
-    rules = rules_of(parsed)
-    is_trec = rules != "keras"
-    own = [name for name in parsed.metrics or [] if "(rel=" in name]
-    if threshold is not None and own:
+    rules, level = rules_of(parsed), parsed.relevance_threshold
+    own = [name for name in parsed.metrics if "(rel=" in name]
+    if level is not None and own:
         raise ValueError(
             "--relevance-threshold should be left out with metrics that name their own "
             f"level. Received: {', '.join(own)}"
         )
-    named = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
-    has_level = False
-    for member in named:
-        config = member.get_config()
-        if gains is not None and "gain_fn" in config:
-            config["gain_fn"] = gains
-        # As trec_eval's -l, which leaves ndcg as it is.
-        if threshold is not None and not (is_trec and "gain_fn" in config):
-            config["relevance_threshold"], has_level = threshold, True
-        members.append(type(member).from_config(config))
-    if gains is not None and not any("gain_fn" in x.get_config() for x in members):
+    members = members_of(parsed.metrics or ["ndcg@10", "map", "mrr"], rules)
+    configs = [member.get_config() for member in members]
+    with_gains = [config for config in configs if "gain_fn" in config]
+    # As trec_eval's -l, which leaves ndcg as it is.
+    with_level = [x for x in configs if rules == "keras" or "gain_fn" not in x]
+    if parsed.gains is not None and not with_gains:
         raise ValueError(
             "--gains should be left out without a metric that has gains, such as ndcg. "
-            f"Received: --gains {gains}"
+            f"Received: --gains {parsed.gains}"
         )
-    if threshold is not None and not has_level:
+    if level is not None and not with_level:
         raise ValueError(
             "--relevance-threshold should be left out without a metric of relevant "
             "items, as by trec_eval's rules ndcg has the gains of all labels. "
-            f"Received: --relevance-threshold {threshold}"
+            f"Received: --relevance-threshold {level}"
         )
-    return RankingMetrics(members)
+    for config in with_gains:
+        config["gain_fn"] = parsed.gains or config["gain_fn"]
+    for config in with_level if level is not None else []:
+        config["relevance_threshold"] = level
+    pairs = zip(members, configs, strict=True)
+    return RankingMetrics([type(x).from_config(config) for x, config in pairs])
 
 
 def evaluation_of(
-    parsed: argparse.Namespace,
+    parsed: Namespace,
     source: str | list[str],
     metrics: RankingMetrics | None = None,
 ) -> Evaluation:
@@ -133,8 +121,8 @@ def evaluation_of(
     if metrics is None or (isinstance(source, str) and are_lists(source)):
         return _of_lists(str(source), parsed.metrics, kept)
     of_one = ("weight", "duplicates") if parsed.qrels is None else ("rules",)
-    names = [name for name in (*_OF_BOTH, *of_one) if name in parsed]
-    arguments: dict[str, Any] = {name: getattr(parsed, name) for name in names}
+    given = {name: getattr(parsed, name) for name in (*_OF_BOTH, *of_one)}
+    arguments: Any = {name: x for name, x in given.items() if x is not None}
     arguments["progress"] = show_progress if sys.stderr.isatty() else None
     try:
         if parsed.qrels is not None:
@@ -152,9 +140,7 @@ def evaluation_of(
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _of_lists(
-    file: str, metrics: Sequence[str] | None, columns: Mapping[str, str]
-) -> Evaluation:
+def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluation:
     """Reads a file of `--per-list`, and selects metrics if any are named."""
     values = Evaluation.read(file)._values
     names = []
@@ -176,44 +162,7 @@ def _of_lists(
     return Evaluation(values.of_metrics(names).table)
 
 
-def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
-    """Raises for options without an effect, given the files that hold rows."""
-    if not rows:
-        where = "files written by --per-list, whose values are already computed"
-        unused = dict.fromkeys(_OF_READING, where)
-    elif parsed.qrels is None:
-        unused = {"rules": "tables, where the metrics say what to do"}
-    else:
-        unused = dict.fromkeys(_OF_ROWS, "qrels and runs, where it has no effect")
-        both = [parsed.qrels, *rows]
-        of_tables = {"query": both, "item": both, "label": both[:1], "score": rows}
-        for name, files in of_tables.items():
-            is_place = PLACE.fullmatch(getattr(parsed, name, ""))
-            if not (is_place or any(map(is_table, files))):
-                unused[name] = "TREC files, whose columns have no names"
-    for name, where in unused.items():
-        value = getattr(parsed, name, None)
-        if value not in (None, []):
-            option = f"--{name.replace('_', '-')}"
-            values = " ".join(map(str, value)) if isinstance(value, list) else value
-            raise ValueError(
-                f"{option} should be left out with {where}. Received: {option} {values}"
-            )
-    if "duplicates" in parsed and "item" not in parsed:
-        raise ValueError(
-            "--duplicates should come with --item, the column of the items. "
-            f"Received: --duplicates {parsed.duplicates}"
-        )
-    if parsed.keep and not (parsed.print_lists or parsed.per_list):
-        raise ValueError(
-            "--keep should come with --print-lists or --per-list. Received: --keep "
-            f"{' '.join(parsed.keep)}"
-        )
-
-
-def require_distinct(
-    qrels: str | None, files: Sequence[str], models: Sequence[str]
-) -> None:
+def require_distinct(qrels: str | None, files: list[str], models: list[str]) -> None:
     """Raises for judgements that are also a run, and for duplicate models."""
     for name in models:
         if models.count(name) > 1:
@@ -227,29 +176,26 @@ def require_distinct(
             )
 
 
-def require_writable(
-    file: str, sources: Sequence[str | list[str]], inputs: Sequence[str]
-) -> None:
+def require_writable(parsed: Namespace, files: list[str], is_one: bool) -> None:
     """Raises unless `--per-list` can write a file of one run that is not an input.
 
     `compare` recognizes the file by its extension.
     """
-    if len(sources) > 1:
-        raise ValueError(
-            f"--per-list takes one run. Received: {', '.join(map(str, sources))}"
-        )
+    if not is_one:
+        raise ValueError(f"--per-list takes one run. Received: {', '.join(files)}")
+    file: str = parsed.per_list
     if not file.endswith(".parquet") or not os.path.isdir(os.path.dirname(file) or "."):
         raise ValueError(
             "--per-list should name a file that ends in .parquet, in a folder that "
             f"exists. Received: {file!r}"
         )
-    found = (glob.glob(name, recursive=True) or [name] for name in inputs)
-    for each in itertools.chain.from_iterable(found):
-        if _are_one_file(file, each):
-            raise ValueError(
-                "--per-list should name a file that is not an input, which it would "
-                f"replace. Received: {file!r}, which is the input {each!r}"
-            )
+    for name in filter(None, [*files, parsed.qrels]):
+        for each in glob.glob(name, recursive=True) or [name]:
+            if _are_one_file(file, each):
+                raise ValueError(
+                    "--per-list should name a file that is not an input, which it "
+                    f"would replace. Received: {file!r}, which is the input {each!r}"
+                )
 
 
 def _are_one_file(file: str, other: str) -> bool:

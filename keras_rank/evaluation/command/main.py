@@ -1,32 +1,23 @@
 """Runs the command: evaluates or compares, and returns an exit code."""
 
-import argparse
 import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from keras_rank.evaluation import compare
-from keras_rank.evaluation.command.gates import incomplete, shut, worse
-from keras_rank.evaluation.command.inputs import (
-    are_lists,
-    evaluation_of,
-    files_of,
-    metrics_of,
-    require_distinct,
-    require_used,
-    require_writable,
-    rules_of,
-    start_with_relevances,
-)
-from keras_rank.evaluation.command.options import parser_of
+from keras_rank.evaluation.command import gates, inputs, options
 from keras_rank.evaluation.command.printing import joined, print_results, say
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.measures import measured_of
+from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.table import Table
-from keras_rank.reading.forms import is_table
+from keras_rank.reading.layouts import is_table
 
+# Tables by their names, warnings, and which gates failed.
+_Report: TypeAlias = tuple[dict[str, Table], list[str], list[str]]
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
 
@@ -44,13 +35,18 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         if sys.stdout is None:
             raise ValueError("Standard output should be open, as results go there.")
-        parsed = parser_of(_evaluate, _compare).parse_args(arguments)
-        exit_code: int = parsed.function(parsed)
-        sys.stdout.flush()
-        return exit_code
-    except BrokenPipeError:
-        _drop_output()
-        return 0
+        parser = options.parser_of(evaluate=_evaluate, compare=_compare)
+        parsed = parser.parse_args(arguments)
+        results, notes, failed = parsed.function(parsed)
+        try:
+            print_results(results, notes, parsed.output)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Its reader has closed the pipe: the rest is dropped.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for line in failed:
+            say(line)
+        return int(bool(failed))
     except KeyboardInterrupt:
         return 130
     except (ValueError, TypeError, ImportError, OSError) as error:
@@ -62,9 +58,9 @@ def _run(arguments: Sequence[str]) -> int:
         return 2
 
 
-def _evaluate(parsed: argparse.Namespace) -> int:
-    files = files_of(parsed)
-    if parsed.qrels is None and start_with_relevances(files, parsed):
+def _evaluate(parsed: Namespace) -> _Report:
+    files = inputs.given_files(parsed)
+    if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
         parsed.qrels, *files = files
         if not files:
             raise ValueError(
@@ -79,27 +75,26 @@ def _evaluate(parsed: argparse.Namespace) -> int:
             f"takes several. Received: {', '.join(files)}"
         )
     if parsed.per_list is not None:
-        read = [*files, *filter(None, [parsed.qrels])]
-        require_writable(parsed.per_list, sources, read)
-    metrics = metrics_of(parsed) if rows else None
-    found = {}
-    if metrics is None:
-        found = {files[0]: evaluation_of(parsed, files[0])}
-        known, rules = found[files[0]]._values.metrics, found[files[0]].rules
+        inputs.require_writable(parsed, files, len(sources) == 1)
+    if rows:
+        metrics, rules = inputs.metrics_of(parsed), inputs.rules_of(parsed)
+        known = [measured_of(metric) for metric in metrics.members]
+        bounds = [gate.among(known, rules) for gate in parsed.gates]
+        found = {str(x): inputs.evaluation_of(parsed, x, metrics) for x in sources}
     else:
-        known, rules = [*map(measured_of, metrics.members)], rules_of(parsed)
-    gates = [gate.among(known, rules) for gate in parsed.gates]
-    if metrics is not None:
-        found = {str(x): evaluation_of(parsed, x, metrics) for x in sources}
+        stored = inputs.evaluation_of(parsed, files[0])
+        known = stored._values.metrics
+        bounds = [gate.among(known, stored.rules) for gate in parsed.gates]
+        found = {files[0]: stored}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
-    failed = shut(gates, results["summary"])
-    return _reported(results, _warnings_of(found), parsed.output, failed)
+    failed = list(gates.shut(bounds, results["summary"]))
+    return results, _warnings_of(found), failed
 
 
-def _compare(parsed: argparse.Namespace) -> int:
-    first, *others = files = files_of(parsed)
+def _compare(parsed: Namespace) -> _Report:
+    first, *others = files = inputs.given_files(parsed)
     if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
@@ -111,44 +106,33 @@ def _compare(parsed: argparse.Namespace) -> int:
                 "Runs should be compared with their judgements: --qrels FILE; and "
                 f"{_TABLES}. Received: {file!r}"
             )
-    rows = _rows_of(parsed, files, others)
-    metrics = metrics_of(parsed) if rows else None
+    metrics = inputs.metrics_of(parsed) if _rows_of(parsed, files, others) else None
     # Those of a baseline need not be kept.
-    of_baseline = argparse.Namespace(**{**vars(parsed), "by": [], "cluster": None})
-    base = evaluation_of(of_baseline, first, metrics)
-    models = {file: evaluation_of(parsed, file, metrics) for file in others}
-    comparison = compare(
-        base,
-        models,
-        by=parsed.by,
-        test=parsed.test,
-        correction=None if parsed.correction == "none" else parsed.correction,
-        cluster=parsed.cluster,
-        confidence=parsed.confidence,
-    )
+    of_baseline = Namespace(**{**vars(parsed), "by": [], "cluster": None})
+    base = inputs.evaluation_of(of_baseline, first, metrics)
+    models = {file: inputs.evaluation_of(parsed, file, metrics) for file in others}
+    names = ("by", "test", "cluster", "confidence")
+    how = {name: getattr(parsed, name) for name in names}
+    how["correction"] = None if parsed.correction == "none" else parsed.correction
+    comparison = compare(base, models, **how)
     notes = [*comparison.notes, *_warnings_of({first: base, **models})]
     failed: list[str] = []
     if parsed.fail_if_worse:
         values = {file: model._values for file, model in models.items()}
-        failed += incomplete(values, base._values)
-        failed += worse(comparison, base._values, parsed.confidence)
-    results = {"comparison": Table(comparison.columns)}
-    return _reported(results, notes, parsed.output, failed)
+        failed += gates.incomplete(values, base._values)
+        failed += gates.worse(comparison, base._values, parsed.confidence)
+    return {"comparison": Table(comparison.columns)}, notes, failed
 
 
-def _rows_of(
-    parsed: argparse.Namespace, files: Sequence[str], models: Sequence[str]
-) -> list[str]:
+def _rows_of(parsed: Namespace, files: list[str], models: list[str]) -> list[str]:
     """The files that hold rows. Raises for files and options that contradict."""
-    require_distinct(parsed.qrels, files, models)
-    rows = [file for file in files if not are_lists(file)]
-    require_used(parsed, rows)
+    inputs.require_distinct(parsed.qrels, files, models)
+    rows = [file for file in files if not inputs.are_lists(file)]
+    options.require_used(parsed, rows)
     return rows
 
 
-def _results(
-    parsed: argparse.Namespace, found: Mapping[str, Evaluation]
-) -> dict[str, Table]:
+def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table]:
     """The tables to print, by name."""
     how = {"cluster": parsed.cluster, "confidence": parsed.confidence}
     tables: dict[str, Callable[[Evaluation], Table]] = {}
@@ -170,26 +154,3 @@ def _warnings_of(found: Mapping[str, Evaluation]) -> list[str]:
         for name, ev in found.items()
         for warning in ev.warnings
     ]
-
-
-def _reported(
-    results: Mapping[str, Table],
-    warnings: Sequence[str],
-    output: str,
-    failed: Iterable[str],
-) -> int:
-    """Prints results and which gates failed, and returns the exit code."""
-    lines = list(failed)
-    try:
-        print_results(results, warnings, output)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()
-    for line in lines:
-        say(line)
-    return int(bool(lines))
-
-
-def _drop_output() -> None:
-    """Drops the rest of the output, as its reader has closed the pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

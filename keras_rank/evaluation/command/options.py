@@ -1,25 +1,98 @@
-"""The options of the command, and the parser of its arguments."""
+"""The options of the command: one table, the parser, and what has no effect."""
 
 import argparse
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import keras_rank
 from keras_rank.arguments import GAINS
-from keras_rank.evaluation.command.gates import SIDES, gate_of
+from keras_rank.evaluation.command.gates import gate_of
 from keras_rank.evaluation.command.printing import OUTPUTS
-from keras_rank.evaluation.lists.measures import RULES
+from keras_rank.evaluation.lists.metric_names import RULES
 from keras_rank.evaluation.lists.settings import CHOICES
 from keras_rank.evaluation.report.comparison import CORRECTIONS, TESTS
+from keras_rank.reading.layouts import is_table
+from keras_rank.reading.text import PLACE
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
   keras-rank evaluate 'rows/*.parquet' --query qid --score pred --by market
   keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse"""
-# How columns and choices are declared; the functions have the defaults.
-_COLUMN = {"metavar": "COLUMN", "default": argparse.SUPPRESS}
-_COLUMNS: dict[str, Any] = {"metavar": "COLUMN", "nargs": "+", "default": []}
+# The commands, each with what it is, what it does, and its files.
+_COMMANDS = {
+    "evaluate": (
+        "metrics of a table, or of runs against judgements",
+        "Evaluates a table with one row per query and item, in one or more Parquet, "
+        "CSV, JSON lines or Arrow files; a file written by --per-list; or runs against "
+        "judgements, as TREC files, JSON or tables.",
+        "the files of one table, with the scores of one model; or qrels and runs",
+    ),
+    "compare": (
+        "models against a baseline, query by query",
+        "Compares models with the first one, query by query. Each is a table of rows, "
+        "a file written by --per-list, or a run.",
+        "the baseline, then the models",
+    ),
+}
+# The options of both commands, of `evaluate`, and of `compare`. Each has its values, on
+# what it has an effect, if not on all (tables of `rows`, `runs`, `lists` written by
+# --per-list), and what it is.
+_BOTH = """
+-m --metrics METRIC... (all): such as recall@20; spelled as in trec_eval or ir_measures
+    (ndcg_cut_10, nDCG@10), with the meaning that they have there (default: ndcg@10 map
+    mrr)
+-j --qrels FILE (rows runs): relevance judgements (qrels) of the runs
+--query COLUMN (rows runs): the column of the queries (default: query_id)
+--label COLUMN (rows runs): the column of the labels (default: label)
+--score COLUMN (rows runs): the column of the scores (default: score)
+--item COLUMN (rows runs): the column of the items, to detect duplicates
+--weight COLUMN (rows): the column of the weights of the items
+--by COLUMN... (rows lists): compute a mean for each value of the columns
+--cluster COLUMN (rows lists): a column, such as the user, whose lists are not
+    independent
+--rules CHOICE (runs): whose definitions to use for qrels and runs: those of trec_eval
+    10 (default), those of trec_eval 9, pytrec_eval, BEIR and MTEB, or our own
+--ties CHOICE (rows runs): the order of tied items: as each metric says, or as in
+    trec_eval, which is the default for qrels and runs
+--unjudged CHOICE (rows runs): how to treat items without a label
+--duplicates CHOICE (rows): how to treat duplicate items of a query; needs --item
+--memory-limit SIZE (rows runs): the memory limit, such as 2GB
+--gains CHOICE (rows runs): the gains of labels in ndcg and dcg (default: exponential
+    for tables, and by --rules for qrels and runs)
+--relevance-threshold LABEL (rows runs): the lowest label of a relevant item
+--confidence LEVEL (all): the confidence level of the intervals (default: 0.95)
+-o --output CHOICE (all): the format of the results (default: table)
+"""
+_EVALUATE = """
+-q --print-lists (all): print the values of each query
+--health (all): print all checks for problems that can make numbers misleading
+--per-list FILE (all): write the values of each query to a Parquet file for evaluate and
+    compare
+--keep COLUMN... (rows): columns to show with --print-lists, and to write with
+    --per-list
+--fail-below METRIC=VALUE (all): exit with 1 if a metric is below a value, in any slice
+    of --by; for metrics where higher is better; may be repeated
+--fail-above METRIC=VALUE (all): exit with 1 if a metric is above a value, in any slice
+    of --by; for metrics where lower is better; may be repeated
+"""
+_COMPARE = """
+--test CHOICE (all): the paired t-test, or a permutation test (default: t)
+--correction CHOICE (all): the correction of p for multiple comparisons (default: holm)
+--fail-if-worse (all): exit with 1 if a model is worse, and p is below 1 - confidence
+"""
+_OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=]*)(\.*) \(([\w ]+)\): (.+)")
+_CHOICES: dict[str, Sequence[str]] = {
+    **{"rules": RULES, **CHOICES, "gains": sorted(GAINS), "output": OUTPUTS},
+    **{"test": TESTS, "correction": (*CORRECTIONS, "none")},
+}
+# What an option without an effect should be left out with.
+_WITHOUT_EFFECT = {
+    "rows": "tables, where the metrics say what to do",
+    "runs": "qrels and runs, where it has no effect",
+    "lists": "files written by --per-list, whose values are already computed",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,125 +105,80 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see --help\n")
 
-    def add(self, helps: Mapping[str, str], **arguments: Any) -> None:
-        """Adds options with the same declaration."""
-        for names, help_ in helps.items():
-            self.add_argument(*names.split(), help=help_, **arguments)
+    def add(self, table: str) -> None:
+        """Adds the options of a table."""
+        for names, name, value, is_many, _, help_ in _options_of(table):
+            kind: dict[str, Any] = {"metavar": value}
+            if not value:
+                kind = {"action": "store_true"}
+            elif value == "CHOICE":
+                kind = {"choices": _CHOICES[name]}
+            elif value in ("LABEL", "LEVEL"):
+                kind["type"] = float
+            elif value == "METRIC=VALUE":
+                of_side = functools.partial(gate_of, name.removeprefix("fail-"))
+                kind |= {"type": of_side, "action": "append", "dest": "gates"}
+            elif is_many:
+                kind |= {"nargs": "+", "action": "extend", "default": []}
+            self.add_argument(*names.split(), help=help_, **kind)
 
 
-def parser_of(
-    evaluate: Callable[[argparse.Namespace], int],
-    compare: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    """Returns the parser, which sets `function` to one of the two."""
+def _options_of(table: str) -> list[tuple[str, ...]]:
+    """The options of a table: names, the long one, value, `...`, effects, and help."""
+    return _OPTION.findall(table.replace("\n    ", " "))
+
+
+def parser_of(**functions: Callable[[argparse.Namespace], Any]) -> _Parser:
+    """Returns the parser, which sets `function` to that of the command."""
     parser = _Parser(
         prog="keras-rank",
         description="Evaluates rankings that are already scored.",
-        epilog=EXAMPLES,
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=keras_rank.__version__)
     commands = parser.add_subparsers(required=True, metavar="evaluate | compare")
-    for_evaluate = commands.add_parser(
-        "evaluate",
-        help="metrics of a table, or of runs against judgements",
-        description="Evaluates a table with one row per query and item, in one or more "
-        "Parquet, CSV, JSON lines or Arrow files; a file written by --per-list; or "
-        "runs against judgements, as TREC files, JSON or tables.",
-    )
-    files = "the files of one table, with the scores of one model; or qrels and runs"
-    for_evaluate.add({"files": files}, nargs="*")
-    _add_common(for_evaluate)
-    _add_of_evaluate(for_evaluate)
-    for_evaluate.set_defaults(function=evaluate)
-    for_compare = commands.add_parser(
-        "compare",
-        help="models against a baseline, query by query",
-        description="Compares models with the first one, query by query. Each is a "
-        "table of rows, a file written by --per-list, or a run.",
-    )
-    for_compare.add({"files": "the baseline, then the models"}, nargs="*")
-    _add_common(for_compare)
-    _add_of_compare(for_compare)
-    for_compare.set_defaults(function=compare, keep=[])
+    for name, (what, description, files) in _COMMANDS.items():
+        command = commands.add_parser(name, help=what, description=description)
+        command.add_argument("files", help=files, nargs="*")
+        command.add(_BOTH + (_EVALUATE if name == "evaluate" else _COMPARE))
+        command.set_defaults(function=functions[name], confidence=0.95)
+        command.set_defaults(output=OUTPUTS[0], test=TESTS[0], keep=[], gates=[])
+        command.set_defaults(correction=CORRECTIONS[0])
     return parser
 
 
-def _add_common(parser: _Parser) -> None:
-    metrics = (
-        "such as recall@20; spelled as in trec_eval or ir_measures (ndcg_cut_10, "
-        "nDCG@10), with the meaning that they have there (default: ndcg@10 map mrr)"
-    )
-    parser.add({"-m --metrics": metrics}, nargs="+", action="extend")
-    qrels = "relevance judgements (qrels) of the runs"
-    parser.add({"-j --qrels": qrels}, metavar="FILE")
-    of_columns = {
-        "--query": "the column of the queries (default: query_id)",
-        "--label": "the column of the labels (default: label)",
-        "--score": "the column of the scores (default: score)",
-        "--item": "the column of the items, to detect duplicates",
-        "--weight": "the column of the weights of the items",
+def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
+    """Raises for options without an effect, given the files that hold rows."""
+    job = "rows" if parsed.qrels is None else "runs"
+    job = job if rows else "lists"
+    unused = {
+        name.replace("-", "_"): _WITHOUT_EFFECT[job]
+        for _, name, _, _, jobs, _ in _options_of(_BOTH + _EVALUATE)
+        if jobs != "all" and job not in jobs.split()
     }
-    parser.add(of_columns, **_COLUMN)
-    parser.add({"--by": "compute a mean for each value of the columns"}, **_COLUMNS)
-    cluster = "a column, such as the user, whose lists are not independent"
-    parser.add({"--cluster": cluster}, metavar="COLUMN")
-    of_choices = {
-        "rules": "whose definitions to use for qrels and runs: those of trec_eval 10 "
-        "(default), those of trec_eval 9, pytrec_eval, BEIR and MTEB, or our own",
-        "ties": "the order of tied items: as each metric says, or as in trec_eval, "
-        "which is the default for qrels and runs",
-        "unjudged": "how to treat items without a label",
-        "duplicates": "how to treat duplicate items of a query; needs --item",
-    }
-    for name, choices in {"rules": RULES, **CHOICES}.items():
-        help_ = {f"--{name}": of_choices[name]}
-        parser.add(help_, choices=choices, default=argparse.SUPPRESS)
-    memory = "the memory limit, such as 2GB"
-    parser.add({"--memory-limit": memory}, metavar="SIZE", default=argparse.SUPPRESS)
-    gains = (
-        "the gains of labels in ndcg and dcg (default: exponential for tables, and "
-        "by --rules for qrels and runs)"
-    )
-    parser.add({"--gains": gains}, choices=sorted(GAINS))
-    threshold = "the lowest label of a relevant item"
-    parser.add({"--relevance-threshold": threshold}, type=float, metavar="LABEL")
-    level = "the confidence level of the intervals (default: 0.95)"
-    parser.add({"--confidence": level}, type=float, metavar="LEVEL", default=0.95)
-    output = "the format of the results (default: table)"
-    parser.add({"-o --output": output}, choices=OUTPUTS, default=OUTPUTS[0])
-
-
-def _add_of_evaluate(parser: _Parser) -> None:
-    of_flags = {
-        "-q --print-lists": "print the values of each query",
-        "--health": "print all checks for problems that can make numbers misleading",
-    }
-    parser.add(of_flags, action="store_true")
-    file = "write the values of each query to a Parquet file for evaluate and compare"
-    parser.add({"--per-list": file}, metavar="FILE")
-    keep = "columns to show with --print-lists, and to write with --per-list"
-    parser.add({"--keep": keep}, **_COLUMNS)
-    for side, (_, better) in SIDES.items():
-        help_ = (
-            f"exit with 1 if a metric is {side} a value, in any slice of --by; for "
-            f"metrics where {better} is better; may be repeated"
+    if job == "runs":
+        both = [parsed.qrels, *rows]
+        of_tables = {"query": both, "item": both, "label": both[:1], "score": rows}
+        for name, files in of_tables.items():
+            is_place = PLACE.fullmatch(getattr(parsed, name) or "")
+            if not (is_place or any(map(is_table, files))):
+                unused[name] = "TREC files, whose columns have no names"
+    for name, where in unused.items():
+        value = getattr(parsed, name)
+        if value not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            values = " ".join(map(str, value)) if isinstance(value, list) else value
+            raise ValueError(
+                f"{option} should be left out with {where}. Received: {option} {values}"
+            )
+    if parsed.duplicates is not None and parsed.item is None:
+        raise ValueError(
+            "--duplicates should come with --item, the column of the items. "
+            f"Received: --duplicates {parsed.duplicates}"
         )
-        parser.add(
-            {f"--fail-{side}": help_},
-            metavar="METRIC=VALUE",
-            dest="gates",
-            action="append",
-            default=[],
-            type=functools.partial(gate_of, side),
+    if parsed.keep and not (parsed.print_lists or parsed.per_list):
+        raise ValueError(
+            "--keep should come with --print-lists or --per-list. Received: --keep "
+            f"{' '.join(parsed.keep)}"
         )
-
-
-def _add_of_compare(parser: _Parser) -> None:
-    test = "the paired t-test, or a permutation test (default: t)"
-    parser.add({"--test": test}, choices=TESTS, default=TESTS[0])
-    correction = "the correction of p for multiple comparisons (default: holm)"
-    choices = [*CORRECTIONS, "none"]
-    parser.add({"--correction": correction}, choices=choices, default=choices[0])
-    worse = "exit with 1 if a model is worse, and p is below 1 - confidence"
-    parser.add({"--fail-if-worse": worse}, action="store_true")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from keras_rank.evaluation.report.table import Table, plain_rows
 
@@ -15,9 +15,7 @@ _TEXTS: dict[str, Callable[[Table], str]] = {
 OUTPUTS = [*_TEXTS, "json"]
 
 
-def print_results(
-    results: Mapping[str, Table], warnings: Sequence[str], output: str
-) -> None:
+def print_results(results: dict[str, Table], warnings: list[str], output: str) -> None:
     """Prints tables with their names, and warnings."""
     if output == "json":
         data = {name: plain_rows(table) for name, table in results.items()}

@@ -4,6 +4,7 @@ A batch goes through the formulas of the metrics, and the checks of `health`.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from keras import ops
@@ -11,112 +12,109 @@ from keras import ops
 from keras_rank import functional
 from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
+from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.reading import RawBatch, read
 from keras_rank.lists.relevance import JudgedLists, Relevance
 from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.ordered import grouped
-from keras_rank.metrics.update import UpdateSpec, alike, check_labels_for, values_with
 from keras_rank.ranking.tie_breaking import Ties
 
+# Arrays of padded lists, or of their values, by what they hold.
+Batch: TypeAlias = dict[str, Array]
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
 # The largest ratio of the padded size to that of the shortest list of a batch.
 _GROWTH = 1.4
 
 
-class PaddedBatches:
-    """Computes the values of lists, and the columns of `health`.
+def values_of_lists(
+    settings: Settings,
+    items: Batch,
+    starts: Array,
+    sizes: Array,
+    numbers: Array,
+) -> Batch:
+    """Returns the columns of values, weights and health, by their names.
 
     Args:
-        metrics: metrics with distinct names.
-        ties: how ties are ordered, whatever the metrics say. Defaults to `None`: as
-            the metrics say.
+        settings: the metrics, and how their ties are ordered.
+        items: arrays of shape `(items,)`, by name.
+        starts: int array of shape `(lists,)`. The places where lists start.
+        sizes: int array of the same shape.
+        numbers: int32 array of the same shape, which key the shuffle of ties.
     """
+    found: Batch = {}
+    for chosen, size in _batches_of(sizes):
+        places = np.arange(size)
+        is_item = places < sizes[chosen, None]
+        positions = starts[chosen, None] + np.where(is_item, places, 0)
+        batch = {name: values[positions] for name, values in items.items()}
+        for name in ("label", "judgement"):
+            batch[name] = np.where(is_item, batch[name], -1.0)
+        batch["judged"] = batch["judged"] | ~is_item
+        for name, values in _of_batch(settings, batch, numbers[chosen]).items():
+            if name not in found:
+                found[name] = np.empty(len(starts), values.dtype)
+            found[name][chosen] = values
+    return found
 
-    def __init__(
-        self, metrics: Sequence[RankingMetric], ties: Ties | None = None
-    ) -> None:
-        self.metrics, self.ties = metrics, ties
-        self.cutoffs = sorted({metric.k for metric in metrics if metric.k is not None})
 
-    def values(
-        self, items: dict[str, Array], starts: Array, sizes: Array, numbers: Array
-    ) -> dict[str, Array]:
-        """Returns the columns of values, weights and health, by their names.
+def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
+    """The columns of the lists of a padded batch."""
+    metrics, ties = settings.metrics, settings.order_of_ties
+    found: Batch = {}
+    health = _health_of_batch(batch, metrics)
+    # In the precision of most metrics, as these columns take most of the memory.
+    spread: Batch = {}
+    for metric, has_relevant, values, weights in _computed(
+        metrics, batch, numbers, ties
+    ):
+        found[metric.name] = values
+        if "weight" in batch:
+            found[OWN_WEIGHT.format(metric.name)] = weights
+        if metric is metrics[0]:
+            health["relevant"] = has_relevant
+        for order in ORDERS:
+            spread[SPREAD.format(metric.name, order)] = values.astype("float32")
+    if health["ties"].any():
+        _set_spread(spread, metrics, batch, np.flatnonzero(health["ties"]))
+    return found | {HEALTH + name: x for name, x in health.items()} | spread
 
-        Args:
-            items: arrays of shape `(items,)`, by name.
-            starts: int array of shape `(lists,)`. The places where lists start.
-            sizes: int array of the same shape.
-            numbers: int32 array of the same shape, which key the shuffle of ties.
-        """
-        found: dict[str, Array] = {}
-        for chosen, size in _batches_of(sizes):
-            positions = starts[chosen, None] + np.arange(size)
-            is_item = np.arange(size) < sizes[chosen, None]
-            positions = np.where(is_item, positions, starts[chosen, None])
-            batch = {name: values[positions] for name, values in items.items()}
-            for name in ("label", "judgement"):
-                batch[name] = np.where(is_item, batch[name], -1.0)
-            batch["judged"] = batch["judged"] | ~is_item
-            for name, values in self._of_batch(batch, numbers[chosen]).items():
-                if name not in found:
-                    found[name] = np.empty(len(starts), values.dtype)
-                found[name][chosen] = values
-        return found
 
-    def _of_batch(self, batch: dict[str, Array], numbers: Array) -> dict[str, Array]:
-        """The columns of the lists of a padded batch."""
-        found: dict[str, Array] = {}
-        health = _health_of(batch, self.cutoffs)
-        health["only relevant"] = _only_relevant(batch, self.metrics)
-        # In the precision of most metrics, as these columns take most of the memory.
-        spread: dict[str, Array] = {}
-        for metric, has_relevant, values, weights in _computed(
-            self.metrics, batch, numbers, self.ties
-        ):
-            found[metric.name] = values
-            if "weight" in batch:
-                found[OWN_WEIGHT.format(metric.name)] = weights
-            if metric is self.metrics[0]:
-                health["relevant"] = has_relevant
-            for order in ORDERS:
-                spread[SPREAD.format(metric.name, order)] = values.astype("float32")
-        if health["ties"].any():
-            self._spread(batch, np.flatnonzero(health["ties"]), spread)
-        return found | {HEALTH + name: x for name, x in health.items()} | spread
-
-    def _spread(
-        self, batch: dict[str, Array], chosen: Array, spread: dict[str, Array]
-    ) -> None:
-        """Sets the values of chosen lists with each order of their ties."""
-        tied = {name: values[chosen] for name, values in batch.items()}
-        numbers = np.zeros(len(chosen), np.int32)
-        by_gain = grouped(self.metrics, lambda m: _gain_of(m, "weight" in batch))
-        for gain, metrics in by_gain.items():
-            worth = tied["label"] if gain is None else _worth(tied, gain)
-            for order, ties in ORDERS.items():
-                ordered = tied
-                if ties == "stable":
-                    # Items are sorted, as the earlier of tied items comes first.
-                    sign = -1.0 if order == "best" else 1.0
-                    place = np.argsort(sign * worth, axis=1, kind="stable")
-                    ordered = {
-                        name: np.take_along_axis(values, place, axis=1)
-                        for name, values in tied.items()
-                    }
-                for metric, _, values, _ in _computed(metrics, ordered, numbers, ties):
-                    spread[SPREAD.format(metric.name, order)][chosen] = values
-        for metric in self.metrics:
-            # To some, such as a precision that is averaged over the items found, one
-            # more relevant item may be worse.
-            names = (SPREAD.format(metric.name, order) for order in ("worst", "best"))
-            worst, best = map(spread.__getitem__, names)
-            low, high = np.minimum(worst, best), np.maximum(worst, best)
-            is_up = metric._direction == "up"
-            worst[:], best[:] = (low, high) if is_up else (high, low)
+def _set_spread(
+    spread: Batch,
+    metrics: Sequence[RankingMetric],
+    batch: Batch,
+    chosen: Array,
+) -> None:
+    """Sets the values of chosen lists with each order of their ties."""
+    tied = {name: values[chosen] for name, values in batch.items()}
+    numbers = np.zeros(len(chosen), np.int32)
+    by_gain = grouped(metrics, lambda m: _gain_of(m, "weight" in batch))
+    for gain, members in by_gain.items():
+        worth = tied["label"] if gain is None else _worth(tied, gain)
+        for order, ties in ORDERS.items():
+            ordered = tied
+            if ties == "stable":
+                # Items are sorted, as the earlier of tied items comes first.
+                sign = -1.0 if order == "best" else 1.0
+                place = np.argsort(sign * worth, axis=1, kind="stable")
+                ordered = {
+                    name: np.take_along_axis(values, place, axis=1)
+                    for name, values in tied.items()
+                }
+            for metric, _, values, _ in _computed(members, ordered, numbers, ties):
+                spread[SPREAD.format(metric.name, order)][chosen] = values
+    for metric in metrics:
+        # To some, such as a precision that is averaged over the items found, one
+        # more relevant item may be worse.
+        worst, best = (spread[SPREAD.format(metric.name, x)] for x in ("worst", "best"))
+        low, high = np.minimum(worst, best), np.maximum(worst, best)
+        is_up = metric._direction == "up"
+        worst[:], best[:] = (low, high) if is_up else (high, low)
 
 
 def _gain_of(metric: RankingMetric, has_weights: bool) -> Relevance | None:
@@ -130,7 +128,7 @@ def _gain_of(metric: RankingMetric, has_weights: bool) -> Relevance | None:
     return None if is_by_label else judgement
 
 
-def _worth(batch: dict[str, Array], gain: Relevance) -> Array:
+def _worth(batch: Batch, gain: Relevance) -> Array:
     """What items add to a metric: their gains times their weights."""
     lists = standardize((False, "float32"), _given(batch, "label"))
     worth = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
@@ -138,14 +136,14 @@ def _worth(batch: dict[str, Array], gain: Relevance) -> Array:
     return np.asarray(worth[:number, :size])
 
 
-def _given(batch: dict[str, Array], label: str) -> RawBatch:
+def _given(batch: Batch, label: str) -> RawBatch:
     """The lists of a padded batch, as a metric takes them."""
     return bucket_shapes(read(batch[label], batch["score"], batch.get("weight")))
 
 
 def _computed(
     metrics: Sequence[RankingMetric],
-    batch: dict[str, Array],
+    batch: Batch,
     numbers: Array,
     ties: Ties | None,
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
@@ -159,10 +157,10 @@ def _computed(
         # The shuffle of a list depends on its number, not on its place.
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)
-        for members in alike(of_label).values():
-            check_labels_for(members, "label", batch[label], sparse_labels=False)
-            spec = UpdateSpec.of(members, ties)
-            computed = backend.enter(values_with, spec, lists, spec.keys, keys)
+        for members in update.alike(of_label).values():
+            update.check_labels_for(members, "label", batch[label], sparse_labels=False)
+            spec = update.UpdateSpec.of(members, ties)
+            computed = backend.enter(update.values_with, spec, lists, spec.keys, keys)
             for metric, of_lists in zip(members, computed, strict=True):
                 has_relevant, values, weights = (
                     ops.convert_to_numpy(x)[: len(numbers)] for x in of_lists
@@ -173,40 +171,41 @@ def _computed(
                 yield metric, has_relevant, values.astype("float64"), weights
 
 
-def _health_of(batch: dict[str, Array], cutoffs: Sequence[int]) -> dict[str, Array]:
+def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     """The columns of health for a padded batch."""
-    scores = np.where(batch["label"] >= 0.0, batch["score"], np.nan)
-    scores = np.sort(np.where(scores > -np.inf, scores, -np.inf), axis=1)[:, ::-1]
-    is_retrieved = scores > -np.inf
-    retrieved = np.sum(is_retrieved, axis=1).astype(np.int32)
-    tied = (scores[:, 1:] == scores[:, :-1]) & is_retrieved[:, 1:]
-    is_judged = batch["judged"] & (batch["label"] >= 0.0) & (batch["score"] > -np.inf)
-    found: dict[str, Array] = {
+    is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
+    is_retrieved = is_item & is_found
+    scores = np.sort(np.where(is_retrieved, batch["score"], -np.inf), axis=1)[:, ::-1]
+    retrieved = is_retrieved.sum(axis=1).astype(np.int32)
+    tied = (scores[:, 1:] == scores[:, :-1]) & (scores[:, 1:] > -np.inf)
+    found: Batch = {
         "retrieved": retrieved,
-        "unjudged": (retrieved > 0) & ~np.any(is_judged, axis=1),
+        "unjudged": (retrieved > 0) & ~np.any(batch["judged"] & is_retrieved, axis=1),
         "constant": (np.sum(tied, axis=1) == retrieved - 1) & (retrieved > 1),
         "ties": np.any(tied, axis=1),
     }
-    for k in cutoffs:
+    for k in sorted({metric.k for metric in metrics if metric.k is not None}):
         none = np.zeros(len(tied), bool)
         found[f"tied@{k}"] = tied[:, k - 1] if k <= tied.shape[1] else none
-        found[f"judged@{k}"] = _judged_share(batch, k)
-    return found
-
-
-def _only_relevant(batch: dict[str, Array], metrics: Sequence[RankingMetric]) -> Array:
-    """Whether all items of a list were retrieved, and no order of them is better.
-
-    They have the same label above 0, or are all relevant to one of the metrics.
-    """
-    is_item = batch["label"] >= 0.0
+        found[f"judged@{k}"] = _judged_share(batch, is_retrieved, k)
+    # No order is better where all items were retrieved, and have the same label above
+    # 0, or are all relevant to one of the metrics.
     lowest = np.min(batch["label"], axis=1, where=is_item, initial=np.inf)
     highest = np.max(batch["label"], axis=1)
     levels = [m.relevance_threshold for m in metrics if m._relevance.is_binary]
     least = min((level for level in levels if level is not None), default=np.inf)
-    are_alike = (lowest >= least) | ((lowest == highest) & (lowest > 0.0))
-    found: Array = np.all((batch["score"] > -np.inf) | ~is_item, axis=1) & are_alike
+    are_equal = (lowest >= least) | ((lowest == highest) & (lowest > 0.0))
+    found["only relevant"] = np.all(is_found | ~is_item, axis=1) & are_equal
     return found
+
+
+def _judged_share(batch: Batch, is_retrieved: Array, k: int) -> Array:
+    """The share of the first k items that have a label, NaN if there are none."""
+    if batch["judged"].all():
+        return np.where(is_retrieved.any(axis=1), 1.0, np.nan).astype("float32")
+    labels = np.where(is_retrieved, batch["judged"], -1.0)
+    share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")
+    return np.asarray(ops.convert_to_numpy(share))
 
 
 def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
@@ -221,13 +220,3 @@ def _batches_of(sizes: Array) -> Iterator[tuple[Array, int]]:
         lists = max(1, _POSITIONS // size)
         for first in range(0, len(chosen), lists):
             yield chosen[first : first + lists], size
-
-
-def _judged_share(batch: dict[str, Array], k: int) -> Array:
-    """The share of the first k items that have a label."""
-    if batch["judged"].all():
-        return np.ones(len(batch["label"]), np.float32)
-    is_retrieved = (batch["label"] >= 0.0) & (batch["score"] > -np.inf)
-    labels = np.where(is_retrieved, batch["judged"], -1.0)
-    share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")
-    return np.asarray(ops.convert_to_numpy(share))

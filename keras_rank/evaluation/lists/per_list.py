@@ -4,7 +4,7 @@ Columns whose names start with `health/` are read by `health`.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.backends import Array
+from keras_rank.evaluation.lists import padded
 from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
-from keras_rank.evaluation.lists.padded import PaddedBatches
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.limits import LARGEST_WEIGHT
 from keras_rank.reading.engine import connected
-from keras_rank.reading.rows import Rows, judge, read_rows, received_twice
+from keras_rank.reading.rows import Rows, labels_of, read_rows
 from keras_rank.reading.runs import read_run
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -30,7 +30,7 @@ def table_of_rows(
     """Returns one row per list of files, or of a table in memory."""
     with connected(settings.memory_limit) as connection:
         rows = read_rows(connection, source, settings.columns, settings.order)
-        return PerList(settings).table(rows, progress)
+        return _table_of(rows, settings, progress)
 
 
 def table_of_run(
@@ -39,7 +39,7 @@ def table_of_run(
     """Returns one row per query of judgements, and the number of those left out."""
     with connected(settings.memory_limit) as connection:
         rows = read_run(connection, qrels, run, settings.columns, settings.order)
-        return PerList(settings).table(rows, progress), rows.left_out
+        return _table_of(rows, settings, progress), rows.left_out
 
 
 class _Lists(NamedTuple):
@@ -75,137 +75,124 @@ class _Lists(NamedTuple):
         return self.queries[int(self.of_row[row])].as_py()
 
 
-class PerList:
-    """Computes one row per list.
-
-    Args:
-        settings: what is computed, and how.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings, self.columns = settings, settings.columns
-        self.batches = PaddedBatches(settings.metrics, settings.order_of_ties)
-
-    def table(self, rows: Rows, progress: Progress | None) -> pa.Table:
-        """Returns a table with one row per list.
-
-        Args:
-            rows: the rows.
-            progress: function that is called with the numbers of rows and lists done.
-        """
-        tables: list[pa.Table] = []
-        rows_done = lists_done = 0
-        for whole in _whole_lists(rows.batches, self.columns.query):
-            tables.append(self._table(whole, rows.described))
-            rows_done, lists_done = rows_done + len(whole), lists_done + len(tables[-1])
-            if progress is not None:
-                progress(rows_done, lists_done)
-        return pa.concat_tables(tables)
-
-    def _table(self, rows: pa.Table, described: Callable[[Any, Any], str]) -> pa.Table:
-        """Returns the table of whole lists."""
-        lists = _Lists.of(rows["query"].combine_chunks())
-        found: dict[str, Any] = {self.columns.query: lists.queries}
-        for i, name in enumerate(self.columns.keep):
-            found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
-        written, score = rows["label"].to_numpy(), rows["score"].to_numpy()
-        given = np.trunc(written) if self.settings.truncates else written
-        if self.settings.ties != "metric":
-            # trec_eval ranks any number. The rows are in its order, so that ties which
-            # are made here, or where a backend has float32 only, stay in it.
-            score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
-        drops_unjudged = self.settings.unjudged == "drop"
-        items = {
-            "label": judge(given, lists.starts, drops_unjudged),
-            "judgement": judge(given, lists.starts, drop_unjudged=True),
-            # NaN is not.
-            "judged": given >= 0.0,
-            "score": score,
-        }
-        if self.columns.weight is None:
-            found[WEIGHT] = np.ones(len(lists.starts))
-        else:
-            items["weight"] = self._weights(rows["weight"], lists)
-            found[HEALTH + "weightless"] = lists.counts(items["weight"] <= 0.0)
-        numbers = _numbers_of_lists(lists.queries)
-        found |= self.batches.values(items, lists.starts, lists.sizes, numbers)
-        if self.columns.weight is not None:
-            for metric in self.settings.metrics:
-                name = OWN_WEIGHT.format(metric.name)
-                found[name] = _exact(found[name], items["weight"], lists.starts)
-        is_nan = np.isnan(score) & np.asarray(rows["score"].is_valid())
-        for name, is_counted in {
-            "items": items["label"] >= 0.0,
-            "judged": items["judged"],
-            "nan": is_nan,
-            "fractional labels": np.floor(written) < written,
-            "fractional scores": np.floor(score) < score,
-        }.items():
-            found[HEALTH + name] = lists.counts(is_counted)
-        found[HEALTH + "ranks"] = _are_ranks(score, lists)
-        found[HEALTH + LABEL_SUM] = np.add.reduceat(
-            np.maximum(items["label"], 0.0), lists.starts
-        )
-        if self.columns.item is not None:
-            codes = rows["item"].combine_chunks()
-            found[HEALTH + "duplicates"] = self._duplicates(codes, lists, described)
-        return self._ordered(found)
-
-    def _ordered(self, found: dict[str, Any]) -> pa.Table:
-        """The columns of queries, kept columns, metrics, weights, and health."""
-        metrics = [metric.name for metric in self.settings.metrics]
-        names = [self.columns.query, *self.columns.keep, *metrics]
-        names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
-        names += [name for name in found if name.startswith(HEALTH)]
-        return pa.table({name: _column(found[name]) for name in names if name in found})
-
-    def _weights(self, column: pa.ChunkedArray, lists: _Lists) -> Array:
-        weights: Array = column.to_numpy()
-        for row in np.flatnonzero(np.isnan(weights))[:1]:
-            raise ValueError(
-                f"`weight` should name a column without missing weights. Received: "
-                f"weight={self.columns.weight!r}, with one missing in the query "
-                f"{lists.query_of(row)!r}"
-            )
-        # As in a metric.
-        cut: Array = np.minimum(weights, LARGEST_WEIGHT)
-        return cut
-
-    def _duplicates(
-        self, items: pa.Array, lists: _Lists, described: Callable[[Any, Any], str]
-    ) -> Array:
-        """The number of rows of each list that repeat an item."""
-        codes = items.dictionary_encode(null_encoding="encode")
-        keys = lists.of_row * len(codes.dictionary) + np.asarray(codes.indices)
-        keys.sort()
-        again = keys[1:][keys[1:] == keys[:-1]]
-        twice, item = np.divmod(again, max(len(codes.dictionary), 1))
-        if len(again) and self.settings.duplicates == "error":
-            values = lists.queries[twice[0]].as_py(), codes.dictionary[item[0]].as_py()
-            raise received_twice("rows", *values, described(*values))
-        return np.bincount(twice, minlength=len(lists.starts)).astype(np.int32)
+def _table_of(rows: Rows, settings: Settings, progress: Progress | None) -> pa.Table:
+    """Returns one row per list, and reports the numbers of rows and lists done."""
+    tables: list[pa.Table] = []
+    rows_done = lists_done = 0
+    for whole in _whole_lists(rows, settings.columns.query):
+        tables.append(_table_of_lists(whole, settings, rows))
+        rows_done, lists_done = rows_done + len(whole), lists_done + len(tables[-1])
+        if progress is not None:
+            progress(rows_done, lists_done)
+    return pa.concat_tables(tables)
 
 
-def _whole_lists(
-    batches: Iterable[pa.RecordBatch], query_name: str
-) -> Iterator[pa.Table]:
+def _whole_lists(rows: Rows, query_name: str) -> Iterator[pa.Table]:
     """Yields the rows of whole lists: the last one may continue in the next batch."""
-    rest: pa.Table | None = None
-    for batch in batches:
+    rest: list[pa.RecordBatch] = []
+    for batch in rows.batches:
         if batch["query"].is_null(nan_is_null=True).true_count:
             raise ValueError(
                 f"`query` should name a column without missing ids. Received: "
                 f"query={query_name!r}, with a row without one"
             )
-        rows = pa.Table.from_batches([batch])
-        if rest is not None:
-            rows = pa.concat_tables([rest, rows])
-        last = pc.index(rows["query"], rows["query"][-1]).as_py()
+        table = pa.Table.from_batches([*rest, batch])
+        last = pc.index(table["query"], table["query"][-1]).as_py()
         if last:
-            yield rows.slice(0, last)
-        rest = rows.slice(last)
-    if rest is not None:
-        yield rest
+            yield table.slice(0, last)
+        rest = table.slice(last).to_batches()
+    if rest:
+        yield pa.Table.from_batches(rest)
+
+
+def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
+    """Returns the table of whole lists."""
+    columns, lists = settings.columns, _Lists.of(rows["query"].combine_chunks())
+    found: dict[str, Any] = {columns.query: lists.queries}
+    for i, name in enumerate(columns.keep):
+        found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
+    label, score = rows["label"].to_numpy(), rows["score"].to_numpy()
+    read = np.trunc(label) if settings.truncates else label
+    if settings.ties != "metric":
+        # trec_eval ranks any number. The rows are in its order, so that ties which
+        # are made here, or where a backend has float32 only, stay in it.
+        score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
+    items = {
+        "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
+        "judgement": labels_of(read, lists.starts, drop_unjudged=True),
+        # NaN is not.
+        "judged": read >= 0.0,
+        "score": score,
+    }
+    if columns.weight is not None:
+        items["weight"] = _weights(columns.weight, rows["weight"].to_numpy(), lists)
+    numbers = _numbers_of_lists(lists.queries)
+    found |= padded.values_of_lists(settings, items, lists.starts, lists.sizes, numbers)
+    if columns.weight is None:
+        found[WEIGHT] = np.ones(len(lists.starts))
+    else:
+        for metric in settings.metrics:
+            name = OWN_WEIGHT.format(metric.name)
+            found[name] = _exact(found[name], items["weight"], lists.starts)
+    for name, values in _health_of_rows(rows, items, lists).items():
+        found[HEALTH + name] = values
+    if columns.item is not None:
+        found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
+        if twice and source.twice and settings.duplicates == "error":
+            raise source.twice(twice)
+    metrics = [metric.name for metric in settings.metrics]
+    names = [columns.query, *columns.keep, *metrics]
+    names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
+    names += [name for name in found if name.startswith(HEALTH)]
+    return pa.table({name: _column(found[name]) for name in names if name in found})
+
+
+def _health_of_rows(
+    rows: pa.Table, items: dict[str, Array], lists: _Lists
+) -> dict[str, Array]:
+    """The columns of health for which no list need be padded."""
+    label, score = rows["label"].to_numpy(), items["score"]
+    is_counted = {
+        "items": items["label"] >= 0.0,
+        "judged": items["judged"],
+        "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
+        "fractional labels": np.floor(label) < label,
+        "fractional scores": np.floor(score) < score,
+    }
+    if "weight" in items:
+        is_counted["weightless"] = items["weight"] <= 0.0
+    labels = np.maximum(items["label"], 0.0)
+    return {
+        **{name: lists.counts(counted) for name, counted in is_counted.items()},
+        "ranks": _are_ranks(score, lists),
+        LABEL_SUM: np.add.reduceat(labels, lists.starts),
+    }
+
+
+def _weights(name: str, weights: Array, lists: _Lists) -> Array:
+    """The weights of items. Raises for missing ones."""
+    for row in np.flatnonzero(np.isnan(weights))[:1]:
+        raise ValueError(
+            f"`weight` should name a column without missing weights. Received: "
+            f"weight={name!r}, with one missing in the query {lists.query_of(row)!r}"
+        )
+    # As in a metric.
+    return np.minimum(weights, LARGEST_WEIGHT)
+
+
+def _duplicates(
+    items: pa.ChunkedArray, lists: _Lists
+) -> tuple[Array, tuple[Any, Any] | None]:
+    """The number of rows of each list that repeat an item, and one such item."""
+    codes = items.combine_chunks().dictionary_encode(null_encoding="encode")
+    keys = lists.of_row * len(codes.dictionary) + np.asarray(codes.indices)
+    keys.sort()
+    again = keys[1:][keys[1:] == keys[:-1]]
+    of_list, item = np.divmod(again, len(codes.dictionary))
+    twice = None
+    if len(again):
+        twice = lists.queries[of_list[0]].as_py(), codes.dictionary[item[0]].as_py()
+    return np.bincount(of_list, minlength=len(lists.starts)).astype(np.int32), twice
 
 
 def _are_ranks(scores: Array, lists: _Lists) -> Array:

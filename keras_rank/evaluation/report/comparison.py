@@ -1,4 +1,4 @@
-"""Differences between evaluations, list by list."""
+"""Differences between evaluations, list by list, and the worst queries."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keras_rank.arguments import check_choice, check_fraction
+from keras_rank.arguments import check_choice, check_fraction, check_positive
+from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import LABEL_SUM
-from keras_rank.evaluation.lists.measures import Measured
-from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.intervals import Places, Values, corrected, estimate
-from keras_rank.evaluation.report.plots import intervals, pyplot
-from keras_rank.evaluation.report.table import Table, table_of
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.report import summary, table
+from keras_rank.evaluation.report.intervals import Values, corrected
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
@@ -24,7 +24,7 @@ _COLUMNS = (
 )
 
 
-class Comparison(Table):
+class Comparison(table.Table):
     """The differences between evaluations, with their intervals.
 
     Args:
@@ -67,16 +67,16 @@ class Comparison(Table):
             Matplotlib's axes.
         """
         if metric is None:
-            return intervals(self, "difference")
+            return table.draw_intervals(self, "difference")
         check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
-        _, axes = pyplot().subplots()
+        _, axes = table.pyplot().subplots()
         differences = self.differences
         models = sorted(set(self["model"])) if "model" in self.columns else []
         tables = {
             name: differences.filter(pc.field("model") == name) for name in models
         }
-        for model, table in (tables or {None: differences}).items():
-            values = np.sort(table[metric].drop_null().to_numpy())[::-1]
+        for model, of_model in (tables or {None: differences}).items():
+            values = np.sort(of_model[metric].drop_null().to_numpy())[::-1]
             axes.plot(np.arange(1, len(values) + 1), values, label=model)
         axes.axhline(0.0, color="grey", linewidth=0.8)
         axes.set_xlabel("lists, the largest gain first")
@@ -87,8 +87,8 @@ class Comparison(Table):
 
 
 def compared(
-    baseline: ListValues,
-    models: Mapping[str, ListValues],
+    baseline: ListTable,
+    models: Mapping[str, ListTable],
     by: str | Sequence[str] | None,
     test: str,
     correction: str | None,
@@ -100,109 +100,95 @@ def compared(
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
     confidence = check_fraction("confidence", confidence)
-    rows: list[dict[str, Any]] = []
-    notes: list[str] = []
-    differences = []
     if len(models) > 1 and baseline.query == "model":
         raise ValueError(
             "`models` should be compared one at a time if queries are in a column "
             f"named 'model', which would name the models. Received: {list(models)}"
         )
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
-        notes += _unpaired(name, model, baseline, places)
-        notes += _labeled_otherwise(model, baseline, places)
-        notes += _unshared(name, model, baseline)
-        pairs = {
-            metric.name: (Values.of(model, metric), beside(metric, baseline, places))
-            for metric in _common(model, baseline)
-        }
-        _require_one_way(model, baseline)
+        notes += _notes_of(name or "the new one", model, baseline, places)
+        pairs = _pairs_of(model, baseline, places)
         differences.append(_differences(of_model, baseline, pairs, places))
-        by = model.sliced_by(by, _COLUMNS)
-        of_slices = _estimates(model, pairs, by, test, cluster, confidence)
-        rows += [{**of_model, **row} for row in of_slices]
+        by = summary.slice_columns(model, by, _COLUMNS)
+        how = (by, cluster, confidence, test == "permutation")
+        rows += [{**of_model, **x} for x in summary.estimates_of(model, pairs, *how)]
     p = corrected(np.array([row["p"] for row in rows]), correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
     unused = {"corrected_p"} if correction is None else set()
     unused |= {"model"} if len(models) == 1 else set()
-    names = ["model", *(by or []), *_COLUMNS[1:]]
+    names = [x for x in ("model", *(by or []), *_COLUMNS[1:]) if x not in unused]
     return Comparison(
-        table_of(rows, [name for name in names if name not in unused]).columns,
+        {name: [row[name] for row in rows] for name in names},
         notes=notes,
         # The differences are missing for models without the metric.
         differences=pa.concat_tables(differences, promote_options="default"),
     )
 
 
-def _estimates(
-    model: ListValues,
-    pairs: Mapping[str, tuple[Values, Values]],
-    by: list[str],
-    test: str,
-    cluster: str | None,
-    confidence: float,
-) -> Iterator[dict[str, Any]]:
-    """The mean difference of each metric, with its interval, slice by slice."""
-    clusters, permute = model.clusters(cluster), test == "permutation"
-    for slice_, chosen in model.slices(by):
-        for name, (new, old) in pairs.items():
-            both = chosen[~np.isnan(new.values[chosen] - old.values[chosen])]
-            after, before = new.mean(both), old.mean(both)
-            of_cluster = None if clusters is None else clusters[both]
-            found = estimate(after - before, of_cluster, confidence, permute)
-            row = {"metric": name, **found._asdict(), "difference": found.value}
-            row |= {"baseline": before.value, "value": after.value}
-            yield {**row, **slice_}
-
-
-def beside(metric: Measured, baseline: ListValues, places: Places) -> Values:
-    """The values of the baseline for the queries of a model, NaN where missing."""
-    of_baseline = baseline.measured(metric.name)
-    _require_one_definition(metric, of_baseline)
-    return Values.of(baseline, of_baseline).placed(places)
-
-
-def _common(model: ListValues, baseline: ListValues) -> list[Measured]:
-    """The metrics that both have."""
+def _pairs_of(
+    model: ListTable, baseline: ListTable, places: Array
+) -> dict[str, tuple[Values, ...]]:
+    """The values of both for each common metric, list by list."""
     common = [x for x in model.metrics if baseline.find(x.name) is not None]
     if not common:
         raise ValueError(
             "`baseline` should have metrics in common with the models. "
             f"Received: {baseline.metric_names} and {model.metric_names}"
         )
-    return common
+    pairs: dict[str, tuple[Values, ...]] = {
+        metric.name: (Values.of(model, metric), beside(metric, baseline, places))
+        for metric in common
+    }
+    if None not in (baseline.rules, model.rules) and baseline.rules != model.rules:
+        raise ValueError(
+            "`baseline` should be evaluated by the rules of the models. "
+            f"Received: rules {baseline.rules!r} and {model.rules!r}"
+        )
+    return pairs
 
 
-def _unshared(name: str, model: ListValues, baseline: ListValues) -> Iterator[str]:
-    """Names the metrics that are not in both."""
-    first, second = (name or "the new one", model), ("the baseline", baseline)
-    for (owner, its), (_, other) in ((first, second), (second, first)):
-        alone = [x.name for x in its.metrics if other.find(x.name) is None]
-        if alone:
-            names = ", ".join(alone)
-            yield f"Warning: metrics that only {owner} has are left out: {names}."
+def beside(metric: Measured, baseline: ListTable, places: Array) -> Values:
+    """The values of the baseline for the queries of a model, NaN where missing.
+
+    Raises for a metric of the same name with another definition.
+    """
+    of_baseline = baseline.measured(metric.name)
+    mine, theirs = metric.definition, of_baseline.definition
+    if mine is not None and theirs is not None:
+        differ = [key for key in mine if theirs.get(key) != mine[key]]
+        if differ:
+            one, other = ({key: x.get(key) for key in differ} for x in (theirs, mine))
+            raise ValueError(
+                "`baseline` should have metrics that are computed as those of the "
+                f"models. Received: {metric.name!r} with {one} and {other}"
+            )
+    return Values.of(baseline, of_baseline).at(places)
 
 
 def _differences(
     of_model: Mapping[str, str],
-    baseline: ListValues,
-    pairs: Mapping[str, tuple[Values, Values]],
-    places: Places,
+    baseline: ListTable,
+    pairs: Mapping[str, tuple[Values, ...]],
+    places: Array,
 ) -> pa.Table:
     """The differences of all metrics, list by list."""
-    numbers = pa.array(places.theirs)
-    columns = {name: pa.repeat(value, len(numbers)) for name, value in of_model.items()}
-    columns[baseline.query] = baseline.table[baseline.query].take(numbers)
+    has_pair = places >= 0
+    queries = baseline.table[baseline.query].take(pa.array(places[has_pair]))
+    columns = {name: pa.repeat(value, len(queries)) for name, value in of_model.items()}
+    columns[baseline.query] = queries
     for name, (new, old) in pairs.items():
-        differences = (new.values - old.values)[places.mine]
+        differences = (new.values - old.values)[has_pair]
         columns[name] = pa.array(differences, from_pandas=True)
     return pa.table(columns)
 
 
-def places_of(model: ListValues, baseline: ListValues) -> Places:
-    """The places of the common queries."""
+def places_of(model: ListTable, baseline: ListTable) -> Array:
+    """The place of each query of a model in a baseline, -1 if it is not there."""
     mine, theirs = model.table[model.query], baseline.table[baseline.query]
     if not (len(mine) and len(theirs)):
         raise ValueError(
@@ -224,15 +210,14 @@ def places_of(model: ListValues, baseline: ListValues) -> Places:
             f"such as {mine[0].as_py()!r}"
         )
     found = pc.index_in(mine, value_set=theirs.combine_chunks())
-    has_pair = np.asarray(found.is_valid())
-    if not has_pair.any():
+    if found.null_count == len(found):
         raise ValueError(
             "`baseline` should have queries in common with the models. "
             f"Received: no common ones, such as {theirs[0].as_py()!r} and "
             f"{mine[0].as_py()!r}"
         )
-    theirs_of_mine = found.drop_null().to_numpy()
-    return Places(len(model), np.flatnonzero(has_pair), theirs_of_mine)
+    places: Array = found.fill_null(-1).to_numpy()
+    return places
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -240,56 +225,57 @@ def _is_text(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
-def _require_one_way(model: ListValues, baseline: ListValues) -> None:
-    """Raises for runs that were evaluated by different rules."""
-    both = baseline.rules, model.rules
-    if None not in both and both[0] != both[1]:
-        raise ValueError(
-            "`baseline` should be evaluated by the rules of the models. "
-            f"Received: rules {both[0]!r} and {both[1]!r}"
-        )
-
-
-def _require_one_definition(mine: Measured, theirs: Measured) -> None:
-    """Raises for metrics of the same name with different definitions."""
-    if mine.definition is None or theirs.definition is None:
-        return
-    both = theirs.definition, mine.definition
-    differ = [key for key in both[1] if both[0].get(key) != both[1][key]]
-    if differ:
-        one, other = ({key: each.get(key) for key in differ} for each in both)
-        raise ValueError(
-            "`baseline` should have metrics that are computed as those of the models. "
-            f"Received: {mine.name!r} with {one} and {other}"
-        )
-
-
-def _unpaired(
-    name: str, model: ListValues, baseline: ListValues, places: Places
+def _notes_of(
+    name: str, model: ListTable, baseline: ListTable, places: Array
 ) -> Iterator[str]:
-    """Names the queries that are not in both."""
-    first = (name or "the new one", model, places.mine)
-    for owner, lists, paired in (first, ("the baseline", baseline, places.theirs)):
-        alone = np.delete(np.arange(len(lists)), paired)
-        if len(alone):
-            ids = lists.table[lists.query].take(pa.array(alone[:3])).to_pylist()
-            names = ", ".join(map(repr, ids)) + ", ..." * (len(alone) > 3)
+    """Warns of queries and metrics that are not in both, and of other labels."""
+    has_pair = places >= 0
+    of_both = ((name, model, baseline), ("the baseline", baseline, model))
+    theirs_alone = np.delete(np.arange(len(baseline)), places[has_pair])
+    alone = (np.flatnonzero(~has_pair), theirs_alone)
+    for (owner, lists, _), numbers in zip(of_both, alone, strict=True):
+        if len(numbers):
+            ids = lists.table[lists.query].take(pa.array(numbers[:3])).to_pylist()
+            names = ", ".join(map(repr, ids)) + ", ..." * (len(numbers) > 3)
             yield (
                 f"Warning: queries that only {owner} has are left out "
-                f"({len(alone)}): {names}."
+                f"({len(numbers)}): {names}."
             )
+    mine, theirs = (lists.health.get(LABEL_SUM) for lists in (model, baseline))
+    if mine is not None and theirs is not None:
+        are_equal = np.isclose(mine[has_pair], theirs[places[has_pair]])
+        if not are_equal.all():
+            yield (
+                f"Warning: {np.sum(~are_equal)} queries have other labels in the "
+                "baseline, by their sum: were both evaluated with the same judgements?"
+            )
+    for owner, lists, other in of_both:
+        names = ", ".join(x for x in lists.metric_names if other.find(x) is None)
+        if names:
+            yield f"Warning: metrics that only {owner} has are left out: {names}."
 
 
-def _labeled_otherwise(
-    model: ListValues, baseline: ListValues, places: Places
-) -> Iterator[str]:
-    """Tells of queries whose labels have another sum in the baseline."""
-    mine, theirs = (x.health.get(LABEL_SUM) for x in (model, baseline))
-    if mine is None or theirs is None:
-        return
-    differ = int(np.sum(~np.isclose(mine[places.mine], theirs[places.theirs])))
-    if differ:
-        yield (
-            f"Warning: {differ} queries have other labels in the baseline, by their "
-            "sum: were both evaluated with the same judgements?"
-        )
+def worst_of(
+    lists: ListTable, name: str, n: int, baseline: ListTable | None
+) -> table.Table:
+    """Returns the queries, as `Evaluation.worst` does."""
+    metric, n = lists.measured(name), check_positive("n", n)
+    found = {metric.name: lists.array(metric.name)}
+    keys = found[metric.name]
+    if baseline is not None:
+        taken = {"baseline", "difference"} & {lists.query, *lists.kept}
+        if taken:
+            raise ValueError(
+                "With `baseline`, no column of the evaluation should have the name of "
+                "one of the result, baseline or difference. Received: "
+                f"{sorted(taken)}"
+            )
+        places = places_of(lists, baseline)
+        found["baseline"] = beside(metric, baseline, places).values
+        keys = found["difference"] = keys - found["baseline"]
+    order = np.argsort(keys if metric.direction == "up" else -keys, kind="stable")
+    first = order[:n]
+    first = first[~np.isnan(keys[first])]
+    columns = lists.table.select([lists.query, *lists.kept]).take(pa.array(first))
+    of_metric = {name: values[first].tolist() for name, values in found.items()}
+    return table.Table({**columns.to_pydict(), **of_metric})

@@ -7,11 +7,9 @@ import numpy as np
 
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
-from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Table, table_of
-
-_COLUMNS = ("check", "lists", "share", "threshold", *ORDERS)
 
 
 class Check(NamedTuple):
@@ -22,9 +20,10 @@ class Check(NamedTuple):
         lists: the number of affected lists.
         share: their share of all lists, or another number to check.
         threshold: the limit of the share.
-        warning: the text if the share is beyond the threshold.
-        at_least: whether the threshold is a lower limit, not an upper one.
-        spread: the value for each of `ORDERS` of the tied items.
+        warning: what is wrong, empty if nothing is.
+        worst: the value with the worst order of tied items.
+        average: that on average over all orders.
+        best: that with the best one.
     """
 
     check: str
@@ -32,16 +31,9 @@ class Check(NamedTuple):
     share: float
     threshold: float
     warning: str
-    at_least: bool = False
-    spread: tuple[float | None, ...] = (None,) * len(ORDERS)
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether there is no reason for a warning."""
-        if self.at_least:
-            return self.share >= self.threshold
-        # The spread of a metric that leaves out all lists is NaN, which passes.
-        return not self.share > self.threshold
+    worst: float | None = None
+    average: float | None = None
+    best: float | None = None
 
 
 # With fewer judgements than this in most lists, most items have none in any system.
@@ -83,7 +75,7 @@ _SOUGHT = {
 }
 
 
-def checks_of(lists: ListValues) -> list[Check]:
+def checks_of(lists: ListTable) -> list[Check]:
     """All checks. The last ones are those of the order of tied items.
 
     Args:
@@ -102,21 +94,31 @@ def checks_of(lists: ListValues) -> list[Check]:
     checks = _checks_of_lists(columns, lists.metric_names[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
+    tied = int(np.sum(columns["ties"]))
     for metric in lists.metrics:
-        counted = np.flatnonzero(~np.isnan(lists.array(metric.name)))
-        of_orders = (SPREAD.format(metric.name, order) for order in ORDERS)
-        means = (Values.of(lists, metric, x).mean(counted).value for x in of_orders)
-        checks.append(_check_of_spread(metric.name, columns["ties"], *means))
+        name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
+        worst, average, best = (
+            Values.of(lists, metric, SPREAD.format(name, order)).mean(counted).value
+            for order in ORDERS
+        )
+        warning = (
+            f"have tied items: {name} is {worst:.4f} with their worst order, "
+            f"{best:.4f} with the best one, and {average:.4f} on average"
+        )
+        share = abs(best - worst)
+        # It is NaN, which passes, for a metric that leaves out all lists.
+        found = f"ties of {name}", tied, share, 0.01, warning * (share > 0.01)
+        checks.append(Check(*found, worst, average, best))
     return checks
 
 
-def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
+def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     """The warnings of failed checks, and of queries that were left out."""
     warnings = [
         f"Warning: {check.lists} of {len(lists)} lists {check.warning}"
         + "." * (not check.warning.endswith("?"))
         for check in checks
-        if not check.is_passed
+        if check.warning
     ]
     if lists.left_out:
         warnings.append(
@@ -126,14 +128,12 @@ def warnings_of(lists: ListValues, checks: Sequence[Check]) -> list[str]:
     return warnings
 
 
-def table_of_checks(lists: ListValues) -> Table:
+def table_of_checks(lists: ListTable) -> Table:
     """The table of all checks, with warnings as its notes."""
     checks = checks_of(lists)
-    rows = [
-        {**check._asdict(), **dict(zip(ORDERS, check.spread, strict=True))}
-        for check in checks
-    ]
-    return table_of(rows, _COLUMNS, warnings_of(lists, checks))
+    names = ("check", "lists", "share", "threshold", *ORDERS)
+    rows = [check._asdict() for check in checks]
+    return table_of(rows, names, warnings_of(lists, checks))
 
 
 def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
@@ -146,7 +146,7 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
     """
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
-    has_few = _has_few_relevances(columns, _FEW_JUDGEMENTS)
+    has_few = _has_few_judgements(columns, _FEW_JUDGEMENTS)
     checks = []
     for (name, column, number, threshold), warning in _SOUGHT.items():
         if column in columns:
@@ -161,10 +161,11 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
 
 def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     """A check of how many lists have something."""
-    return Check(name, int(np.sum(has)), float(np.mean(has)), threshold, warning)
+    lists, share = int(np.sum(has)), float(np.mean(has))
+    return Check(name, lists, share, threshold, warning * (share > threshold))
 
 
-def _has_few_relevances(columns: dict[str, Array], few: int) -> bool:
+def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
     """Whether most lists have few judgements, and more items than judgements."""
     judged = columns["judged"]
     return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
@@ -172,10 +173,12 @@ def _has_few_relevances(columns: dict[str, Array], few: int) -> bool:
 
 def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     """The checks of the first k items."""
+    # Missing where nothing was retrieved.
     judged = columns[f"judged@{k}"]
-    share = float(np.mean(judged))
+    judged = judged[~np.isnan(judged)]
+    share = float(np.mean(judged)) if len(judged) else 1.0
     # If there are few judgements anyway, unjudged items are no reason for a warning.
-    threshold = 0.0 if _has_few_relevances(columns, k) else 0.9
+    threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
     short = f"have fewer than {k} items, all of which are in their top {k}"
     tied = (
         f"have the same score at ranks {k} and {k + 1}: which items are in their top "
@@ -185,22 +188,9 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
         f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
         "average: these count as irrelevant, but may not be"
     )
-    lists = int(np.sum(judged < 1.0))
+    lists, warning = int(np.sum(judged < 1.0)), missing * (share < threshold)
     return [
         _share_of(columns["items"] < k, f"shorter than {k}", 0.5, short),
         _share_of(columns[f"tied@{k}"] > 0, f"tied at {k}", 0.05, tied),
-        Check(f"judged@{k}", lists, share, threshold, missing, at_least=True),
+        Check(f"judged@{k}", lists, share, threshold, warning),
     ]
-
-
-def _check_of_spread(
-    metric: str, has_ties: Array, worst: float, average: float, best: float
-) -> Check:
-    """The check of how much a metric depends on the order of tied items."""
-    warning = (
-        f"have tied items: {metric} is {worst:.4f} with their worst order, "
-        f"{best:.4f} with the best one, and {average:.4f} on average"
-    )
-    lists, spread = int(np.sum(has_ties)), (worst, average, best)
-    share = abs(best - worst)
-    return Check(f"ties of {metric}", lists, share, 0.01, warning, spread=spread)

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import stats
 
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.measures import Measured
-from keras_rank.evaluation.lists.values import ListValues
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured
 
 # The draws of a permutation test, and how many of the largest differences it permutes.
 _RESAMPLES = 9999
@@ -22,17 +22,17 @@ class Mean(NamedTuple):
         value: the mean, NaN for no lists.
         influence: array of shape `(lists,)`. What each list contributes to the error
             of the mean, times the number of lists. The sum is 0.
-        parts: array of the same shape. What each list contributes to the mean itself,
+        terms: array of the same shape. What each list contributes to the mean itself,
             times the number of lists.
     """
 
     value: float
     influence: Array
-    parts: Array
+    terms: Array
 
     def __sub__(self, other: "Mean") -> "Mean":
         influence = self.influence - other.influence
-        return Mean(self.value - other.value, influence, self.parts - other.parts)
+        return Mean(self.value - other.value, influence, self.terms - other.terms)
 
 
 class Estimate(NamedTuple):
@@ -44,20 +44,6 @@ class Estimate(NamedTuple):
     high: float
     p: float
     lists: int
-
-
-class Places(NamedTuple):
-    """Which lists of two evaluations belong to the same query.
-
-    Attributes:
-        lists: the number of lists of the first.
-        mine: the indices of the common lists in the first.
-        theirs: their indices in the second.
-    """
-
-    lists: int
-    mine: Array
-    theirs: Array
 
 
 class Values(NamedTuple):
@@ -76,17 +62,18 @@ class Values(NamedTuple):
 
     @classmethod
     def of(
-        cls, lists: ListValues, metric: Measured, column: str | None = None
+        cls, lists: ListTable, metric: Measured, column: str | None = None
     ) -> "Values":
         """The values of a metric, or of a similar column."""
         values = lists.array(column or metric.name)
         return cls(values, lists.weights(metric), metric.empty_value)
 
-    def placed(self, places: Places) -> "Values":
-        """The values at the places of other lists, NaN where missing."""
-        both = np.full((2, places.lists), np.nan)
-        both[:, places.mine] = self.values[places.theirs], self.weights[places.theirs]
-        return Values(both[0], both[1], self.empty_value)
+    def at(self, places: Array) -> "Values":
+        """The values at places, NaN where these are -1."""
+        is_missing = places < 0
+        values = np.where(is_missing, np.nan, self.values[places])
+        weights = np.where(is_missing, np.nan, self.weights[places])
+        return Values(values, weights, self.empty_value)
 
     def mean(self, chosen: Array) -> Mean:
         """The mean over chosen lists, as the metric computes it."""
@@ -102,11 +89,11 @@ class Values(NamedTuple):
         of_relevant = (weights * relevant).sum() / total if total > 0.0 else 0.0
         share = len(relevant) / lists
         value = share * of_relevant + (1.0 - share) * empty
-        influence, parts = np.full(lists, empty - value), np.full(lists, empty)
+        influence, terms = np.full(lists, empty - value), np.full(lists, empty)
         influence[is_relevant] = weights / average * (relevant - of_relevant)
         influence[is_relevant] += of_relevant - value
-        parts[is_relevant] = weights / average * relevant
-        return Mean(float(value), influence, parts)
+        terms[is_relevant] = weights / average * relevant
+        return Mean(float(value), influence, terms)
 
     def are_shares(self, chosen: Array) -> bool:
         """Whether the mean over chosen lists is a share: of values of 0 and 1.
@@ -117,6 +104,15 @@ class Values(NamedTuple):
         weights = weights[~np.isnan(weights)]
         are_binary = np.isin(values, (0.0, 1.0)).all()
         return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
+
+    def share_interval(self, chosen: Array, confidence: float) -> tuple[float, float]:
+        """Wilson's interval for a share.
+
+        If nearly all values are equal, that of Student's t is far too narrow.
+        """
+        found = stats.binomtest(int(self.values[chosen].sum()), len(chosen))
+        interval = found.proportion_ci(confidence, method="wilson")
+        return float(interval.low), float(interval.high)
 
 
 def estimate(
@@ -134,11 +130,11 @@ def estimate(
         confidence: the confidence level of the interval.
         permute: whether p comes from random signs, instead of Student's t.
     """
-    value, influence, parts = mean
+    value, influence, terms = mean
     lists = len(influence)
     if clusters is not None:
         _, numbers = np.unique(clusters, return_inverse=True)
-        influence, parts = (np.bincount(numbers, x) for x in (influence, parts))
+        influence, terms = (np.bincount(numbers, x) for x in (influence, terms))
     units = len(influence)
     if units < 2:
         return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists)
@@ -146,22 +142,12 @@ def estimate(
     error = float(np.sqrt(variance))
     half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))
     if permute:
-        p = _permuted(parts)
+        p = _permuted(terms)
     elif error == 0.0:
         p = float(value == 0.0)
     else:
         p = float(2.0 * stats.t.sf(abs(value) / error, units - 1))
     return Estimate(value, error, value - half, value + half, p, lists)
-
-
-def share_interval(values: Array, confidence: float) -> tuple[float, float]:
-    """Wilson's interval for a share.
-
-    If nearly all values are equal, that of Student's t is far too narrow.
-    """
-    found = stats.binomtest(int(values.sum()), len(values))
-    interval = found.proportion_ci(confidence, method="wilson")
-    return float(interval.low), float(interval.high)
 
 
 def _permuted(differences: Array) -> float:

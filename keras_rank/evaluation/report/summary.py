@@ -1,14 +1,19 @@
 """The mean of each metric, over all lists or by slices, with its error."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from keras_rank.arguments import check_fraction
-from keras_rank.evaluation.lists.values import ListValues
-from keras_rank.evaluation.report.intervals import Values, estimate, share_interval
+from keras_rank.backends import Array
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.report.intervals import Values, estimate
 from keras_rank.evaluation.report.table import Table, table_of
 
+# A column of numbers of lists. No kept column has such a name.
+_NUMBERS = "health/"
 # The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
 # Whose numbers rules give.
@@ -16,24 +21,107 @@ _TOOLS = {"trec_eval": " (version 10)", "trec_eval-9": " (version 9, pytrec_eval
 
 
 def summarized(
-    lists: ListValues, by: str | Sequence[str] | None, cluster: str | None, level: float
+    lists: ListTable, by: str | Sequence[str] | None, cluster: str | None, level: float
 ) -> Table:
     """Returns the means and their errors, as `Evaluation.summary` does."""
     confidence = check_fraction("confidence", level)
-    by, clusters = lists.sliced_by(by, _COLUMNS), lists.clusters(cluster)
-    rows = []
-    for slice_, chosen in lists.slices(by):
-        for metric in lists.metrics:
-            of_metric = Values.of(lists, metric)
-            counted = chosen[~np.isnan(of_metric.values[chosen])]
-            of_cluster = None if clusters is None else clusters[counted]
-            found = estimate(of_metric.mean(counted), of_cluster, confidence)
-            if clusters is None and of_metric.are_shares(counted):
-                low, high = share_interval(of_metric.values[counted], confidence)
-                found = found._replace(low=low, high=high)
-            rows.append({**found._asdict(), "metric": metric.name, **slice_})
+    by = slice_columns(lists, by, _COLUMNS)
+    metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
+    rows = [*estimates_of(lists, metrics, by, cluster, confidence)]
     name, comma, others = (lists.rules or "").partition(",")
     notes = [f"Rules: {name}{_TOOLS.get(name, '')}{comma}{others}"] if name else []
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     return table_of(rows, [*by, *_COLUMNS], notes)
+
+
+def slice_columns(
+    lists: ListTable, by: str | Sequence[str] | None, others: Sequence[str]
+) -> list[str]:
+    """The columns of slices, which must differ from the others of the result."""
+    names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
+    for name in names:
+        _require_kept(lists, "by", name)
+        if name in others:
+            raise ValueError(
+                "`by` should not name a column of the result: "
+                f"{', '.join(others)}. Received: by={name!r}"
+            )
+    return names
+
+
+def estimates_of(
+    lists: ListTable,
+    metrics: Mapping[str, tuple[Values, ...]],
+    by: Sequence[str],
+    cluster: str | None,
+    confidence: float,
+    permute: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Yields a row for each slice and metric: its mean, or its mean difference.
+
+    Args:
+        lists: the lists.
+        metrics: the values of each metric, and those of a baseline, if there is one.
+        by: the columns of slices.
+        cluster: the column of clusters, if there are any.
+        confidence: the confidence level of intervals.
+        permute: as for `estimate`.
+    """
+    clusters = _clusters_of(lists, cluster)
+    for slice_, chosen in _slices_of(lists, by):
+        for name, (new, *old) in metrics.items():
+            known = ~np.isnan(sum(x.values[chosen] for x in (new, *old)))
+            counted = chosen[known]
+            of_cluster = None if clusters is None else clusters[counted]
+            mean, *before = (x.mean(counted) for x in (new, *old))
+            change = mean - before[0] if before else mean
+            found = estimate(change, of_cluster, confidence, permute)
+            row = {"metric": name, **found._asdict(), **slice_}
+            if before:
+                row |= {"value": mean.value, "difference": found.value}
+                row["baseline"] = before[0].value
+            elif clusters is None and new.are_shares(counted):
+                row["low"], row["high"] = new.share_interval(counted, confidence)
+            yield row
+
+
+def _slices_of(
+    lists: ListTable, by: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], Array]]:
+    """Yields the values of the columns, and the numbers of their lists."""
+    numbers = np.arange(len(lists))
+    if not by:
+        yield {}, numbers
+        return
+    table = lists.table.select(by).append_column(_NUMBERS, pa.array(numbers))
+    groups = table.group_by(by, use_threads=False).aggregate([(_NUMBERS, "list")])
+    groups = groups.sort_by([(name, "ascending") for name in by])
+    values, chosen = groups.select(by).to_pylist(), groups[f"{_NUMBERS}_list"]
+    for slice_, each in zip(values, chosen, strict=True):
+        yield slice_, each.values.to_numpy()
+
+
+def _clusters_of(lists: ListTable, cluster: str | None) -> Array | None:
+    """The number of the cluster of each list, if there are clusters."""
+    if cluster is None:
+        return None
+    _require_kept(lists, "cluster", cluster)
+    column = lists.table[cluster].combine_chunks()
+    missing = column.is_null(nan_is_null=True).true_count
+    if missing:
+        raise ValueError(
+            "`cluster` should name a column without missing ids: a list that belongs "
+            "to no other should have an id of its own. Received: "
+            f"cluster={cluster!r}, with {missing} of {len(lists)} lists without one"
+        )
+    return np.asarray(column.dictionary_encode().indices)
+
+
+def _require_kept(lists: ListTable, argument: str, name: str) -> None:
+    if name not in lists.kept:
+        raise ValueError(
+            f"`{argument}` should name kept columns, as in "
+            f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
+            f"with keep={lists.kept}"
+        )

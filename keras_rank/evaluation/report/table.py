@@ -1,10 +1,12 @@
-"""Results as a table: in the terminal, in a notebook, and as files."""
+"""Results as a table: in the terminal, in a notebook, as files, and plotted."""
 
 import html
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 
 class Table:
@@ -71,15 +73,13 @@ class Table:
         ]
 
     def __repr__(self) -> str:
-        cells, are_numbers = self._cells(), self._are_numbers()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for row in cells:
-            placed = [
-                cell.rjust(width) if is_number else cell.ljust(width)
-                for cell, width, is_number in zip(row, widths, are_numbers, strict=True)
-            ]
-            lines.append("  ".join(placed).rstrip())
+        cells = self._cells()
+        columns = zip(self._are_numbers(), zip(*cells, strict=True), strict=True)
+        specs = [
+            f"{'>' if is_number else '<'}{max(map(len, column))}"
+            for is_number, column in columns
+        ]
+        lines = ["  ".join(map(format, row, specs)).rstrip() for row in cells]
         return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
@@ -138,6 +138,34 @@ def table_of(
 def plain_rows(table: Table) -> list[dict[str, Any]]:
     """The rows of a table, as dicts of values that JSON has."""
     return [{name: _plain(value) for name, value in row.items()} for row in table]
+
+
+def pyplot() -> Any:
+    """Matplotlib, which only plots need."""
+    try:
+        from matplotlib import pyplot as module
+    except ImportError as error:
+        raise ImportError(
+            "`plot` needs Matplotlib: `pip install matplotlib`."
+        ) from error
+    return module
+
+
+def draw_intervals(table: Table, value: str) -> Any:
+    """Draws the intervals of a table, a line for each row, and returns the axes."""
+    _, axes = pyplot().subplots()
+    columns = list(table.columns)
+    # After these, all columns are numbers.
+    names = columns[: columns.index("metric") + 1]
+    labels = [" ".join(str(row[name]) for name in names) for row in table.rows]
+    middles, places = np.array(table[value]), np.arange(len(table))[::-1]
+    sides = [middles - table["low"], table["high"] - middles]
+    axes.errorbar(middles, places, xerr=sides, fmt="o", capsize=3)
+    axes.set_yticks(places, labels)
+    axes.set_xlabel(value)
+    if value == "difference":
+        axes.axvline(0.0, color="grey", linewidth=0.8)
+    return axes
 
 
 def _tags(tag: str, cells: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,15 @@ import pyarrow.compute as pc
 
 from keras_rank.arguments import check_choice
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import (
-    DEFINITION,
-    HEALTH,
-    LEFT_OUT,
-    ORDERS,
-    OWN_WEIGHT,
-    SPREAD,
-    WEIGHT,
-    require_free_names,
-)
-from keras_rank.evaluation.lists.measures import Measured, find, truncates
+from keras_rank.evaluation.lists import columns
+from keras_rank.evaluation.lists.columns import HEALTH, LEFT_OUT, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.metric_names import Measured, find, truncates
 
 # The key of the description in the schema.
 _KEY = b"keras_rank"
 
 
-class ListValues:
+class ListTable:
     """A table with one row per list, whose schema describes its columns.
 
     Args:
@@ -46,26 +38,26 @@ class ListValues:
         left_out: int | None = None,
         rules: str | None = None,
     ) -> None:
-        known = _known(table)
-        of_schema: list[Measured] = known.get("metrics", [])
-        self.metrics = of_schema if metrics is None else list(metrics)
-        self.query: str = query or known.get("query", "")
-        self.rules: str | None = rules or known.get("rules")
-        _require_columns(table, self.query, self.metrics)
-        require_free_names([self.query, *self.metric_names], self.metric_names)
-        if of_schema and of_schema[0].name != self.metric_names[0]:
+        known = _description_of(table)
+        self.metrics: list[Measured] = list(
+            known["metrics"] if metrics is None else metrics
+        )
+        self.metric_names = [metric.name for metric in self.metrics]
+        self.query: str = query or known["query"]
+        self.rules: str | None = rules or known["rules"]
+        _require_columns(table, self.query, self.metric_names)
+        columns.require_free_names([self.query, *self.metric_names], self.metric_names)
+        if known["metrics"] and known["metrics"][0].name != self.metric_names[0]:
             # It holds what is relevant to the metric that was the first one.
             others = [x for x in table.column_names if x != HEALTH + "relevant"]
             table = table.select(others)
         if left_out is None and LEFT_OUT not in table.column_names:
-            # Where version 0.2.0 wrote it.
-            left_out = known.get("left_out")
+            left_out = known["left_out"]
         if left_out is not None:
             table = _with_left_out(table, left_out)
         table = _with_one_definition(table, self.metrics, self.rules)
         described = {"query": self.query, "metrics": self.metrics, "rules": self.rules}
-        metadata = dict(table.schema.metadata or {})
-        metadata[_KEY] = json.dumps(described).encode()
+        metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(described)}
         self.table = table.replace_schema_metadata(metadata)
         if pc.count_distinct(table[self.query]).as_py() < len(table):
             raise ValueError(
@@ -84,11 +76,6 @@ class ListValues:
         return pc.sum(self.table[LEFT_OUT]).as_py() if has_number else 0
 
     @property
-    def metric_names(self) -> list[str]:
-        """The names of the metrics."""
-        return [metric.name for metric in self.metrics]
-
-    @property
     def kept(self) -> list[str]:
         """The names of the kept columns."""
         others = {self.query, WEIGHT, *self.metric_names}
@@ -98,11 +85,8 @@ class ListValues:
     @property
     def health(self) -> dict[str, Array]:
         """The columns of health, by their names without the prefix."""
-        found = {
-            name.removeprefix(HEALTH): self.array(name)
-            for name in self.table.column_names
-            if name.startswith(HEALTH)
-        }
+        names = [x for x in self.table.column_names if x.startswith(HEALTH)]
+        found = {name.removeprefix(HEALTH): self.array(name) for name in names}
         if truncates(self.rules) and "fractional labels" in found:
             found["truncated labels"] = found["fractional labels"]
         return found
@@ -112,7 +96,7 @@ class ListValues:
         """Whether the table has the columns of health, which `per_list` leaves out."""
         needed = {"items", "judged", "ties", "fractional scores"}
         for metric in self.metrics:
-            needed |= {f"{metric.name}/{order}" for order in ORDERS}
+            needed |= {f"{metric.name}/{order}" for order in columns.ORDERS}
             if metric.k is not None:
                 needed |= {f"tied@{metric.k}", f"judged@{metric.k}"}
         return {HEALTH + name for name in needed} <= set(self.table.column_names)
@@ -123,21 +107,20 @@ class ListValues:
         own = [OWN_WEIGHT.format(name) for name in self.metric_names]
         if not set(own) <= set(table.column_names):
             return table
-        first = table[own[0]]
+        first, place = table[own[0]], table.column_names.index(own[0])
         if not all(table[name].equals(first) for name in own):
             return table
-        place = table.column_names.index(own[0])
         return table.drop_columns(own).add_column(place, WEIGHT, first)
 
-    def of_metrics(self, names: Sequence[str]) -> "ListValues":
+    def of_metrics(self, names: Sequence[str]) -> "ListTable":
         """Returns the table without the columns of other metrics."""
-        dropped = {DEFINITION}
+        dropped = {columns.DEFINITION}
         for name in set(self.metric_names) - set(names):
             dropped |= {name, OWN_WEIGHT.format(name)}
-            dropped |= {SPREAD.format(name, order) for order in ORDERS}
-        columns = [name for name in self.table.column_names if name not in dropped]
+            dropped |= {columns.SPREAD.format(name, order) for order in columns.ORDERS}
+        left = [name for name in self.table.column_names if name not in dropped]
         metrics = [metric for metric in self.metrics if metric.name in names]
-        return ListValues(self.table.select(columns), metrics)
+        return ListTable(self.table.select(left), metrics)
 
     def find(self, name: str) -> Measured | None:
         """Returns the metric of a name, in any spelling, if there is one."""
@@ -160,59 +143,9 @@ class ListValues:
         own = OWN_WEIGHT.format(metric.name)
         return self.array(own if own in self.table.column_names else WEIGHT)
 
-    def sliced_by(
-        self, by: str | Sequence[str] | None, columns: Sequence[str]
-    ) -> list[str]:
-        """The columns of slices, which must differ from those of the result."""
-        names = list(dict.fromkeys([by] if isinstance(by, str) else by or []))
-        for name in names:
-            self._require_kept("by", name)
-            if name in columns:
-                raise ValueError(
-                    "`by` should not name a column of the result: "
-                    f"{', '.join(columns)}. Received: by={name!r}"
-                )
-        return names
-
-    def slices(self, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], Array]]:
-        """Yields the values of the columns, and the numbers of their lists."""
-        numbers = np.arange(len(self))
-        if not by:
-            yield {}, numbers
-            return
-        table = self.table.select(by).append_column(HEALTH, pa.array(numbers))
-        groups = table.group_by(by, use_threads=False).aggregate([(HEALTH, "list")])
-        groups = groups.sort_by([(name, "ascending") for name in by])
-        lists = groups[f"{HEALTH}_list"]
-        for slice_, chosen in zip(groups.select(by).to_pylist(), lists, strict=True):
-            yield slice_, chosen.values.to_numpy()
-
-    def clusters(self, cluster: str | None) -> Array | None:
-        """The number of the cluster of each list, if there are clusters."""
-        if cluster is None:
-            return None
-        self._require_kept("cluster", cluster)
-        column = self.table[cluster].combine_chunks()
-        missing = column.is_null(nan_is_null=True).true_count
-        if missing:
-            raise ValueError(
-                "`cluster` should name a column without missing ids: a list that "
-                "belongs to no other should have an id of its own. Received: "
-                f"cluster={cluster!r}, with {missing} of {len(self)} lists without one"
-            )
-        return np.asarray(column.dictionary_encode().indices)
-
     def _names_of_lists(self) -> list[str]:
         """The columns except those of health."""
         return [x for x in self.table.column_names if not x.startswith(HEALTH)]
-
-    def _require_kept(self, argument: str, name: str) -> None:
-        if name not in self.kept:
-            raise ValueError(
-                f"`{argument}` should name kept columns, as in "
-                f"`evaluate(..., keep=[{name!r}])`. Received: {argument}={name!r}, "
-                f"with keep={self.kept}"
-            )
 
 
 def is_described(table: pa.Schema | pa.Table) -> bool:
@@ -220,17 +153,25 @@ def is_described(table: pa.Schema | pa.Table) -> bool:
     return _KEY in (table.metadata or {})
 
 
-def _known(table: pa.Table) -> dict[str, Any]:
-    """The description of the columns in the schema, empty if there is none."""
+def _description_of(table: pa.Table) -> dict[str, Any]:
+    """What the schema says of the columns, if anything."""
+    # Version 0.2.0 wrote the number of queries that were left out here.
+    known: dict[str, Any] = {
+        "metrics": [],
+        "query": "",
+        "rules": None,
+        "left_out": None,
+    }
     written = (table.schema.metadata or {}).get(_KEY)
     if written is None:
-        return {}
+        return known
     try:
-        known = json.loads(written)
-        metrics = [Measured(*metric) for metric in known["metrics"]]
+        described = json.loads(written)
+        metrics = [Measured(*metric) for metric in described["metrics"]]
         if not all(isinstance(each.definition, dict | None) for each in metrics):
             raise TypeError
-        return {**known, "query": known["query"], "metrics": metrics}
+        query = described["query"]
+        return {**known, **described, "query": query, "metrics": metrics}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(
             "`table` should have a schema that this version of keras_rank wrote. "
@@ -238,16 +179,15 @@ def _known(table: pa.Table) -> dict[str, Any]:
         ) from error
 
 
-def _require_columns(table: pa.Table, query: str, metrics: Sequence[Measured]) -> None:
+def _require_columns(table: pa.Table, query: str, metrics: Sequence[str]) -> None:
     names = table.column_names
     received = f"Received: a table with the columns {names}"
-    if not metrics or not {query, *(metric.name for metric in metrics)} <= set(names):
+    if not metrics or not {query, *metrics} <= set(names):
         raise ValueError(
             "`table` should be the table of an evaluation, whose schema describes its "
             f"columns; otherwise pass `metrics` and `query`. {received}"
         )
-    for metric in metrics:
-        own = OWN_WEIGHT.format(metric.name)
+    for own in map(OWN_WEIGHT.format, metrics):
         if not {WEIGHT, own} & set(names):
             raise ValueError(
                 f'`table` should have a column "{WEIGHT}", or one for each metric such '
@@ -268,11 +208,12 @@ def _with_one_definition(
     table: pa.Table, metrics: Sequence[Measured], rules: str | None
 ) -> pa.Table:
     """The table with a column that holds the definitions of its metrics."""
-    if DEFINITION not in table.column_names:
+    name = columns.DEFINITION
+    if name not in table.column_names:
         text = json.dumps([metrics, rules], sort_keys=True)
         number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
-        table = table.append_column(DEFINITION, pa.repeat(number, len(table)))
-    if pc.count_distinct(table[DEFINITION], mode="all").as_py() > 1:
+        table = table.append_column(name, pa.repeat(number, len(table)))
+    if pc.count_distinct(table[name], mode="all").as_py() > 1:
         raise ValueError(
             "`table` should be of evaluations with the same definitions of metrics and "
             "the same rules. Received: a concatenation of different ones"

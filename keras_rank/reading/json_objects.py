@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from keras_rank.reading import files
 from keras_rank.reading.engine import Relation, in_sql, query
-from keras_rank.reading.files import named, no_rows, opened
-from keras_rank.reading.part import Sought
+from keras_rank.reading.part import ColumnRef
 from keras_rank.reading.text import TextPart
 
 # The columns of ids.
@@ -35,43 +35,40 @@ class JsonPart(TextPart):
                 raise ValueError(
                     f"`{self.argument}` should have an object of JSON in each "
                     f"{self.unit}, with each key once. Received, as number {row}: "
-                    f"{line}, in {named(self.file)}"
+                    f"{line}, in {files.named(self.file)}"
                 )
             self._keys.update(dict.fromkeys(keys))
         if not self._keys:
-            raise no_rows(self.argument, self.file)
+            raise files.no_rows(self.argument, self.file)
         return self._keys
 
     def scan(self, places: Sequence[int]) -> Relation:
         keys = list(self._keys)
-        # Together, as each call parses the line.
-        pointers, texts = list[str](), list[str]()
-        for x in dict.fromkeys(x for x in (*places, 0) if x < len(keys)):
-            pointer = _pointer(keys[x])
+        read = list(dict.fromkeys(x for x in (*places, 0) if x < len(keys)))
+        pointers, texts = [_pointer(keys[x]) for x in read], []
+        for i, (x, pointer) in enumerate(zip(read, pointers, strict=True), 1):
             message = f"{keys[x]!r} should be a text or a number. Received, as number "
-            pointers.append(pointer)
-            text = f"texts[{len(pointers)}]"
             texts.append(
-                f"CASE WHEN {text}[1] IN ('{{', '[') AND json_type(line, {pointer}) IN "
-                f"('OBJECT', 'ARRAY') THEN error({in_sql(message)} || row || ': ' || "
-                f"line) ELSE coalesce({text}, '') END AS \"{x}\""
+                f"CASE WHEN texts[{i}][1] IN ('{{', '[') AND json_type(line, {pointer})"
+                f" IN ('OBJECT', 'ARRAY') THEN error({in_sql(message)} || row || ': ' "
+                f"|| line) ELSE coalesce(texts[{i}], '') END AS \"{x}\""
             )
+        # Together, as each call parses the line.
         extracted = f"json_extract_string(line, [{', '.join(pointers)}]) AS texts"
         return query(
             query(self._objects(), f"SELECT *, {extracted} FROM source"),
             f"SELECT {', '.join(texts)}, line, row FROM source",
         )
 
-    def error(self, sought: Sought, text: str, row: Sequence[Any]) -> ValueError:
+    def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
         if not text or sought.argument not in _IDS:
             return super().error(sought, text, row)
-        return ValueError(
-            f"`{sought.argument}` should name a column of texts or integers, as 1.10 "
-            f"and 1.1 are one number. Received: {sought.argument}={sought.name!r}, "
-            f"with {text} in {self.place_of(row)}: write it as a text"
+        return sought.refused(
+            "a column of texts or integers, as 1.10 and 1.1 are one number",
+            f"with {text} in {self.place_of(row)}: write it as a text",
         )
 
-    def _is_wrong(self, i: int, sought: Sought, type_: str) -> str:
+    def _is_wrong(self, i: int, sought: ColumnRef, type_: str) -> str:
         is_wrong = super()._is_wrong(i, sought, type_)
         if sought.argument in _IDS and sought.name in self._keys:
             type_ = f"json_type(line, {_pointer(sought.name)})"
@@ -96,13 +93,14 @@ def json_of(file: str | bytes) -> Any:
 
     def of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
-        for i, (key, _) in enumerate(pairs if len(found) < len(pairs) else []):
-            if key in dict(pairs[:i]):
-                raise ValueError(
-                    "Objects of JSON should have each key once. Received twice: "
-                    f"{key!r}, in {named(file)}"
-                )
+        if len(found) < len(pairs):
+            last = {key: i for i, (key, _) in enumerate(pairs)}
+            twice = next(key for i, (key, _) in enumerate(pairs) if i < last[key])
+            raise ValueError(
+                "Objects of JSON should have each key once. Received twice: "
+                f"{twice!r}, in {files.named(file)}"
+            )
         return found
 
-    with opened(file) as stream:
+    with files.opened(file) as stream:
         return json.loads(stream.read(), object_pairs_hook=of_pairs)

@@ -41,10 +41,7 @@ def members_of(
     """
     check_choice("rules", rules, RULES)
     if isinstance(metrics, Sequence) and not isinstance(metrics, str):
-        metrics = [
-            metric_of(metric, rules) if isinstance(metric, str) else metric
-            for metric in metrics
-        ]
+        metrics = [metric_of(x, rules) if isinstance(x, str) else x for x in metrics]
     group = as_group(metrics)
     of_lists, of_exposure = by_kind(group.members)
     if of_exposure:
@@ -58,17 +55,24 @@ def members_of(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
-    return [
-        member._with_seed(0) if member._seed_is_drawn else member for member in of_lists
-    ]
+    return [x._with_seed(0) if x._seed_is_drawn else x for x in of_lists]
 
 
 def metric_of(string: str, rules: str) -> RankingMetric:
     """Returns the metric of a string, with the string as its name."""
     spelled = spelled_elsewhere(string)
-    if spelled is not None:
-        return _named(string, spelled.own, "trec_eval", spelled.relevance)
-    return _named(string, string, rules)
+    (metric,) = as_group([string if spelled is None else spelled.own]).members
+    config = {**metric.get_config(), "name": string, "seed": 0}
+    if spelled is not None or rules != "keras":
+        if "gain_fn" in config:
+            config["gain_fn"] = "linear"
+        if "denominator" in config:
+            config["denominator"] = "retrieved" if metric.k is None else "k"
+    level = None if spelled is None else spelled.relevance
+    if level is not None and "relevance_threshold" in config:
+        config["relevance_threshold"] = float(level)
+    named: RankingMetric = type(metric).from_config(config)
+    return named
 
 
 def truncates(rules: str | None) -> bool:
@@ -85,9 +89,8 @@ def measured_of(metric: RankingMetric) -> Measured:
     except (TypeError, ValueError):
         # Such as with a function that can't be saved.
         definition = None
-    return Measured(
-        metric.name, metric.k, metric.empty_value, metric._direction, definition
-    )
+    known = metric.name, metric.k, metric.empty_value, metric._direction
+    return Measured(*known, definition)
 
 
 def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured | None:
@@ -101,10 +104,11 @@ def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured 
         metrics: the metrics to choose from.
         rules: the rules by which they were computed, `None` for a table.
     """
-    for spelled in (str, _with_one_sign):
-        for metric in metrics:
-            if spelled(metric.name) == spelled(name):
-                return metric
+    by_name = {metric.name: metric for metric in metrics}
+    with_one_sign = {key.replace("@", "_at_"): x for key, x in by_name.items()}
+    found = by_name.get(name) or with_one_sign.get(name.replace("@", "_at_"))
+    if found is not None:
+        return found
     try:
         # Other options of a run follow, as in `trec_eval, ties=metric`.
         of_name = metric_of(name, (rules or "keras").partition(",")[0])
@@ -112,23 +116,3 @@ def find(name: str, metrics: Sequence[Measured], rules: str | None) -> Measured 
         return None
     definition = measured_of(of_name).definition
     return next((each for each in metrics if each.definition == definition), None)
-
-
-def _named(
-    string: str, own: str, rules: str, relevance: str | None = None
-) -> RankingMetric:
-    (metric,) = as_group([own]).members
-    config = {**metric.get_config(), "name": string, "seed": 0}
-    if rules != "keras":
-        if "gain_fn" in config:
-            config["gain_fn"] = "linear"
-        if "denominator" in config:
-            config["denominator"] = "retrieved" if metric.k is None else "k"
-    if relevance is not None and "relevance_threshold" in config:
-        config["relevance_threshold"] = float(relevance)
-    named: RankingMetric = type(metric).from_config(config)
-    return named
-
-
-def _with_one_sign(name: str) -> str:
-    return name.replace("@", "_at_")

@@ -1,0 +1,115 @@
+"""Which columns of judgements and runs hold queries, items and numbers.
+
+They are as named, or as known tools name them, or known by their places.
+"""
+
+import re
+
+from keras_rank.reading import engine, files, layouts, query_dicts, text
+from keras_rank.reading.part import FINITE, Part
+from keras_rank.reading.rows import Columns
+from keras_rank.reading.sources import parts_of
+
+# The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
+# and Quepid among them: the first of them that a table has.
+_KNOWN = {
+    "query": ("query_id", "query-id", "q_id", "qid", "user_id", "query"),
+    "item": ("item_id", "corpus-id", "doc_id", "docno", "docid"),
+    "label": ("label", "relevance", "rel", "rating"),
+    "score": ("score",),
+}
+# The queries and items of judgements whose label is named `score`.
+_SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
+# The places of query, item and number in rows without names, by their length.
+_PLACES = {"qrels": {3: (0, 1, 2)}, "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)}}
+# Query, iteration, item and label; query, item, label and iteration.
+_TREC, _TSV = (0, 2, 3), (0, 1, 2)
+
+
+def are_judgements(file: str, columns: Columns) -> bool:
+    """Whether a file holds judgements, rather than rows with labels and scores."""
+    if not layouts.is_table(file) or query_dicts.is_nested("qrels", file):
+        return True
+    with files.errors_of("qrels", file), engine.connect() as connection:
+        (part, *_) = parts_of(connection, "qrels", file, names_of(columns))
+    if {columns.label, columns.score} <= set(part.columns):
+        return False
+    found = _roles_by_name(part.columns, columns, "label")
+    return not part.has_names or set(found.values()) <= set(part.columns)
+
+
+def names_of(columns: Columns) -> set[str]:
+    """All names that columns may have."""
+    given = {columns.query, columns.item or "", columns.label, columns.score}
+    return given.union(*_KNOWN.values())
+
+
+def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
+    """The columns of queries, items and numbers, by what they hold.
+
+    Args:
+        name: `"qrels"` or `"run"`.
+        part: the table.
+        columns: the names that were given.
+    """
+    number = text.NUMBERS[name]
+    if part.has_names:
+        return _roles_by_name(part.columns, columns, number)
+    given = {"query": columns.query, "item": columns.item or ""}
+    given[number] = getattr(columns, number)
+    if set(given.values()) <= set(part.columns):
+        return given
+    places: tuple[int, ...] | None = _PLACES[name].get(len(part.columns))
+    if name == "qrels" and len(part.columns) == 4:
+        places = _places_of_four(part)
+    if places is None:
+        line = re.split("[\r\n]", part.first.lstrip("\r\n"), maxsplit=1)[0]
+        raise ValueError(
+            f"`{name}` should name its columns, or have those of TREC. Received: "
+            f"{part.name}, whose first line is {line!r}: say which are the `query`, "
+            f"the `item` and the `{number}` (--query, --item, --{number}), such as "
+            f'query="column0"'
+        )
+    return {role: f"column{x}" for role, x in zip(given, places, strict=True)}
+
+
+def _places_of_four(part: Part) -> tuple[int, ...] | None:
+    """The places in rows of four columns, of which one is the iteration, if clear."""
+    is_spaced = isinstance(part, text.LinesPart)
+    if is_spaced and "\t" not in "".join(layouts.lines_of(part.first)):
+        return _TREC
+    label, iteration = f"\\s*({FINITE}|true|false)\\s*", f"{FINITE}|Q0"
+    # Of a row in the order of TREC, and of one in the other.
+    patterns = [(3, label), (1, iteration), (1, "0|Q0")]
+    patterns += [(2, label), (3, iteration), (3, "0|Q0")]
+    checks = ", ".join(
+        f"bool_and(regexp_full_match(\"{i}\", '(?i){x}'))" for i, x in patterns
+    )
+    checks += ', count(DISTINCT "1"), count(*)'
+    rows = engine.query(part.read(range(4)), f"SELECT {checks} FROM source")
+    ((fourth, second, is_0, third, last, last_is_0, values, number),) = rows.fetchall()
+    # What is the same in all rows is no item.
+    second, is_0 = second or values == 1, is_0 or values == 1 < number
+    if is_spaced and not third and (second or not fourth):
+        return _TREC
+    is_trec, is_tsv = fourth and second, third and last
+    if is_trec and is_tsv:
+        is_trec, is_tsv = is_0 and not last_is_0, last_is_0 and not is_0
+    if is_trec or is_tsv:
+        return _TREC if is_trec else _TSV
+    return None
+
+
+def _roles_by_name(names: list[str], columns: Columns, number: str) -> dict[str, str]:
+    """The same of a table with names: as they were given, or of a known tool."""
+    found = {}
+    for role in ("query", "item", number):
+        default, given = _KNOWN[role][0], getattr(columns, role)
+        found[role] = given
+        if given == default or text.PLACE.fullmatch(given):
+            present = [name for name in _KNOWN[role] if name in names]
+            found[role] = present[0] if present else given
+    is_scored = (found["query"], found["item"]) in _SCORED
+    if number == "label" and found[number] not in names and is_scored:
+        found[number] = "score"
+    return found
