@@ -10,7 +10,6 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays import counting
-from keras_rank.arrays.arithmetic import within
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks, searching
 from keras_rank.catalogue.blocks import Queries
@@ -155,7 +154,7 @@ def _entries(score: str | Score, queries: Queries, block: Block) -> tuple[Tensor
 def _scores_of(ids: Tensor, scores: Tensor, block: Block) -> Tensor:
     """The scores that candidates have in a block, NaN for those that it has not."""
     column = ids - block.first_id
-    found = backend.take(scores, within(column, 0, scores.shape[1] - 1))
+    found = backend.take(scores, backend.clip(column, 0, scores.shape[1] - 1))
     return backend.where(_are_in(block, ids), found, math.nan)
 
 
