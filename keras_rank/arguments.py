@@ -57,22 +57,23 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
     is_method = positional[0] == "self"
     if is_method:
         del positional[0], required[0]
-    names = positional + by_name
+    names, needed = {*positional, *by_name}, set(required)
 
     @functools.wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         given = args[1:] if is_method else args
-        first = positional[: len(given)]
-        missing = [x for x in required if x not in first and x not in kwargs]
-        may_be_named = all(x in names and x not in first for x in kwargs)
-        if len(given) <= len(positional) and may_be_named and not missing:
+        found = {*positional[: len(given)], *kwargs}
+        # Fewer were found if one is given twice, or too many by position.
+        is_each_found = len(found) == len(given) + len(kwargs)
+        if is_each_found and needed <= found <= names:
             return call(*args, **kwargs)
         called = call.__name__
         if is_method:
             name = type(args[0]).__name__
             called = name if called == "__init__" else f"{name}.{called}"
+        missing = ", ".join(name for name in required if name not in found)
         raise TypeError(
-            _what_is_wrong(called, positional, by_name, missing, given, kwargs)
+            _what_is_wrong(called, positional, by_name, given, kwargs, missing)
         )
 
     # Here, as every public call passes through.
@@ -83,19 +84,19 @@ def _what_is_wrong(
     called: str,
     positional: Sequence[str],
     by_name: Sequence[str],
-    missing: Sequence[str],
     given: Sequence[Any],
     named: Mapping[str, Any],
+    missing: str,
 ) -> str:
     """Describes why a call can't be made, the likeliest mistake first."""
     names = [*positional, *by_name]
     takes = f"`{called}` takes the arguments {', '.join(names)}"
-    for name, value in named.items():
-        if name not in names:
-            hint = "; `k` is the cutoff" if "k" in names else ""
-            if name == "mask" and "y_true" in names:
-                hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
-            return f"{takes}{hint}. Received: {name}={reprlib.repr(value)}"
+    unknown = next((name for name in named if name not in names), None)
+    if unknown is not None:
+        hint = "; `k` is the cutoff" if "k" in names else ""
+        if unknown == "mask" and "y_true" in names:
+            hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
+        return f"{takes}{hint}. Received: {unknown}={reprlib.repr(named[unknown])}"
     if len(given) > len(positional):
         received = f"{reprlib.repr(given[len(positional)])} by position"
         if not by_name:
@@ -106,12 +107,11 @@ def _what_is_wrong(
             f"name: `{called}({example})`. Received: {received}"
         )
     if missing:
-        return f"{takes}. Received: no {', '.join(missing)}"
-    twice = next(name for name in positional[: len(given)] if name in named)
-    value = reprlib.repr(given[positional.index(twice)])
+        return f"{takes}. Received: no {missing}"
+    place, twice = next(x for x in enumerate(positional) if x[1] in named)
     return (
-        f"`{called}` takes `{twice}` once. Received: {value} by position, and "
-        f"{twice}={reprlib.repr(named[twice])}"
+        f"`{called}` takes `{twice}` once. Received: {reprlib.repr(given[place])} by "
+        f"position, and {twice}={reprlib.repr(named[twice])}"
     )
 
 
@@ -139,22 +139,25 @@ def adds_arguments(
     return decorate
 
 
+def unaccepted(argument: str, accepted: str, value: Any, hint: str = "") -> ValueError:
+    """The error for an argument that is not what is accepted."""
+    return ValueError(
+        f"`{argument}` should be {accepted}. Received: {argument}={value!r}{hint}"
+    )
+
+
 def check_k(k: Any) -> int | None:
     """Returns the cutoff as an int, or `None`."""
-    if k is None:
-        return None
-    cutoff = check_positive("k", k)
-    if cutoff > LARGEST_K:
-        raise ValueError(f"`k` should be at most {LARGEST_K}. Received: k={k!r}")
-    return cutoff
+    if k is not None and check_positive("k", k) > LARGEST_K:
+        raise unaccepted("k", f"at most {LARGEST_K}", k)
+    return None if k is None else int(k)
 
 
 def check_positive(
     argument: str, value: Any, accepted: str = "a positive integer"
 ) -> int:
     """Returns a positive integer as an int."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if is_integer and value > 0:
+    if _is_integer(value) and value > 0:
         return int(value)
     hint = ""
     has_size = isinstance(value, Collection) and getattr(value, "shape", None) != ()
@@ -163,9 +166,11 @@ def check_positive(
             ". Each cutoff is a metric of its own: `keras_rank.metrics.RankingMetrics` "
             'computes several as one, such as ["ndcg@1", "ndcg@3"]'
         )
-    raise ValueError(
-        f"`{argument}` should be {accepted}. Received: {argument}={value!r}{hint}"
-    )
+    raise unaccepted(argument, accepted, value, hint)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def check_ties(shuffle_ties: Any) -> Ties:
@@ -174,10 +179,7 @@ def check_ties(shuffle_ties: Any) -> Ties:
         return "shuffle" if shuffle_ties else "stable"
     if isinstance(shuffle_ties, str) and shuffle_ties == "average":
         return "average"
-    raise ValueError(
-        '`shuffle_ties` should be True, False or "average". '
-        f"Received: shuffle_ties={shuffle_ties!r}"
-    )
+    raise unaccepted("shuffle_ties", 'True, False or "average"', shuffle_ties)
 
 
 def check_ties_broken(shuffle_ties: Any) -> Ties:
@@ -193,16 +195,12 @@ def check_ties_broken(shuffle_ties: Any) -> Ties:
 
 def check_seed(seed: Any) -> int | None:
     """Returns the seed as an int, or `None`."""
-    if seed is None:
-        return None
     if isinstance(seed, keras.random.SeedGenerator):
         seed = seed.get_config()["seed"]
-    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
-        return int(seed)
-    raise ValueError(
-        "`seed` should be an integer, a `keras.random.SeedGenerator` or None. "
-        f"Received: seed={seed!r}"
-    )
+    if seed is None or _is_integer(seed):
+        return None if seed is None else int(seed)
+    accepted = "an integer, a `keras.random.SeedGenerator` or None"
+    raise unaccepted("seed", accepted, seed)
 
 
 def drawn_seed() -> int:
@@ -222,90 +220,70 @@ def shuffle_key(ties: Ties, seed: Any) -> int:
     return key_of_seed(drawn_seed() if seed is None else seed)
 
 
+def _check_real(
+    argument: str, value: Any, accepted: str, is_accepted: Callable[[Any], bool]
+) -> float:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if is_number and is_accepted(value):
+        return float(value)
+    raise unaccepted(argument, accepted, value)
+
+
 def check_number(argument: str, value: Any) -> float | None:
     """Returns a number that is finite in float32 as a float, or `None`."""
     if value is None:
         return None
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and abs(value) <= LARGEST_NUMBER:
-        return float(value)
-    raise ValueError(
-        f"`{argument}` should be a number that is finite in float32, or None. "
-        f"Received: {argument}={value!r}"
-    )
+    accepted = "a number that is finite in float32, or None"
+    return _check_real(argument, value, accepted, lambda x: abs(x) <= LARGEST_NUMBER)
+
+
+def check_fraction(argument: str, value: Any) -> float:
+    """Returns a float between 0 and 1, both excluded."""
+    accepted = "a number between 0 and 1, both excluded"
+    return _check_real(argument, value, accepted, lambda x: 0.0 < x < 1.0)
+
+
+def check_share(argument: str, value: Any) -> float:
+    """Returns a float from 0 to 1, both included."""
+    accepted = "a number from 0 to 1"
+    return _check_real(argument, value, accepted, lambda x: 0.0 <= x <= 1.0)
+
+
+def check_grade(argument: str, value: Any) -> float:
+    """Returns a float above 0 of which the power of two is finite in float32."""
+    accepted = "a number above 0 and below 128"
+    return _check_real(argument, value, accepted, lambda x: 0.0 < x < 128.0)
 
 
 def check_flag(argument: str, value: Any) -> bool:
     """Returns True or False."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise ValueError(
-        f"`{argument}` should be True or False. Received: {argument}={value!r}"
-    )
+    raise unaccepted(argument, "True or False", value)
 
 
 def check_not_sparse(argument: str, value: Any) -> bool:
     """Returns False, or raises, for a metric that needs the labels of all items."""
     if check_flag(argument, value):
-        raise ValueError(
-            f"`{argument}` should be False for a metric that needs the labels of all "
-            f"items. Received: {argument}=True"
-        )
+        accepted = "False for a metric that needs the labels of all items"
+        raise unaccepted(argument, accepted, True)
     return False
 
 
 def check_left_out(empty_value: Any, empty_weight: str = "average") -> None:
     """Raises unless both are the defaults, for a metric that leaves out empty lists."""
+    always = "for a metric that always leaves out lists without relevant items"
     if empty_value is not None:
-        argument, accepted, value = "empty_value", "None", empty_value
-    elif empty_weight != "average":
-        argument, accepted, value = "empty_weight", '"average"', empty_weight
-    else:
-        return
-    raise ValueError(
-        f"`{argument}` should be {accepted} for a metric that always leaves out lists "
-        f"without relevant items. Received: {argument}={value!r}"
-    )
+        raise unaccepted("empty_value", f"None {always}", empty_value)
+    if empty_weight != "average":
+        raise unaccepted("empty_weight", f'"average" {always}', empty_weight)
 
 
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices."""
     if isinstance(value, str) and value in choices:
         return value
-    raise ValueError(
-        f"`{argument}` should be one of {list(choices)}. Received: {argument}={value!r}"
-    )
-
-
-def check_fraction(argument: str, value: Any) -> float:
-    """Returns a float between 0 and 1, both excluded."""
-    if isinstance(value, numbers.Real) and 0.0 < float(value) < 1.0:
-        return float(value)
-    raise ValueError(
-        f"`{argument}` should be a number between 0 and 1, both excluded. "
-        f"Received: {argument}={value!r}"
-    )
-
-
-def check_share(argument: str, value: Any) -> float:
-    """Returns a float from 0 to 1, both included."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and 0.0 <= value <= 1.0:
-        return float(value)
-    raise ValueError(
-        f"`{argument}` should be a number from 0 to 1. Received: {argument}={value!r}"
-    )
-
-
-def check_grade(argument: str, value: Any) -> float:
-    """Returns a float above 0 of which the power of two is finite in float32."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if is_number and 0.0 < value < 128.0:
-        return float(value)
-    raise ValueError(
-        f"`{argument}` should be a number above 0 and below 128. "
-        f"Received: {argument}={value!r}"
-    )
+    raise unaccepted(argument, f"one of {list(choices)}", value)
 
 
 def check_dtype(dtype: Any) -> str:
@@ -313,16 +291,13 @@ def check_dtype(dtype: Any) -> str:
     if dtype is None:
         # Rather than Keras's default precision, which may be wider or narrower.
         return "float32"
-    message = (
-        "`dtype` should be the name of a dtype of real numbers or None. "
-        f"Received: dtype={dtype!r}"
-    )
+    error = unaccepted("dtype", "the name of a dtype of real numbers or None", dtype)
     try:
         name = keras.backend.standardize_dtype(dtype)
-    except ValueError as error:
-        raise ValueError(message) from error
+    except ValueError as of_keras:
+        raise error from of_keras
     if not keras.backend.is_float_dtype(name):
-        raise ValueError(message)
+        raise error
     return "float64" if name == "float64" else "float32"
 
 
@@ -338,10 +313,8 @@ def resolve(
         identifier = keras.saving.deserialize_keras_object(identifier)
     if callable(identifier):
         return identifier
-    raise ValueError(
-        f"`{argument}` should be a function or one of {sorted(functions)}. "
-        f"Received: {argument}={identifier!r}"
-    )
+    accepted = f"a function or one of {sorted(functions)}"
+    raise unaccepted(argument, accepted, identifier)
 
 
 def serialize(

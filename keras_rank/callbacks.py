@@ -9,22 +9,18 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras.callbacks import Callback, CallbackList, SwapEMAWeights
 
-from keras_rank.arguments import check_positive, names_arguments
+from keras_rank.arguments import check_positive, names_arguments, unaccepted
 from keras_rank.backends import Tensor, backend
-from keras_rank.catalogue.evaluation import (
-    Metrics,
-    check_metrics,
-    check_verbose,
-    evaluate,
-)
+from keras_rank.catalogue import evaluation
 from keras_rank.catalogue.ranks import check_block_size, retrieval
 from keras_rank.catalogue.scoring import check_score
 
 __all__ = ["CatalogueEvaluation"]
 
 
-class CatalogueEvaluation(keras.callbacks.Callback):
+class CatalogueEvaluation(Callback):
     """Evaluates a retrieval model over all candidates at the end of an epoch.
 
     The results are added to the logs of the epoch, under names such as
@@ -87,7 +83,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         x: Any,
         targets: Any,
         candidates: Any,
-        metrics: Metrics,
+        metrics: evaluation.Metrics,
         *,
         query_model: keras.Model | None = None,
         sample_weight: Any = None,
@@ -101,25 +97,21 @@ class CatalogueEvaluation(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if not isinstance(prefix, str):
-            raise ValueError(
-                f"`prefix` should be a string. Received: prefix={prefix!r}"
-            )
+            raise unaccepted("prefix", "a string", prefix)
         if query_model is not None and not hasattr(query_model, "predict"):
-            raise ValueError(
-                "`query_model` should be a model with a method `predict`, or None. "
-                f"Received: query_model={query_model!r}"
-            )
+            accepted = "a model with a method `predict`, or None"
+            raise unaccepted("query_model", accepted, query_model)
         self.x, self.targets, self.candidates = x, targets, candidates
         # Created once, so that ties are broken alike in all epochs.
-        self.metrics = check_metrics(metrics, as_written=False)
+        self.metrics = evaluation.check_metrics(metrics, as_written=False)
         self.query_model = query_model
-        self.sample_weight, self.exclude = sample_weight, exclude
         check_score(score)
+        self.sample_weight, self.exclude = sample_weight, exclude
         self.score, self.block_size = score, check_block_size(block_size)
         if batch_size is not None:
             check_positive("batch_size", batch_size, "a positive integer or None")
         self.batch_size = batch_size
-        self.prefix, self.verbose = prefix, check_verbose(verbose)
+        self.prefix, self.verbose = prefix, evaluation.check_verbose(verbose)
         self.frequency = check_positive("frequency", frequency)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -129,17 +121,8 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         if not all(hasattr(each, "shape") for each in inputs):
             return  # A data set, which can only be read in order.
         query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
-        number = int(inputs[0].shape[0])
-        retrieval(
-            self.targets,
-            np.repeat(query, number, axis=0),
-            self.candidates,
-            self.sample_weight,
-            score=self.score,
-            exclude=self.exclude,
-            block_size=self.block_size,
-            dtype="float32",
-        )
+        repeated = np.repeat(query, int(inputs[0].shape[0]), axis=0)
+        retrieval(**self._given(repeated), dtype="float32")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the results to the logs."""
@@ -154,21 +137,20 @@ class CatalogueEvaluation(keras.callbacks.Callback):
         if (epoch + 1) % self.frequency:
             return
         with weights_of_validation(self):
-            results = evaluate(
-                self.targets,
-                self._embedded(self.x),
-                self.candidates,
-                self.metrics,
-                sample_weight=self.sample_weight,
-                exclude=self.exclude,
-                score=self.score,
-                block_size=self.block_size,
-                verbose=self.verbose,
+            given = self._given(self._embedded(self.x))
+            results = evaluation.evaluate(
+                **given, metrics=self.metrics, verbose=self.verbose
             )
         logs.update({self._key(name): x for name, x in results.items()})
 
     def _key(self, name: str) -> str:
         return self.prefix + name
+
+    def _given(self, queries: Any) -> dict[str, Any]:
+        """What is evaluated, by the names of arguments."""
+        names = ("targets", "candidates", "sample_weight", "score", "exclude")
+        given = {name: getattr(self, name) for name in (*names, "block_size")}
+        return {"queries": queries, **given}
 
     def _embedded(self, x: Any) -> Any:
         model = self.query_model or self.model
@@ -176,7 +158,7 @@ class CatalogueEvaluation(keras.callbacks.Callback):
 
 
 @contextlib.contextmanager
-def weights_of_validation(callback: keras.callbacks.Callback) -> Iterator[None]:
+def weights_of_validation(callback: Callback) -> Iterator[None]:
     """A context at the end of an epoch, with the weights that validation sees.
 
     `SwapEMAWeights` has averaged weights in the model while compiled metrics are
@@ -184,10 +166,9 @@ def weights_of_validation(callback: keras.callbacks.Callback) -> Iterator[None]:
     end of an epoch on.
     """
     before, after = _callbacks_around(callback)
+    averages = [x for x in (*before, *after) if isinstance(x, SwapEMAWeights)]
     with contextlib.ExitStack() as stack:
-        for other in [*before, *after]:
-            if not isinstance(other, keras.callbacks.SwapEMAWeights):
-                continue
+        for other in averages:
             if not (other.swap_on_epoch and other in before):
                 other.on_test_begin()
                 stack.callback(other.on_test_end)
@@ -213,32 +194,32 @@ def _warn_of_readers_before(callback: CatalogueEvaluation) -> None:
 
 
 def _callbacks_around(
-    callback: keras.callbacks.Callback,
-) -> tuple[list[keras.callbacks.Callback], list[keras.callbacks.Callback]]:
+    callback: Callback,
+) -> tuple[list[Callback], list[Callback]]:
     """The callbacks that are called before and after this one.
 
     Keras does not tell a callback of the others, but the list that calls it, or calls
     another callback that calls it, is one of its callers.
     """
-    called: list[Any] = [callback]
+    called = {id(callback)}
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         caller = frame.f_locals.get("self")
-        if isinstance(caller, keras.callbacks.CallbackList):
+        if isinstance(caller, CallbackList):
             callbacks = list(caller.callbacks)
             for place, other in enumerate(callbacks):
-                if any(other is each for each in called):
+                if id(other) in called:
                     return callbacks[:place], callbacks[place + 1 :]
-        called.append(caller)
+        called.add(id(caller))
         frame = frame.f_back
     return [], []
 
 
-def _reads_logs(callback: keras.callbacks.Callback) -> bool:
+def _reads_logs(callback: Callback) -> bool:
     """Whether a callback does something at the end of an epoch, with the logs."""
     if isinstance(callback, _NO_READERS):
         return False
-    does_nothing = keras.callbacks.Callback.on_epoch_end
+    does_nothing = Callback.on_epoch_end
     return getattr(callback.on_epoch_end, "__func__", None) is not does_nothing
 
 
@@ -247,5 +228,5 @@ _NO_READERS = (
     CatalogueEvaluation,
     keras.callbacks.BackupAndRestore,
     keras.callbacks.LearningRateScheduler,
-    keras.callbacks.SwapEMAWeights,
+    SwapEMAWeights,
 )

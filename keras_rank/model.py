@@ -5,7 +5,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
@@ -32,6 +32,31 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
 
     return with_folded_labels
+
+
+def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Brings data into a form that Keras accepts before its method is called."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def with_prepared_data(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        for name, prepare in _PREPARE.items():
+            if name in call.arguments:
+                call.arguments[name] = prepare(call.arguments[name])
+        return method(*call.args, **call.kwargs)
+
+    return with_prepared_data
+
+
+def _of_keras(name: str) -> Callable[..., Any]:
+    """The method that `RankingModel` inherits."""
+
+    @functools.wraps(getattr(keras.Model, name))
+    def of_keras(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(RankingModel, self), name)(*args, **kwargs)
+
+    return of_keras
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -91,11 +116,10 @@ class RankingModel(keras.Model):
         return model
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        cls = type(self)
-        if _is_of_tensors(args, kwargs) and not issubclass(cls, _Functional):
+        if _is_of_tensors(args, kwargs) and not isinstance(self, _Functional):
             # Keras would put this base in the place of `keras.Model`, also under
             # `RankingModel`, and so under all of its subclasses.
-            cls.__bases__ = (*cls.__bases__, _Functional)
+            type(self).__bases__ += (_Functional,)
         super().__init__(*args, **kwargs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -104,48 +128,14 @@ class RankingModel(keras.Model):
             if name in vars(cls):
                 setattr(cls, name, _with_folded_labels(vars(cls)[name]))
 
-    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains the model, like `keras.Model.fit`."""
-        return _call(super().fit, x, y, *args, **kwargs)
-
-    def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates the model, like `keras.Model.evaluate`."""
-        return _call(super().evaluate, x, y, *args, **kwargs)
-
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Computes scores, like `keras.Model.predict`."""
-        return _call(super().predict, x, *args, **kwargs)
-
-    def train_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Trains on a batch, like `keras.Model.train_on_batch`."""
-        return _call(super().train_on_batch, x, y, *args, **kwargs)
-
-    def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Tests on a batch, like `keras.Model.test_on_batch`."""
-        return _call(super().test_on_batch, x, y, *args, **kwargs)
-
-    def predict_on_batch(self, x: Any) -> Any:
-        """Computes the scores of a batch, like `keras.Model.predict_on_batch`."""
-        return _call(super().predict_on_batch, x)
-
-    @_with_folded_labels
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Computes the loss, with labels of -1 where the mask is False."""
-        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
-
-    @_with_folded_labels
-    def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
-    ) -> Any:
-        """Computes the metrics, with labels of -1 where the mask is False."""
-        return super().compute_metrics(x, y, y_pred, sample_weight)
+    fit = _with_prepared_data(_of_keras("fit"))
+    evaluate = _with_prepared_data(_of_keras("evaluate"))
+    predict = _with_prepared_data(_of_keras("predict"))
+    train_on_batch = _with_prepared_data(_of_keras("train_on_batch"))
+    test_on_batch = _with_prepared_data(_of_keras("test_on_batch"))
+    predict_on_batch = _with_prepared_data(_of_keras("predict_on_batch"))
+    compute_loss = _with_folded_labels(_of_keras("compute_loss"))
+    compute_metrics = _with_folded_labels(_of_keras("compute_metrics"))
 
 
 # What Keras makes of inputs and outputs. It does not export the class, but tells it.
@@ -164,15 +154,6 @@ def _is_of_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return len(args) >= 2 or "outputs" in kwargs
 
 
-def _call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls a method of Keras with data in a form that it accepts."""
-    call = inspect.signature(method).bind(*args, **kwargs)
-    for name, prepare in _PREPARE.items():
-        if name in call.arguments:
-            call.arguments[name] = prepare(call.arguments[name])
-    return method(*call.args, **call.kwargs)
-
-
 def _features(x: Any) -> Any:
     """Returns features without ragged tensors, or a source of batches for Keras."""
     spec = getattr(x, "element_spec", None)
@@ -187,12 +168,10 @@ def _features(x: Any) -> Any:
         x = copy.copy(x)
         x.collate_fn = functools.partial(_collate_to_tuples, x.collate_fn)
         return x
-    return _dense("x", x, ops.convert_to_numpy)
+    return _dense("x", x)
 
 
-def _dense_tuples(
-    batch: Any, convert: Callable[[Any], Any] = ops.convert_to_numpy
-) -> Any:
+def _dense_tuples(batch: Any, to_arrays: bool = True) -> Any:
     """A batch without ragged tensors, and with tuples for lists.
 
     Keras on TensorFlow accepts no lists in batches, and PyTorch turns tuples into
@@ -200,7 +179,7 @@ def _dense_tuples(
     """
     batch = keras.tree.lists_to_tuples(batch)
     batch = batch if isinstance(batch, tuple) else (batch,)
-    dense = _dense_batch(*batch, convert=convert)
+    dense = _dense_batch(*batch, to_arrays=to_arrays)
     # Keras's `pack` returns features alone as they are.
     return dense if isinstance(dense, tuple) else (dense,)
 
@@ -213,25 +192,20 @@ class _DenseBatches(keras.utils.PyDataset):
             batches.workers, batches.use_multiprocessing, batches.max_queue_size
         )
         self._batches = batches
+        self.on_epoch_begin = batches.on_epoch_begin
+        self.on_epoch_end = batches.on_epoch_end
 
     @property
     def num_batches(self) -> int | None:
-        number: int | None = self._batches.num_batches
-        return number
+        return cast(int | None, self._batches.num_batches)
 
     def __getitem__(self, index: int) -> Any:
         return _dense_tuples(self._batches[index])
 
-    def on_epoch_begin(self) -> None:
-        self._batches.on_epoch_begin()
-
-    def on_epoch_end(self) -> None:
-        self._batches.on_epoch_end()
-
 
 def _collate_to_tuples(collate: Callable[[Any], Any], samples: Any) -> Any:
     # Keras expects tensors of PyTorch here.
-    return _dense_tuples(collate(samples), _same)
+    return _dense_tuples(collate(samples), to_arrays=False)
 
 
 def _labels(y: Any) -> Any:
@@ -239,58 +213,44 @@ def _labels(y: Any) -> Any:
 
     With a dict, it would accept only weights of whole lists.
     """
-    dense = _dense("y_true", y, ops.convert_to_numpy)
-    return _folded(dense, ops.convert_to_numpy, with_ids=False)
-
-
-def _weights(sample_weight: Any) -> Any:
-    return _dense("sample_weight", sample_weight, ops.convert_to_numpy)
+    return _folded(_dense("y_true", y), is_early=True)
 
 
 def _validation_data(data: Any) -> Any:
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     return keras.utils.pack_x_y_sample_weight(
-        _features(x), _labels(y), _weights(sample_weight)
+        _features(x), _labels(y), _dense("sample_weight", sample_weight)
     )
 
 
-def _same(tensor: Any) -> Any:
-    return tensor
-
-
-def _dense_batch(*batch: Any, convert: Callable[[Any], Any] = _same) -> Any:
-    parts = zip(
-        ("x", "y_true", "sample_weight"),
-        keras.utils.unpack_x_y_sample_weight(batch),
-        strict=True,
-    )
+def _dense_batch(*batch: Any, to_arrays: bool = False) -> Any:
+    names = ("x", "y_true", "sample_weight")
+    parts = keras.utils.unpack_x_y_sample_weight(batch)
     return keras.utils.pack_x_y_sample_weight(
-        *(_dense(name, part, convert) for name, part in parts)
+        *(_dense(*each, to_arrays) for each in zip(names, parts, strict=True))
     )
 
 
-def _dense(name: str, structure: Any, convert: Callable[[Any], Any] = _same) -> Any:
+def _dense(name: str, structure: Any, to_arrays: bool = True) -> Any:
     """Pads ragged tensors with the padding value of their argument."""
-    parts = [
-        _dense_part("mask" if path[-1:] == ("mask",) else name, part, convert)
-        for path, part in keras.tree.flatten_with_path(structure)
-    ]
+
+    def dense(path: tuple[Any, ...], part: Any) -> Any:
+        argument = "mask" if path[-1:] == ("mask",) else name
+        if ragged.is_ragged_tensor(part):
+            part = ragged.dense(argument, part)
+            return ops.convert_to_numpy(part) if to_arrays else part
+        is_of_lists = ragged.is_array_of_lists(part)
+        return ragged.padded(argument, list(part)) if is_of_lists else part
+
+    parts = [dense(*each) for each in keras.tree.flatten_with_path(structure)]
     return keras.tree.pack_sequence_as(structure, parts)
 
 
-def _dense_part(name: str, part: Any, convert: Callable[[Any], Any]) -> Any:
-    if ragged.is_ragged_tensor(part):
-        return convert(ragged.dense(name, part))
-    return ragged.padded(name, list(part)) if ragged.is_array_of_lists(part) else part
-
-
-def _folded(
-    y: Any, convert: Callable[[Any], Any] = _same, *, with_ids: bool = True
-) -> Any:
+def _folded(y: Any, is_early: bool = False) -> Any:
     """Writes each mask into its labels, and turns lists into tuples.
 
-    `with_ids`, it also stacks ids and labels. That has to wait until Keras has the
-    data: it may cast floats, which the stacked ids are, to half precision.
+    It also stacks ids and labels, unless `is_early`. That has to wait until Keras has
+    the data: it may cast floats, which the stacked ids are, to half precision.
     """
 
     def labels(part: Any) -> Any:
@@ -306,10 +266,11 @@ def _folded(
                 f"Received: y with the keys {sorted(part)}"
             )
         if "ids" in part:
-            return _side_by_side(part) if with_ids else part
+            return part if is_early else _side_by_side(part)
         if "mask" not in part:
             return part["labels"]
-        return convert(mask_labels(part["labels"], part["mask"]))
+        masked = mask_labels(part["labels"], part["mask"])
+        return ops.convert_to_numpy(masked) if is_early else masked
 
     return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
 
@@ -345,6 +306,6 @@ def _side_by_side(part: dict[str, Any]) -> Any:
 _PREPARE: dict[str, Callable[[Any], Any]] = {
     "x": _features,
     "y": _labels,
-    "sample_weight": _weights,
+    "sample_weight": functools.partial(_dense, "sample_weight"),
     "validation_data": _validation_data,
 }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from keras import ops
 
 from keras_rank import catalogue, functional
-from keras_rank.catalogue import best
+from keras_rank.catalogue import best, blocks
 
 pytestmark = pytest.mark.programs
 
@@ -111,11 +111,11 @@ def test_scores_that_are_equal_by_chance(equal, sorts, monkeypatch):
         return in_full(scores, *options)
 
     monkeypatch.setattr(best, "_found_in_full", recorded)
-    best._steps_kept.cache_clear()
+    blocks._kept_step.cache_clear()
     _, ids = best_of(queries, candidates, k, **arguments)
     np.testing.assert_array_equal(ids, in_order[:, :k])
     assert (block_size in sizes) == sorts
-    best._steps_kept.cache_clear()
+    blocks._kept_step.cache_clear()
 
 
 def test_other_scores(rng):

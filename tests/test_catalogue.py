@@ -17,10 +17,10 @@ import keras_rank
 from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue.counting import (
+from keras_rank.catalogue.blocks import (
     TILE,
     Queries,
-    _steps_kept,
+    _kept_step,
     chunks_of_queries,
 )
 from keras_rank.catalogue.ranks import retrieval
@@ -132,9 +132,9 @@ def test_many_targets(shuffle_ties, rng, monkeypatch):
         tasks[levels] = queries, candidates
     found = {levels: {} for levels in tasks}
     for sorts, on_accelerator in ((True, False), (False, False), (True, True)):
-        monkeypatch.setattr(backend, "MOST_COMPARISONS", 0 if sorts else 10**9)
+        monkeypatch.setattr(backend, "MOST_COMPARISONS", 0 if sorts else number)
         monkeypatch.setattr(backend, "on_accelerator", lambda at=on_accelerator: at)
-        _steps_kept.cache_clear()
+        _kept_step.cache_clear()
         for levels, (queries, candidates) in tasks.items():
             for name, each in {
                 "whole": candidates,
@@ -153,7 +153,7 @@ def test_many_targets(shuffle_ties, rng, monkeypatch):
                     for function in (functional.ndcg, functional.average_precision)
                 ]
     monkeypatch.undo()
-    _steps_kept.cache_clear()
+    _kept_step.cache_clear()
     for ways in found.values():
         for values in ways.values():
             np.testing.assert_array_equal(values, ways[True, False, "whole"])
@@ -766,7 +766,7 @@ def test_nothing_is_excluded_where_targets_are_many(monkeypatch):
     """Nor is it searched: on an accelerator, that would be a loop over no entries."""
     monkeypatch.setattr(backend, "MOST_COMPARISONS", 0)
     monkeypatch.setattr(backend, "on_accelerator", lambda: True)
-    _steps_kept.cache_clear()
+    _kept_step.cache_clear()
     candidates = np.array([[2.0], [1.0], [1.0], [3.0]])
     found = reciprocal_ranks(
         [[1], [2]],
@@ -775,7 +775,7 @@ def test_nothing_is_excluded_where_targets_are_many(monkeypatch):
         exclude=np.zeros((2, 0), "int64"),
         shuffle_ties=False,
     )
-    _steps_kept.cache_clear()
+    _kept_step.cache_clear()
     np.testing.assert_allclose(found, [1 / 3, 1 / 4])
 
 

@@ -1,6 +1,5 @@
 """The best candidates of each query, selected exactly from a stream of blocks."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -19,18 +18,15 @@ from keras_rank.arguments import (
     shuffle_key,
 )
 from keras_rank.arrays.sorting import with_entries
-from keras_rank.backends import Array, Tensor, backend
-from keras_rank.catalogue.candidates import Candidates
-from keras_rank.catalogue.counting import (
-    Columns,
-    chunks_of,
-    of_whole_and_part,
-)
+from keras_rank.backends import Tensor, backend
+from keras_rank.catalogue import blocks
+from keras_rank.catalogue.blocks import Queries
+from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_scored
-from keras_rank.catalogue.scoring import Score, check_score, checked
-from keras_rank.catalogue.shards import OpenShards, Part, map_parts
-from keras_rank.lists.limits import as_ranked
-from keras_rank.lists.tensors import as_tensor, cast_finite, to_tensor
+from keras_rank.catalogue.scoring import Score
+from keras_rank.catalogue.shards import OpenShards, in_each_part
+from keras_rank.lists.limits import as_compared, as_ranked
+from keras_rank.lists.tensors import as_tensor, cast_finite
 from keras_rank.ranking.tie_breaking import item_keys
 
 
@@ -85,30 +81,11 @@ def top_k(
     number = int(embeddings.shape[0])
     if number == 0:
         return ops.zeros((0, k), dtype), ops.zeros((0, k), "int32")
-    excluded = None
-    if exclude is not None:
-        nothing = np.full((number, 1), -1, "int32")
-        excluded = excluded_ids(exclude, nothing, found.items)
-    keys = None
-    if ties == "shuffle":
-        everyone = np.ones(number, "bool")
-        keys = backend.enter(keys_of_queries, None, key, everyone)
-    best = best_among(Seekers(embeddings, excluded, keys), found, score, k)
+    nothing = np.full((number, 1), -1, "int32")
+    excluded = excluded_ids(exclude, nothing, found.items)
+    keys = keys_of_queries(ties, key, np.ones(number, "bool"))
+    best = best_among(Queries(embeddings, None, excluded, keys), found, score, k)
     return cast_finite(best.scores, dtype), best.ids
-
-
-class Seekers(NamedTuple):
-    """Some queries, and the candidates that are excluded for them, padded with -1.
-
-    `keys` is `None` if the earlier of tied candidates goes first.
-    """
-
-    embeddings: Tensor
-    excluded: Tensor | None
-    keys: Tensor | None
-
-    def each(self, function: Callable[[Tensor], Tensor]) -> "Seekers":
-        return Seekers(*(None if x is None else function(x) for x in self))
 
 
 class Best(NamedTuple):
@@ -119,173 +96,85 @@ class Best(NamedTuple):
 
 
 def best_among(
-    seekers: Seekers,
-    candidates: Candidates | OpenShards,
-    score: str | Score,
-    k: int,
+    queries: Queries, candidates: Candidates | OpenShards, score: str | Score, k: int
 ) -> Best:
     """Reads candidates once, and keeps the best of each query."""
-    if isinstance(candidates, OpenShards):
-        return best_in_shards(seekers, candidates, score, k)
-    return best_of(seekers, candidates, score, k)
+    found = list(in_each_part(best_of, queries, candidates, score, k))
+    if len(found) == 1:
+        return Best(*map(as_tensor, found[0]))
+    # On NumPy, Keras would join float32 and float64 as float32.
+    dtype, join = np.result_type(*(x.scores for x in found)), blocks.step_of(_joined, k)
+    parts = [Best(as_tensor(x.scores.astype(dtype)), as_tensor(x.ids)) for x in found]
+    best = functools.reduce(functools.partial(join, queries.keys), parts)
+    return backend.enter(_in_order, (len(best.ids), k), queries.keys, [best])
 
 
 def best_of(
-    seekers: Seekers, candidates: Candidates, score: str | Score, k: int
+    queries: Queries, candidates: Candidates, score: str | Score, k: int
 ) -> Best:
     """Returns the best of all candidates, or of consecutive ones."""
-    # A user's function may change with its weights, which compiling would freeze.
-    steps = _steps_kept if isinstance(score, str) else _steps_of
-    search, join = steps(score, min(k, candidates.block_size)), _joining(k)
-    number = int(seekers.embeddings.shape[0])
-    rows = list(chunks_of(number, candidates.block_size))
-    chunks = [seekers]
-    if len(rows) > 1:
-        whole = seekers.each(as_tensor)
-        chunks = [
-            whole.each(
-                functools.partial(ops.take, indices=backend.to_tensor(each), axis=0)
-            )
-            for each in rows
-        ]
-    best = dict[int, Best]()
-    is_ours = isinstance(score, str)
-    unknown = None if is_ours else backend.compiled(check_score(score), is_ours=False)
-    for block in checked(candidates.blocks(), unknown, chunks[0].embeddings):
-        columns = Columns.of(block)
-        with backend.full_precision(), backend.quiet():
-            for i, chunk in enumerate(chunks):
-                found = search(block.is_whole, chunk, block.embeddings, columns)
-                best[i] = join(chunk.keys, best[i], found) if i in best else found
-    return backend.enter(_in_order, (number, k), seekers.keys, list(best.values()))
-
-
-def best_in_shards(
-    seekers: Seekers, shards: OpenShards, score: str | Score, k: int
-) -> Best:
-    """Returns the best of all parts."""
-    search = Search(seekers.each(ops.convert_to_numpy), score, shards.block_size, k)
-    found = list(map_parts(shards.map_fn, search, shards.parts))
-    # On NumPy, Keras would join float32 and float64 as float32.
-    dtype = np.result_type(*(scores for scores, _ in found))
-    parts = [
-        Best(
-            to_tensor("candidates", scores.astype(dtype)),
-            to_tensor("candidates", ids),
-        )
-        for scores, ids in found
-    ]
-    best = functools.reduce(functools.partial(_joining(k), seekers.keys), parts)
-    return backend.enter(_in_order, (len(best.ids), k), seekers.keys, [best])
-
-
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """The work on a part, sent to its worker as NumPy arrays."""
-
-    seekers: Seekers
-    scoring: str | Score
-    block_size: int
-    k: int
-
-    def __call__(self, part: Part) -> tuple[Array, Array]:
-        """Returns the scores and the ids of the best in the part."""
-        candidates = part.opened(self.block_size)
-        seekers = self.seekers.each(functools.partial(to_tensor, "queries"))
-        best = best_of(seekers, candidates, self.scoring, self.k)
-        scores, ids = map(ops.convert_to_numpy, best)
-        return scores, ids
-
-
-def _steps_of(score: str | Score, of_block: int) -> Callable[..., Best]:
-    is_ours, scores_of = isinstance(score, str), check_score(score)
-
-    def scored(
-        seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The scores of a block, and the keys of its candidates."""
-        scores = scores_of(seekers.embeddings, block)
-        if not (is_ours or backend.is_concrete(scores)):
-            # A pass over memory: all but the graphs of TensorFlow, which a user's
-            # function may need, tell NaN by an entry that is first.
-            scores = _with_number(scores)
-        if not is_whole:
-            scores = columns.of_held(scores)
-        if seekers.excluded is not None:
-            size = scores.shape[1]
-            # Those of other blocks are written to a column that is cut off.
-            place = seekers.excluded - columns.first_id
-            is_here = ops.logical_and(place >= 0, place < size)
-            place = backend.where(is_here, place, size)
-            nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
-            widened = ops.pad(scores, [(0, 0), (0, 1)])
-            scores = with_entries(widened, place, nothing)[:, :size]
-        return scores, lambda places: item_keys(
-            seekers.keys, columns.first_id + 1 + places
-        )
-
-    def find(
-        seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
-    ) -> tuple[Best, Tensor | bool]:
-        scores, keys = scored(seekers, block, columns, is_whole)
-        values, places, are_best = _found(scores, keys, of_block)
-        return Best(values, columns.first_id + places), are_best
-
-    def find_in_full(
-        seekers: Seekers, block: Tensor, columns: Columns, is_whole: bool
-    ) -> Best:
-        scores, keys = scored(seekers, block, columns, is_whole)
-        values, places = _found_in_full(scores, keys, of_block)
-        return Best(values, columns.first_id + places)
-
-    compile_step = functools.partial(backend.compiled, is_ours=is_ours)
-    found, found_in_full = (
-        of_whole_and_part(function, compile_step) for function in (find, find_in_full)
+    of_block = min(k, candidates.block_size)
+    find, find_in_full = (
+        blocks.step_of(_find, in_full, score, of_block) for in_full in (False, True)
     )
 
-    def search(is_whole: bool, *block: Any) -> Best:
+    def search(chunk: Queries, block: Block) -> Best:
         # A branch of one program would take XLA as long as both of them.
         if not backend.on_accelerator():
-            best: Best
-            best, are_best = found[is_whole](*block)
+            best, are_best = find(chunk, block)
             if are_best:
-                return best
-        return cast(Best, found_in_full[is_whole](*block))
+                return cast(Best, best)
+        return cast(Best, find_in_full(chunk, block)[0])
 
-    return search
-
-
-_steps_kept = functools.lru_cache(maxsize=8)(_steps_of)
-
-
-@functools.lru_cache(maxsize=8)
-def _joining(k: int) -> Callable[..., Best]:
-    """Compiles the step that joins the best of two blocks."""
-    return backend.compiled(functools.partial(_joined, k=k), is_ours=True)
+    number, join = int(queries.embeddings.shape[0]), blocks.step_of(_joined, k)
+    chunks = [
+        queries.at(rows) for rows in blocks.chunks_of(number, candidates.block_size)
+    ]
+    best = blocks.fold_blocks(
+        candidates, chunks, score, search, lambda chunk, *both: join(chunk.keys, *both)
+    )
+    return backend.enter(_in_order, (number, k), queries.keys, best)
 
 
-def _joined(keys: Tensor | None, best: Best, found: Best, k: int) -> Best:
+def _find(
+    in_full: bool, score: str | Score, number: int, queries: Queries, block: Block
+) -> tuple[Any, ...]:
+    """The best of a block, and whether they are if not all are sorted: see `_found`."""
+    scores = blocks.scores_in(score, queries, block)
+    if callable(score) and not backend.is_concrete(scores):
+        # A pass over memory: all but the graphs of TensorFlow, which a user's
+        # function may need, tell NaN by an entry that is first.
+        scores = as_compared(scores)
+    if queries.excluded is not None:
+        size = scores.shape[1]
+        # Those of other blocks are written to a column that is cut off.
+        place = queries.excluded - block.first_id
+        is_here = ops.logical_and(place >= 0, place < size)
+        place = backend.where(is_here, place, size)
+        nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
+        widened = ops.pad(scores, [(0, 0), (0, 1)])
+        scores = with_entries(widened, place, nothing)[:, :size]
+    select = _found_in_full if in_full else _found
+    values, places, *are_best = select(
+        scores, lambda places: queries.keys_of(block.first_id + places), number
+    )
+    return Best(values, block.first_id + places), *are_best
+
+
+def _joined(k: int, keys: Tensor | None, best: Best, found: Best) -> Best:
     scores, ids = (
         ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
     )
-    size = scores.shape[1]
 
     def keys_at(places: Tensor) -> Tensor:
         return item_keys(keys, backend.take(ids, places) + 1)
 
-    values, order = _selected(scores, keys_at, min(k, size))
-    return Best(values, backend.take(ids, order))
-
-
-def _selected(
-    scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
-) -> tuple[Tensor, Tensor]:
-    """The highest scores of each row, and their positions: see `_found`."""
-    *found, are_best = _found(scores, keys, number)
-    values, places = backend.branch(
-        are_best, lambda: tuple(found), lambda: _found_in_full(scores, keys, number)
+    selected = scores, keys_at, min(k, scores.shape[1])
+    *first, are_best = _found(*selected)
+    values, order = backend.branch(
+        are_best, lambda: tuple(first), lambda: _found_in_full(*selected)
     )
-    return values, places
+    return Best(values, backend.take(ids, order))
 
 
 def _found(
@@ -324,16 +213,11 @@ def _found_in_full(
     scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
 ) -> tuple[Tensor, Tensor]:
     """The same, in order, by sorting all of them."""
-    in_order = as_ranked(_with_number(scores))
+    in_order = as_compared(scores)
     column = ops.arange(scores.shape[1], dtype="int32")[None, :]
     all_keys = keys(ops.broadcast_to(column, ops.shape(scores)))
     order = backend.lexsort(-in_order, -all_keys)[:, :number]
     return backend.take(in_order, order), ops.cast(order, "int32")
-
-
-def _with_number(scores: Tensor) -> Tensor:
-    """Scores with `-inf` for NaN."""
-    return backend.where(scores > -math.inf, scores, -math.inf)
 
 
 def _in_order(

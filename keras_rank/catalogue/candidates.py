@@ -1,8 +1,7 @@
 """Candidates of any form, as blocks of one size."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -12,19 +11,38 @@ from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """Consecutive candidates, of which the rows from `start` to `end` count."""
+class Block(NamedTuple):
+    """Consecutive candidates, all of which count if `bounds` is `None`.
 
-    first_id: int
+    Otherwise the columns from the first bound to the second do. All are tensors, or
+    arrays where programs accept these.
+    """
+
     embeddings: Tensor
-    start: int
-    end: int
+    first_id: Tensor
+    bounds: tuple[Tensor, Tensor] | None
+
+    @classmethod
+    def of(cls, embeddings: Tensor, first_id: int, start: int, end: int) -> "Block":
+        first, *bounds = (
+            backend.from_host(np.array(x, "int32")) for x in (first_id, start, end)
+        )
+        is_whole = start == 0 and end == embeddings.shape[0]
+        return cls(embeddings, first, None if is_whole else (bounds[0], bounds[1]))
+
+    def on_host(self) -> "Block":
+        """The same, with numbers that arrays can be compared with."""
+        bounds = self.bounds and (int(self.bounds[0]), int(self.bounds[1]))
+        return self._replace(first_id=int(self.first_id), bounds=bounds)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all rows count."""
-        return self.start == 0 and self.end == self.embeddings.shape[0]
+    def columns(self) -> Tensor:
+        return ops.arange(self.embeddings.shape[0], dtype="int32")[None, :]
+
+    def hold(self, column: Tensor) -> Tensor:
+        """Whether a column counts."""
+        start, end = self.bounds or (0, self.embeddings.shape[0])
+        return (column >= start) & (column < end)
 
 
 class Table:
@@ -41,8 +59,8 @@ class Table:
         for start in range(0, self.items, self.block_size):
             # The last block is as large as the others, and overlaps the one before.
             first = min(start, last)
-            rows = self._read(first)
-            yield Block(self.first_id + first, rows, start - first, self.block_size)
+            rows = as_scored(backend.row_slice(self._array, first, self.block_size))
+            yield Block.of(rows, self.first_id + first, start - first, self.block_size)
 
     def columns(self, places: Array) -> Array:
         """The columns that candidates have in their blocks."""
@@ -56,9 +74,6 @@ class Table:
         if isinstance(self._array, np.ndarray):
             return as_scored(self._array[places])
         return as_scored(ops.take(self._array, backend.to_tensor(places), axis=0))
-
-    def _read(self, first: int) -> Tensor:
-        return as_scored(backend.row_slice(self._array, first, self.block_size))
 
 
 class Stream:
@@ -106,13 +121,13 @@ class Stream:
                 rest = rest[self.block_size - waiting :]
                 waiting += int(parts[-1].shape[0])
                 if waiting == self.block_size:
-                    yield Block(first, self._joined(parts), 0, waiting)
+                    yield Block.of(self._joined(parts), first, 0, waiting)
                     first, parts, waiting = first + waiting, [], 0
         check_as_many(self.items, first + waiting - self.first_id)
         if waiting:
             filling = [(0, self.block_size - waiting), (0, 0)]
             rows = ops.pad(self._joined(parts), filling)
-            yield Block(first, rows, 0, waiting)
+            yield Block.of(rows, first, 0, waiting)
 
     def columns(self, places: Array) -> Array:
         return places % self.block_size
@@ -146,21 +161,20 @@ def open_candidates(
 
     `wanted` returns the ids of candidates that will be asked for.
     """
-    given, is_layer = candidates, isinstance(candidates, keras.layers.Embedding)
-    if callable(given) and not hasattr(given, "shape") and not is_layer:
-        given = candidates()
-        if _is_stream(given):
-            return Stream(candidates, block_size, wanted(), first_id)
+    is_layer = isinstance(candidates, keras.layers.Embedding)
+    is_read = callable(candidates) and not hasattr(candidates, "shape")
+    read = candidates if is_read and not is_layer else lambda: candidates
+    given = read()
     if isinstance(given, keras.layers.Embedding):
         given = _embeddings(given)
     if _is_stream(given):
-        if isinstance(given, Iterator):
+        if given is candidates and isinstance(given, Iterator):
             raise ValueError(
                 "`candidates` should be readable more than once: instead of a "
                 "generator, pass the function that creates it. Received: "
                 f"candidates of type {type(given).__name__}"
             )
-        return Stream(lambda: given, block_size, wanted(), first_id)
+        return Stream(read, block_size, wanted(), first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
         given = ops.stop_gradient(to_tensor("candidates", given))

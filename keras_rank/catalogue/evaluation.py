@@ -1,28 +1,27 @@
 """Metrics over all candidates: targets are ranked in one pass, then evaluated."""
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
-from keras_rank.arguments import names_arguments
+from keras_rank.arguments import names_arguments, unaccepted
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
-from keras_rank.catalogue.best import Seekers, best_among
+from keras_rank.catalogue.best import best_among
+from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
 from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics
-from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.group import as_group, by_kind
 from keras_rank.metrics.names import Member
-from keras_rank.metrics.ordered import OrderedMetric, grouped
+from keras_rank.metrics.ordered import M, grouped
 from keras_rank.metrics.update import check_takes_targets, number_of_ranks
-from keras_rank.ranking.tie_breaking import Ties, list_keys
+from keras_rank.ranking.tie_breaking import Ties
 
 # With `verbose="auto"`, progress is shown after this many seconds.
 LONG = 5.0
@@ -31,27 +30,6 @@ LONG = 5.0
 MOST_RANKS = 2**22
 
 Metrics = RankingMetrics | Sequence[Member | str | dict[str, Any]]
-
-
-Ordered = TypeVar("Ordered", bound=OrderedMetric)
-
-
-@dataclasses.dataclass(frozen=True)
-class InOneOrder(Generic[Ordered]):
-    """Metrics that share an order: their tie rule, and their largest cutoff."""
-
-    members: Sequence[Ordered]
-    dtype: str
-    ties: Ties
-    key: int
-    k: int | None
-
-
-def orders_of(metrics: Sequence[Ordered]) -> Iterator[InOneOrder[Ordered]]:
-    """Returns the orders that metrics need, one for each tie rule."""
-    alike = grouped(metrics, lambda m: (m._compute_dtype, *m._order))
-    for (dtype, ties, key), members in alike.items():
-        yield InOneOrder(members, dtype, ties, key, number_of_ranks(members))
 
 
 @names_arguments
@@ -104,34 +82,23 @@ def evaluate(
     # Copies, as the metrics may be in use elsewhere.
     states = {member.name: member.stateless_reset_state() for member in group.members}
     # Opened once, as to encode or to read the candidates may take long.
-    task_in = functools.cache(
-        lambda dtype: retrieval(
-            targets,
-            queries,
-            candidates,
-            sample_weight,
-            score=score,
-            exclude=exclude,
-            block_size=block_size,
-            dtype=dtype,
-        )
-    )
-    for order in orders_of(of_lists):
-        task = task_in(order.dtype)
-        progress = _progress(verbose, task.candidates.items)
-        counts = task.counted(order.ties, order.key, progress)
-        for lists, part in _parts(task.lists, counts, order.ties, order.k):
-            ranked = ranked_by_counts(lists, part, order.ties, order.k, targets)
-            for member in order.members:
+    given = targets, queries, candidates, sample_weight, score, exclude, block_size
+    task_in = functools.cache(functools.partial(retrieval, *given))
+    for (dtype, ties, key), members in _by_order(of_lists).items():
+        task, k = task_in(dtype), number_of_ranks(members)
+        counts = task.counted(ties, key, _progress(verbose, task.candidates.items))
+        for lists, part in _parts(task.lists, counts, ties, k):
+            ranked = ranked_by_counts(lists, part, ties, k, targets)
+            for member in members:
                 states[member.name] = member.stateless_update_state(
                     states[member.name], ranked
                 )
     variables = [value for member in group.members for value in states[member.name]]
     results = group.stateless_result(variables)
-    for order in orders_of(of_exposure):
-        task = task_in(order.dtype)
-        shown = _shown(task, order)
-        for member in order.members:
+    for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
+        task = task_in(dtype)
+        shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
+        for member in shown_by:
             value = member.of_shown(shown, task.candidates.items)
             results[group.prefix + member.name] = value
     return {name: float(value) for name, value in results.items()}
@@ -145,14 +112,17 @@ def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetric
     return group
 
 
-def _shown(task: Retrieval, order: InOneOrder[ExposureMetric]) -> Tensor:
+def _by_order(metrics: Sequence[M]) -> dict[tuple[str, Ties, int], list[M]]:
+    """Groups metrics by the order that they share: its precision, ties and seed."""
+    return grouped(metrics, lambda m: (m._compute_dtype, *m._order))
+
+
+def _shown(task: Retrieval, queries: Queries, k: int) -> Tensor:
     """The ids of the best candidates of each list that counts, -1 for the others."""
-    counts, k = task.lists.has_items, max(member.k for member in order.members)
+    counts = task.lists.has_items
     if size_of(counts, 0) == 0:
         return ops.zeros((0, k), "int32")
-    keys = list_keys(order.key, counts, 0) if order.ties == "shuffle" else None
-    seekers = Seekers(task.embeddings, task.excluded, keys)
-    best = best_among(seekers, task.candidates, task.score, k)
+    best = best_among(queries, task.candidates, task.score, k)
     return backend.where(counts[:, None], best.ids, -1)
 
 
@@ -175,9 +145,7 @@ def check_verbose(verbose: Any) -> Any:
     """Returns how much to show: 2, which `fit` accepts too, is the same as 1."""
     if isinstance(verbose, str | int) and verbose in ("auto", 0, 1, 2):
         return verbose
-    raise ValueError(
-        f'`verbose` should be "auto", 0, 1 or 2. Received: verbose={verbose!r}'
-    )
+    raise unaccepted("verbose", '"auto", 0, 1 or 2', verbose)
 
 
 def _progress(verbose: Any, items: int) -> Callable[[int], None]:

@@ -21,19 +21,11 @@ from keras_rank.arguments import (
 )
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
+from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
-from keras_rank.catalogue.counting import (
-    Counts,
-    Queries,
-    count_candidates,
-)
+from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score
-from keras_rank.catalogue.shards import (
-    OpenShards,
-    Shards,
-    count_in_shards,
-    open_shards,
-)
+from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
 from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
@@ -119,31 +111,19 @@ def rank(
     [1.0, 0.5]
     """
     k, ties = check_k(k), check_ties(shuffle_ties)
-    key = shuffle_key(ties, seed)
+    key, dtype = shuffle_key(ties, seed), check_dtype(dtype)
     task = retrieval(
-        targets,
-        queries,
-        candidates,
-        sample_weight,
-        score=score,
-        exclude=exclude,
-        block_size=block_size,
-        dtype=check_dtype(dtype),
+        targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
     return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
 
 
 @dataclasses.dataclass(frozen=True)
 class Retrieval:
-    """Queries, their targets, and the candidates among which these are ranked.
-
-    `ids`, of shape `(queries, targets)`, are the targets that can be found, or -1.
-    """
+    """Queries, their targets, and the candidates among which these are ranked."""
 
     lists: TargetLists
-    ids: Tensor
-    embeddings: Tensor
-    excluded: Tensor | None
+    queries: Queries
     candidates: Candidates | OpenShards
     score: str | Score
 
@@ -155,23 +135,29 @@ class Retrieval:
         if size_of(lists.ids, 0) == 0:
             nothing = ops.zeros_like(lists.ids)
             return Counts(nothing, nothing, nothing, ops.zeros_like(lists.labels))
-        keys = None
-        if ties == "shuffle":
-            keys = backend.enter(keys_of_queries, None, key, lists.has_items)
-        queries = Queries(
-            embeddings=self.embeddings,
-            ids=self.ids,
-            excluded=self.excluded,
-            keys=keys,
-        )
-        averages = ties == "average"
-        if isinstance(self.candidates, OpenShards):
-            return count_in_shards(
-                queries, self.candidates, self.score, averages, after_block
-            )
         return count_candidates(
-            queries, self.candidates, self.score, averages, after_block
+            self.asked(ties, key),
+            self.candidates,
+            self.score,
+            ties == "average",
+            after_block,
         )
+
+    def asked(self, ties: Ties, key: int) -> Queries:
+        """The queries, with keys for an order of ties."""
+        keys = keys_of_queries(ties, key, self.lists.has_items)
+        return self.queries._replace(keys=keys)
+
+
+def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
+    """The random keys of queries if ties are shuffled: see `list_keys`."""
+    if ties != "shuffle":
+        return None
+    return backend.enter(_keys, None, key, has_items)
+
+
+def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
+    return list_keys(key, as_tensor(has_items), 0)
 
 
 def ranked_by_counts(
@@ -197,23 +183,17 @@ def _ranked(
     return dataclasses.replace(lists, counts=places), ranking
 
 
-def keys_of_queries(_: None, key: int, has_items: Tensor) -> Tensor:
-    """Random keys of the queries: see `list_keys`."""
-    return list_keys(key, as_tensor(has_items), 0)
-
-
 def retrieval(
     targets: Any,
     queries: Any,
     candidates: Any,
     sample_weight: Any,
-    *,
     score: Any,
     exclude: Any,
     block_size: int | None,
     dtype: str,
 ) -> Retrieval:
-    """Checks and casts what users pass."""
+    """Checks and casts what users pass, in the order of `rank`."""
     embeddings, found = open_scored(
         queries, candidates, score, block_size, lambda: wanted_ids(targets)
     )
@@ -226,10 +206,9 @@ def retrieval(
         )
     can_be_found, ids = map(ops.convert_to_numpy, (lists.can_be_found, lists.ids))
     ids = np.where(can_be_found, ids, np.int32(-1))
-    excluded = None
-    if exclude is not None:
-        excluded = excluded_ids(exclude, ids, found.items)
-    return Retrieval(lists, backend.from_host(ids), embeddings, excluded, found, score)
+    excluded = excluded_ids(exclude, ids, found.items)
+    asked = Queries(embeddings, backend.from_host(ids), excluded, None)
+    return Retrieval(lists, asked, found, score)
 
 
 def open_scored(
@@ -288,11 +267,13 @@ def check_block_size(block_size: Any) -> int:
     return check_positive("block_size", block_size, "a positive integer or None")
 
 
-def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor:
+def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor | None:
     """The distinct ids to exclude, from what users pass, without those to keep.
 
     Both are padded with -1.
     """
+    if exclude is None:
+        return None
     ids = to_ids("exclude", exclude, items)
     if len(ids.shape) != 2 or ids.shape[0] != len(kept):
         raise ValueError(

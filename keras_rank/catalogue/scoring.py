@@ -1,13 +1,14 @@
 """How queries score candidates: by products, cosines, or a user's function."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from keras import ops
 
+from keras_rank.arguments import unaccepted
 from keras_rank.arrays.arithmetic import in_one_dtype, product, ratio, square_root
 from keras_rank.backends import Tensor, backend
-from keras_rank.catalogue.candidates import Block, are_alike
+from keras_rank.catalogue.candidates import are_alike
 from keras_rank.lists.tensors import ranked_as, shape_of
 
 Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -37,10 +38,8 @@ def check_score(score: Any) -> Score:
         return _BY_NAME[score]
     if callable(score):
         return _checked(score)
-    raise ValueError(
-        '`score` should be "dot", "cosine", or a function of queries and candidates. '
-        f"Received: score={score!r}"
-    )
+    accepted = '"dot", "cosine", or a function of queries and candidates'
+    raise unaccepted("score", accepted, score)
 
 
 def _checked(score: Score) -> Score:
@@ -57,26 +56,14 @@ def _checked(score: Score) -> Score:
     return scores_of
 
 
-def checked(
-    blocks: Iterable[Block], score: Score | None, queries: Tensor
-) -> Iterator[Block]:
-    """Yields blocks, and checks a user's compiled score by the first of them.
-
-    A score of `None` needs no check.
-    """
-    for number, block in enumerate(blocks):
-        if score is not None and number == 0:
-            with backend.full_precision(), backend.quiet():
-                _check_pairs(score, queries, block.embeddings)
-        yield block
-
-
-def _check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
-    """Raises for a score of a pair that changes with the other pairs."""
+def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
+    """Raises if a user's function gives a pair a score that changes with the others."""
+    # Compiled, as it is in the pass.
+    scores_of = backend.compiled(check_score(score), is_ours=False)
     given = queries, candidates
     # The first half of each, and others in the place of the second.
     scores, beside_others = (
-        ops.convert_to_numpy(score(*pair))
+        ops.convert_to_numpy(scores_of(*pair))
         for pair in (given, map(_beside_others, given))
     )
     rows, columns = (-(-x.shape[0] // 2) for x in given)

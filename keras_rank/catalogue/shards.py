@@ -5,26 +5,18 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.backends import Array, Tensor
+from keras_rank.arguments import unaccepted
+from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import (
     Candidates,
     check_as_many,
     no_ids,
     open_candidates,
 )
-from keras_rank.catalogue.counting import (
-    Counts,
-    Queries,
-    Steps,
-    count_above,
-    count_by_passes,
-    score_targets,
-    steps_of,
-)
-from keras_rank.catalogue.scoring import Score
 from keras_rank.lists.tensors import to_tensor
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
@@ -73,9 +65,7 @@ class Shards:
                 f"Received: parts of type {type(parts).__name__}"
             )
         if not callable(map_fn):
-            raise ValueError(
-                f"`map_fn` should be a function. Received: map_fn={map_fn!r}"
-            )
+            raise unaccepted("map_fn", "a function", map_fn)
         self.parts, self.map_fn = list(parts), map_fn
 
 
@@ -85,14 +75,6 @@ class Part(NamedTuple):
     candidates: Any
     first_id: int
     items: int
-
-    def opened(
-        self, block_size: int, wanted: Callable[[], Array] = no_ids
-    ) -> Candidates:
-        """Opens the candidates, given what returns the ids that will be asked for."""
-        found = open_candidates(self.candidates, block_size, wanted, self.first_id)
-        check_as_many(self.items, found.items)
-        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +90,8 @@ class OpenShards:
 
 def open_shards(shards: Shards, block_size: int) -> OpenShards:
     """Asks each part for its number of items and of features."""
-    shape = functools.partial(_shape, block_size=block_size)
-    shapes = list(map_parts(shards.map_fn, shape, shards.parts))
+    ask = functools.partial(_shape, block_size=block_size)
+    shapes = list(_map_parts(shards.map_fn, ask, shards.parts))
     items, features = np.array(shapes, "int64").T
     if len(set(features)) > 1:
         raise ValueError(
@@ -124,67 +106,64 @@ def open_shards(shards: Shards, block_size: int) -> OpenShards:
     )
 
 
-def count_in_shards(
+def _shape(part: Any, block_size: int) -> tuple[int, int]:
+    candidates = open_candidates(part, block_size)
+    return candidates.items, candidates.features
+
+
+def in_each_part(
+    function: Callable[..., Any],
     queries: Queries,
-    shards: OpenShards,
-    score: str | Score,
-    averages: bool,
-    after_part: Callable[[int], None],
-) -> Counts:
-    """Counts the candidates above the targets of all queries, over all parts.
+    candidates: Candidates | OpenShards,
+    *options: Any,
+    after_block: Callable[[int], None] | None = None,
+) -> Iterator[Any]:
+    """Yields what a function finds in each part of candidates, or in all as one.
 
-    `after_part` is called after each part, with the number of candidates so far.
+    Args:
+        function: function of a module, of queries, candidates and the options.
+        queries: the queries.
+        candidates: the candidates.
+        *options: further arguments of the function.
+        after_block: function that is called with the number of candidates so far. For
+            candidates in one, the function takes it too, and calls it after each block.
     """
-    work = functools.partial(
-        Work,
-        queries.each(_array),
-        score,
-        averages,
-        shards.block_size,
-    )
-
-    def count_parts(target_scores: Array) -> Counts:
-        counts = list[Counts]()
-        count_part = work(target_scores).count
-        counted = map_parts(shards.map_fn, count_part, shards.parts)
-        for part, of_part in zip(shards.parts, counted, strict=True):
-            counts.append(of_part)
-            after_part(part.first_id + part.items)
-        above, tied, before, scores = zip(*counts, strict=True)
-        return Counts(sum(above), sum(tied), sum(before), _maximum(scores))
-
-    target_scores = _maximum(map_parts(shards.map_fn, work().score, shards.parts))
-    return count_by_passes(target_scores, count_parts)
+    if not isinstance(candidates, OpenShards):
+        shown = {} if after_block is None else {"after_block": after_block}
+        yield function(queries, candidates, *options, **shown)
+        return
+    arrays = queries.each(ops.convert_to_numpy)
+    work = Work(function, arrays, candidates.block_size, options)
+    found = _map_parts(candidates.map_fn, work, candidates.parts)
+    for part, of_part in zip(candidates.parts, found, strict=True):
+        yield of_part
+        if after_block is not None:
+            after_block(part.first_id + part.items)
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work on a part, sent to its worker as NumPy arrays."""
+    """The work on a part, sent to its worker with queries as NumPy arrays."""
 
+    function: Callable[..., Any]
     queries: Queries
-    scoring: str | Score
-    averages: bool
     block_size: int
-    target_scores: Array | None = None
+    options: tuple[Any, ...]
 
-    def score(self, part: Part) -> Array:
-        """Scores the targets that are in the part, `-inf` for the others."""
-        return score_targets(*self._opened(part))
-
-    def count(self, part: Part) -> Counts:
-        """Counts the candidates of the part above the targets."""
-        queries, candidates, steps = self._opened(part)
-        scores = np.asarray(self.target_scores)
-        return count_above(queries, scores, candidates, steps)
-
-    def _opened(self, part: Part) -> tuple[Queries, Candidates, Steps]:
+    def __call__(self, part: Part) -> Any:
+        """Returns what the function finds in the part, as NumPy arrays."""
         ids = self.queries.ids
-        candidates = part.opened(self.block_size, lambda: np.unique(ids))
+        wanted = no_ids if ids is None else lambda: np.unique(ids)
+        candidates = open_candidates(
+            part.candidates, self.block_size, wanted, part.first_id
+        )
+        check_as_many(part.items, candidates.items)
         queries = self.queries.each(functools.partial(to_tensor, "queries"))
-        return queries, candidates, steps_of(self.scoring, self.averages)
+        found = self.function(queries, candidates, *self.options)
+        return keras.tree.map_structure(ops.convert_to_numpy, found)
 
 
-def map_parts(
+def _map_parts(
     map_fn: Map, function: Callable[[Any], Any], parts: list[Any]
 ) -> Iterator[Any]:
     """Yields the result of a function for each part."""
@@ -208,17 +187,3 @@ def map_parts(
             "`map_fn` should return one result for each part. Received: "
             f"{number} results for {len(parts)} parts"
         )
-
-
-def _shape(part: Any, block_size: int) -> tuple[int, int]:
-    candidates = open_candidates(part, block_size)
-    return candidates.items, candidates.features
-
-
-def _array(tensor: Tensor) -> Array:
-    array: Array = ops.convert_to_numpy(tensor)
-    return array
-
-
-def _maximum(scores: Iterable[Array]) -> Array:
-    return functools.reduce(np.maximum, scores)

@@ -13,10 +13,11 @@ from keras_rank.metrics.binary import (
     RecallAtK,
     RPrecision,
 )
-from keras_rank.metrics.exposure import AveragePopularity, Coverage, Gini, Novelty
+from keras_rank.metrics.exposure import Coverage, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+from keras_rank.metrics.popularity import AveragePopularity, Novelty
 
 __all__ = [
     "DCG",

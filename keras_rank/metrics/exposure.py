@@ -1,47 +1,21 @@
 """Metrics of exposure: how often the items of a catalogue are in the top k of lists."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack, cast
+from typing import Any, TypedDict
 
 import keras
-import numpy as np
-from keras import ops
 
 from keras_rank.arguments import (
     Seed,
     ShuffleTies,
-    adds_arguments,
     check_flag,
     check_positive,
     check_ties_broken,
     names_arguments,
 )
-from keras_rank.arrays.arithmetic import size_of
-from keras_rank.arrays.sorting import Order
-from keras_rank.backends import Array, Tensor, backend
-from keras_rank.formulas.exposure import concentration, mean_over_shown, share_shown
-from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.ids import checked_ids, to_ids
-from keras_rank.lists.reading import RawBatch, read, read_sparse
-from keras_rank.lists.standardize import bucket_shapes, standardize
-from keras_rank.lists.targets import SparseLists
-from keras_rank.lists.tensors import (
-    check_values,
-    is_sparse,
-    shape_of,
-    sizes_agree,
-    to_array,
-)
-from keras_rank.metrics.ordered import (
-    OrderedMetric,
-    Update,
-    assign,
-    end_compiling,
-    grouped,
-)
-from keras_rank.ranking.dense import rank_dense
-from keras_rank.ranking.ranked import RankedLists
-from keras_rank.ranking.tie_breaking import Ties
+from keras_rank.backends import Tensor, backend
+from keras_rank.formulas.exposure import concentration, share_shown
+from keras_rank.metrics import ordered, shown
 
 
 class ExposureArguments(TypedDict, total=False):
@@ -53,7 +27,7 @@ class ExposureArguments(TypedDict, total=False):
     name: str | None
 
 
-class ExposureMetric(OrderedMetric):
+class ExposureMetric(ordered.OrderedMetric):
     """Base class of metrics of how often each item is in the top k of a list.
 
     The metrics of exposure have its arguments, and document only their own. The state
@@ -119,7 +93,7 @@ class ExposureMetric(OrderedMetric):
             ValueError: if shapes or dtypes don't match. The state is unchanged then. In
                 a graph that does not know sizes, TensorFlow raises its own error.
         """
-        assign(updates_of([self], y_true, y_pred, sample_weight))
+        ordered.assign(updates_of([self], y_true, y_pred, sample_weight))
 
     def result(self) -> Tensor:
         """Returns the result over all lists since the last reset, 0 for no lists."""
@@ -139,7 +113,8 @@ class ExposureMetric(OrderedMetric):
                 f"`items` should be the number of candidates, {items}. Received: "
                 f"items={self.items}, of {self.name!r}"
             )
-        return self._of_counts(backend.enter(_counted_ids, items, ids[:, : self.k]))
+        counts = backend.enter(shown.count_each, items, ids[:, : self.k])
+        return self._of_counts(counts)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -148,8 +123,14 @@ class ExposureMetric(OrderedMetric):
             "sparse_labels": self.sparse_labels,
         }
 
+    # The formula of the counts and, if there are any, of a number of each item.
+    _formula: Callable[..., Tensor]
+
+    def _values(self) -> list[Tensor]:
+        return []
+
     def _of_counts(self, counts: Tensor) -> Tensor:
-        raise NotImplementedError
+        return backend.enter(_value, type(self)._formula, counts, *self._values())
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -187,8 +168,7 @@ class Coverage(ExposureMetric):
 
     base_name = "coverage"
 
-    def _of_counts(self, counts: Tensor) -> Tensor:
-        return backend.enter(_value, share_shown, counts)
+    _formula = staticmethod(share_shown)
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -226,232 +206,31 @@ class Gini(ExposureMetric):
     base_name = "gini"
     higher_is_better = False
 
-    def _of_counts(self, counts: Tensor) -> Tensor:
-        return backend.enter(_value, concentration, counts)
-
-
-class _MeanOverShown(ExposureMetric):
-    """The mean of a number per item, over all shown items."""
-
-    @adds_arguments(ExposureMetric.__init__)
-    def __init__(
-        self, k: int, popularity: Any, **arguments: Unpack[ExposureArguments]
-    ) -> None:
-        self.popularity = self._checked(popularity)
-        super().__init__(k, len(self.popularity), **arguments)
-
-    @staticmethod
-    def _checked(popularity: Any) -> Array:
-        raise NotImplementedError
-
-    def _values(self) -> Array:
-        """Returns the number of each item."""
-        return self.popularity
-
-    def _of_counts(self, counts: Tensor) -> Tensor:
-        values = ops.convert_to_tensor(self._values())
-        return backend.enter(_value, mean_over_shown, counts, values)
-
-    def get_config(self) -> dict[str, Any]:
-        config = {**super().get_config(), "popularity": self.popularity.tolist()}
-        del config["items"]
-        return config
-
-
-@keras.saving.register_keras_serializable(package="keras_rank")
-class AveragePopularity(_MeanOverShown):
-    """Computes the mean popularity of the items in the top k.
-
-    `AveragePopularity@k = sum(c_i * popularity_i) / sum(c_i)`
-
-    where c_i is the number of lists with item i in their top k.
-
-    Args:
-        k: positive int. The number of ranks that are shown.
-        popularity: numbers of 0 or more, of shape `(items,)`: how popular each item is,
-            such as the number of its buyers.
-        name: str. Defaults to `average_popularity_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
-            seed, sparse_labels.
-
-    Raises:
-        ValueError: if an argument does not have the documented type or range.
-
-    Example:
-
-    >>> bought = [30, 20, 5, 1]
-    >>> metric = keras_rank.metrics.AveragePopularity(k=2, popularity=bought)
-    >>> metric.update_state([[0, 1], [0, 2]])  # the shown ids
-    >>> float(metric.result())
-    21.25
-
-    Reference:
-        Yin, Cui, Li, Yao and Chen, "Challenging the long tail recommendation", PVLDB
-        5(9), 2012.
-    """
-
-    higher_is_better = False
-
-    @staticmethod
-    def _checked(popularity: Any) -> Array:
-        return _numbers(popularity, "numbers of 0 or more", lambda x: x >= 0)
-
-
-@keras.saving.register_keras_serializable(package="keras_rank")
-class Novelty(_MeanOverShown):
-    """Computes the mean self-information of the items in the top k, in bits.
-
-    `Novelty@k = sum(c_i * -log2(popularity_i)) / sum(c_i)`
-
-    where c_i is the number of lists with item i in their top k.
-
-    Args:
-        k: positive int. The number of ranks that are shown.
-        popularity: numbers above 0 and up to 1, of shape `(items,)`: the share of users
-            who know the item, or its share of all interactions. For an item that nobody
-            knows, use the share of a single user.
-        name: str. Defaults to `novelty_at_k`.
-        **arguments: as for `keras_rank.metrics.exposure.ExposureMetric`: shuffle_ties,
-            seed, sparse_labels.
-
-    Raises:
-        ValueError: if an argument does not have the documented type or range.
-
-    Example:
-
-    >>> known = [0.5, 0.25, 0.25, 0.125]
-    >>> metric = keras_rank.metrics.Novelty(k=2, popularity=known)
-    >>> metric.update_state([[0, 1], [0, 3]])  # the shown ids
-    >>> float(metric.result())
-    1.75
-
-    Reference:
-        Castells, Vargas and Wang, "Novelty and diversity metrics for recommender
-        systems: choice, discovery and relevance", DDR workshop at ECIR 2011.
-    """
-
-    @staticmethod
-    def _checked(popularity: Any) -> Array:
-        return _numbers(
-            popularity, "numbers above 0 and up to 1", lambda x: (x > 0) & (x <= 1)
-        )
-
-    def _values(self) -> Array:
-        bits: Array = -np.log2(self.popularity)
-        return bits
-
-
-def _numbers(
-    popularity: Any,
-    accepted: str,
-    are_accepted: Callable[[Array], Array],
-) -> Array:
-    """Returns the popularity of each item, as float32."""
-    given = ops.convert_to_numpy(to_array("popularity", popularity))
-    numbers: Array = given.astype("float32")
-    message = f"`popularity` should be {accepted}, one for each item. Received: "
-    if numbers.ndim != 1 or numbers.size == 0:
-        raise ValueError(f"{message}popularity.shape={numbers.shape}")
-    wrong = numbers[~(np.isfinite(numbers) & are_accepted(numbers))]
-    if wrong.size:
-        found = f"invalid values ({wrong.size} of {numbers.size}), such as {wrong[0]}"
-        raise ValueError(message + found)
-    return numbers
+    _formula = staticmethod(concentration)
 
 
 def updates_of(
     metrics: Sequence[ExposureMetric], y_true: Any, y_pred: Any, sample_weight: Any
-) -> list[Update]:
+) -> list[ordered.Update]:
     """Returns the new states of metrics after a batch of lists.
 
     Lists are ordered once for all metrics with the same order.
     """
-    end_compiling()
-    alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
-    updates: list[Update] = []
+    ordered.end_compiling()
+    alike = ordered.grouped(
+        metrics, lambda m: (_known_items(m), m.sparse_labels, m._order)
+    )
+    updates: list[ordered.Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
         cutoffs = tuple({member.k: None for member in members})
-        if y_pred is None:
-            ids = _shown(y_true, sample_weight, items, max(cutoffs))
-            added = [backend.enter(_counted_ids, items, ids[:, :k]) for k in cutoffs]
-            lists = 0
-        else:
-            given = (read_sparse if sparse_labels else read)(
-                y_true, y_pred, sample_weight
-            )
-            given = _of_all_items(given, items, sparse_labels)
-            given = bucket_shapes(given, sparse_labels)
-            showing = Showing(sparse_labels, ties, cutoffs, items)
-            seen = members[0].lists_seen.value
-            added, lists = backend.enter(_counted, showing, given, key, seen)
+        showing = shown.Showing(sparse_labels, ties, cutoffs, items)
+        given = y_true, y_pred, sample_weight
+        added, lists = shown.count(showing, given, key, members[0].lists_seen.value)
         for member in members:
             counts = added[cutoffs.index(member.k)]
             updates.append((member.counts, member.counts.value + counts))
             updates.append((member.lists_seen, member.lists_seen.value + lists))
     return updates
-
-
-class Showing(NamedTuple):
-    """How lists are given and ordered, the cutoffs, and the number of items."""
-
-    sparse_labels: bool
-    ties: Ties
-    cutoffs: tuple[int, ...]
-    items: int
-
-
-def _counted(
-    showing: Showing, given: RawBatch, key: Tensor, first_list: Tensor
-) -> tuple[list[Tensor], Tensor]:
-    """How often each item is in the top of each cutoff, and the number of lists."""
-    lists = standardize((showing.sparse_labels, "float32"), given)
-    lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
-    ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
-    positions = ops.cast(cast(Order, ranking.order).positions, "int32")
-    ids = backend.where(ranking.occupied, positions, showing.items)
-    counts = [backend.bincount(ids[:, :k], showing.items) for k in showing.cutoffs]
-    return counts, ops.sum(ops.cast(lists.has_items, "int32"))
-
-
-def _with_all_items(lists: SparseLists) -> DenseLists:
-    """Lists of the whole catalogue, without relevant items."""
-    scores = lists.scores
-    labels = ops.cast(ops.zeros_like(scores), lists.dtype)
-    return DenseLists(backend.where(lists.has_items[:, None], labels, -1.0), scores)
-
-
-def _counted_ids(items: int, ids: Tensor) -> Tensor:
-    """How often each item is among ids, where those below 0 are padding."""
-    return backend.bincount(backend.where(ids >= 0, ids, items), items)
-
-
-def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
-    return formula(*numbers)
-
-
-def _shown(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
-    if isinstance(ids, RankedLists) or sample_weight is not None:
-        raise ValueError(
-            "`y_true` should hold the ids of the shown items, or come with the scores "
-            "of all items in `y_pred`. Received: "
-            + ("ranked lists" if sample_weight is None else "weights without scores")
-        )
-    if is_sparse(ids):
-        raise ValueError(
-            "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
-            "sparse matrix has no order. Received: y_true of type "
-            f"{type(ids).__name__}"
-        )
-    check_values("y_true", ids)
-    ids = to_ids("y_true", ids, items)
-    if len(ids.shape) != 2 or not (ids.shape[1] is None or ids.shape[1] >= k):
-        raise ValueError(
-            f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "
-            f"each list, padded with -1. Received: y_true.shape={shape_of(ids)}"
-        )
-    if ids.shape[1] is None:
-        ids = _of_width(ids[:, :k], k)
-    return ops.cast(backend.enter(checked_ids, ("y_true", items), ids), "int32")
 
 
 def _known_items(metric: ExposureMetric) -> int:
@@ -464,27 +243,5 @@ def _known_items(metric: ExposureMetric) -> int:
     return metric.items
 
 
-def _of_all_items(given: RawBatch, items: int, sparse_labels: bool) -> RawBatch:
-    """Checks that there is a score for each item."""
-    scores = given.scores
-    if not sizes_agree(shape_of(scores)[1:], (items,)):
-        raise ValueError(
-            "`y_pred` should have a score for each item of the catalogue, of shape "
-            f"(batch, {items}). Received: y_pred.shape={shape_of(scores)}"
-        )
-    if scores.shape[1] is not None:
-        return given
-    given = given._replace(scores=_of_width(scores, items))
-    return (
-        given
-        if sparse_labels
-        else given._replace(
-            labels=_of_width(given.labels, items),
-            mask=None if given.mask is None else _of_width(given.mask, items),
-        )
-    )
-
-
-def _of_width(x: Tensor, width: int) -> Tensor:
-    """Fails when the graph runs if the unknown size of its rows is another."""
-    return ops.reshape(x, (size_of(x, 0), width))
+def _value(formula: Callable[..., Tensor], *numbers: Tensor) -> Tensor:
+    return formula(*numbers)

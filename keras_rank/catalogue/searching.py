@@ -41,14 +41,14 @@ def search(entries: Array, thresholds: Array) -> tuple[Array, Array]:
 
 
 def search_before(
-    entries: Array, keys: Array, thresholds: Array, own_keys: Array
+    entries: Array, thresholds: Array, keys: Array, own_keys: Array
 ) -> Array:
     """Counts the entries of each row that equal a threshold and have a larger key.
 
     Args:
         entries: array of shape `(batch, size)`, without NaN.
-        keys: int32 array of the same shape, or of one row for all.
         thresholds: array of shape `(batch, number)`.
+        keys: int32 array of the shape of the entries, or of one row for all.
         own_keys: int32 array of the shape of the thresholds.
 
     Returns:
