@@ -32,6 +32,11 @@ def is_long(x: Tensor, count: Tensor | int = 1) -> bool:
     return not (backend.on_accelerator() and backend.is_concrete(x))
 
 
+def is_worth_a_look(x: Tensor, count: Tensor | int) -> bool:
+    """Whether to try a few entries first: not if both ways would be compiled."""
+    return backend.looks_first(x) and bool(x.shape[1] >= 8 * count)
+
+
 def is_best_sorted(x: Tensor) -> bool:
     """Whether the largest entries of rows are best found by sorting.
 
@@ -105,20 +110,20 @@ class Candidates:
         entries: tensor of shape `(batch, some)`.
         positions: int tensor of the same shape. The positions of these in their rows.
         highest_other: tensor of shape `(batch, 1)`. The largest of all other entries.
-        all_maxima: tensor of shape `(batch, blocks)`. The maxima of all blocks, which
-            tell `may_have_nan` whether the entries are the largest: with NaN, they may
-            be any.
+        all_maxima: tensor of shape `(batch, blocks)`, or `None`. The maxima of all
+            blocks, which tell `may_have_nan` whether the entries are the largest: with
+            NaN, they may be any.
     """
 
     entries: Tensor
     positions: Tensor
     highest_other: Tensor
-    all_maxima: Tensor
+    all_maxima: Tensor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """How rows are cut into blocks of consecutive entries.
+    """How rows are cut into blocks of one size: see `backend.BLOCKS_ARE_SPREAD`.
 
     Attributes:
         row_size: the number of entries of a row.
@@ -149,22 +154,31 @@ class Blocks:
 
     def maxima(self, x: Tensor) -> Tensor:
         """The largest entry of each block, of shape `(batch, number)`."""
-        blocks = ops.reshape(self._padded(x), (-1, self.number, self.size))
-        return backend.fusion_barrier(backend.maxima(blocks))
+        x = self._padded(x)
+        if backend.BLOCKS_ARE_SPREAD:
+            return ops.amax(ops.reshape(x, (-1, self.size, self.number)), axis=1)
+        blocks = ops.reshape(x, (-1, self.number, self.size))
+        return backend.fusion_barrier(ops.amax(blocks, axis=2))
 
     def entries(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """The entries of the chosen blocks, of shape `(batch, some)`.
-
-        Whole blocks are copied, while `ops.take_along_axis` copies single entries.
-        """
-        blocks = ops.reshape(self._padded(x), (-1, self.size))
-        entries = backend.take_rows(blocks, through_batch(chosen, self.number))
+        """The entries of the chosen blocks, of shape `(batch, some)`."""
+        x = self._padded(x)
+        if backend.BLOCKS_ARE_SPREAD:
+            blocks = ops.reshape(x, (-1, self.size, self.number))
+            entries = ops.take_along_axis(blocks, chosen[:, None, :], axis=2)
+        else:
+            # Whole blocks are copied, while `ops.take_along_axis` copies entries.
+            blocks = ops.reshape(x, (-1, self.size))
+            entries = backend.take_rows(blocks, through_batch(chosen, self.number))
         return ops.reshape(entries, (-1, chosen.shape[1] * self.size))
 
     def positions(self, chosen: Tensor) -> Tensor:
         """The positions in the row of these entries."""
         place = ops.arange(self.size, dtype="int32")
-        positions = chosen[:, :, None] * self.size + place
+        if backend.BLOCKS_ARE_SPREAD:
+            positions = chosen[:, None, :] + place[:, None] * self.number
+        else:
+            positions = chosen[:, :, None] * self.size + place
         positions = ops.reshape(positions, (-1, chosen.shape[1] * self.size))
         # The lowest values may lie in the padding, outside of the row.
         return backend.minimum(positions, self.row_size - 1)

@@ -35,8 +35,10 @@ _PACKAGE = __name__.partition(".")[0]
 # 4,096 entries, including compilation.
 MOST_COMPARISONS = 16
 
-# Rows of this many entries or more are cut into blocks on a CPU.
+# Rows of this many entries or more are cut into blocks on a CPU, of entries that are side
+# by side, or spread over the row.
 LONG_ROW = 4096
+BLOCKS_ARE_SPREAD = False
 
 # Positions are sorted by two digits to this base, together with as many groups as there
 # are positions: all fit into int32 up to 2**20 of them.
@@ -445,11 +447,6 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 
 
 # Rows: entries at positions, sorts, searches.
-
-
-def maxima(blocks: Tensor) -> Tensor:
-    """The largest entry of each block, of blocks of shape `(rows, number, size)`."""
-    return ops.amax(blocks, axis=2)
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:

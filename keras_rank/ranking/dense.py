@@ -23,6 +23,7 @@ from keras_rank.arrays.selection import (
     is_all,
     is_best_sorted,
     is_long,
+    is_worth_a_look,
     largest,
 )
 from keras_rank.arrays.sorting import Order, in_order_of, with_entries
@@ -137,14 +138,19 @@ def _selected(
     scores: Tensor, count: Tensor | int
 ) -> tuple[Tensor, Order, Candidates | None]:
     """The highest scores of each list, their order, and high ones of long lists."""
-    if not is_long(scores, count):
+    # With some to spare, among which ties usually are. An accelerator relies on none.
+    on_accelerator = backend.on_accelerator()
+    enough = count if on_accelerator else 2 * count + 8
+    if is_long(scores, enough):
+        high = candidates(scores, enough)
+    elif not on_accelerator and is_worth_a_look(scores, enough):
+        entries, positions = backend.top_k(scores, enough + 1)
+        high = Candidates(entries[:, :-1], positions[:, :-1], entries[:, -1:])
+    else:
         highest, positions = backend.top_k(scores, count)
         return as_ranked(highest), Order(positions), None
-    # With some to spare, among which ties usually are. An accelerator relies on none.
-    high = candidates(scores, count if backend.on_accelerator() else 2 * count + 8)
     highest, places = backend.top_k(high.entries, count)
-    positions = backend.take(high.positions, places)
-    return as_ranked(highest), Order(positions), high
+    return as_ranked(highest), Order(backend.take(high.positions, places)), high
 
 
 def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
