@@ -46,6 +46,12 @@ def count(
     ]
 
 
+def count_of(conditions: Tensor, dtype: str) -> Tensor:
+    """The number of true entries of each row, of shape `(batch,)`."""
+    (number,) = backend.count_true([lambda: conditions], dtype)
+    return number[:, 0]
+
+
 def _matching(pairs: Sequence[Pair], matches: Matches, i: int) -> Tensor:
     """Whether the entries match the i-th threshold."""
     if pairs[0][1].shape[1] > 1:

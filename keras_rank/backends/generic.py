@@ -35,8 +35,8 @@ _PACKAGE = __name__.partition(".")[0]
 # 4,096 entries, including compilation.
 MOST_COMPARISONS = 16
 
-# Rows of this many entries or more are cut into blocks on a CPU, of entries that are side
-# by side, or spread over the row.
+# Rows of this many entries or more are cut into blocks on a CPU, of entries that are
+# side by side, or spread over the row.
 LONG_ROW = 4096
 BLOCKS_ARE_SPREAD = False
 

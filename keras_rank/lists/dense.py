@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import ratio, running_count, size_of, total
+from keras_rank.arrays.counting import count_of
 from keras_rank.arrays.selection import largest_value, largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
@@ -78,11 +79,13 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def sizes(self) -> Tensor:
-        return ops.sum(ops.cast(self.mask, self.dtype), axis=1)
+        if self.is_full:
+            return self.list_size * ops.ones_like(self.given_labels[:, 0])
+        return count_of(self.mask, self.dtype)
 
     @backend.cached_property
     def retrieved(self) -> Tensor:
-        return ops.sum(ops.cast(self.scores > -math.inf, self.dtype), axis=1)
+        return count_of(self.scores > -math.inf, self.dtype)
 
     @backend.cached_property
     def mean_weights(self) -> Tensor:

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.counting import count_of
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
@@ -221,11 +222,8 @@ class JudgedLists:
         if by_label is None or not by_label.zero_at_zero or self.lists.holds_targets:
             return ops.sum(self.relevance, axis=1)
         labels = self.lists.labels_or_none
-        (number,) = backend.count_true(
-            [lambda: by_label.function(labels, None, *by_label.arguments)],
-            self.lists.dtype,
-        )
-        return number[:, 0]
+        is_relevant = by_label.function(labels, None, *by_label.arguments)
+        return count_of(is_relevant, self.lists.dtype)
 
     @backend.cached_property
     def relevant_weight(self) -> Tensor:

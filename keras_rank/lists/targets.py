@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, size_of
-from keras_rank.arrays.counting import count_above_and_tied
+from keras_rank.arrays.counting import count_above_and_tied, count_of
 from keras_rank.arrays.selection import largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
@@ -177,4 +177,4 @@ class SparseLists(TargetLists):
 
     @backend.cached_property
     def retrieved(self) -> Tensor:
-        return ops.sum(ops.cast(self.scores > -math.inf, self.dtype), axis=1)
+        return count_of(self.scores > -math.inf, self.dtype)

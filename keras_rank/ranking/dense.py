@@ -23,7 +23,6 @@ from keras_rank.arrays.selection import (
     is_all,
     is_best_sorted,
     is_long,
-    is_worth_a_look,
     largest,
 )
 from keras_rank.arrays.sorting import Order, in_order_of, with_entries
@@ -32,7 +31,13 @@ from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.limits import as_ranked
 from keras_rank.ranking.pairs import pairs_of_items
-from keras_rank.ranking.ranking import Ranking, TiedItems, TieGroups, among_high
+from keras_rank.ranking.ranking import (
+    Ranking,
+    TiedItems,
+    TieGroups,
+    among_high,
+    enough_for_ties,
+)
 from keras_rank.ranking.tie_breaking import TieBreakKeys, Ties, tie_break_keys
 
 # Up to this many tied items of a list are sorted apart.
@@ -138,17 +143,11 @@ def _selected(
     scores: Tensor, count: Tensor | int
 ) -> tuple[Tensor, Order, Candidates | None]:
     """The highest scores of each list, their order, and high ones of long lists."""
-    # With some to spare, among which ties usually are. An accelerator relies on none.
-    on_accelerator = backend.on_accelerator()
-    enough = count if on_accelerator else 2 * count + 8
-    if is_long(scores, enough):
-        high = candidates(scores, enough)
-    elif not on_accelerator and is_worth_a_look(scores, enough):
-        entries, positions = backend.top_k(scores, enough + 1)
-        high = Candidates(entries[:, :-1], positions[:, :-1], entries[:, -1:])
-    else:
+    enough = enough_for_ties(count)
+    if not is_long(scores, enough):
         highest, positions = backend.top_k(scores, count)
         return as_ranked(highest), Order(positions), None
+    high = candidates(scores, enough)
     highest, places = backend.top_k(high.entries, count)
     return as_ranked(highest), Order(backend.take(high.positions, places)), high
 
@@ -196,7 +195,7 @@ def _tie_broken(
         return competing > -math.inf, ops.cast(found, top.dtype)
 
     def repaired() -> Tensor:
-        competes, competing = among_high(lists.scores, high, last, preferred)
+        competes, competing = among_high(lists.scores, high, last, depth, preferred)
         both = [
             backend.where(by_rank > last, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
@@ -265,7 +264,7 @@ def _tie_groups(
     def sizes_and_places() -> tuple[Tensor, Tensor]:
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = backend.group_totals(backend.where(starts, position, 0.0), group)
-        cut_sizes = among_high(scores, high, lowest, cut_size)
+        cut_sizes = among_high(scores, high, lowest, depth, cut_size)
         sizes = backend.where(at_cut, cut_sizes, backend.group_totals(ones, group))
         return sizes, position - start + 1.0
 

@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import none_of, total
-from keras_rank.arrays.selection import Candidates, at_most_size, is_all, largest_values
+from keras_rank.arrays.arithmetic import none_of, size_of, total
+from keras_rank.arrays.selection import (
+    Candidates,
+    at_most_size,
+    is_all,
+    is_worth_a_look,
+    largest_values,
+)
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Result
@@ -264,7 +270,13 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = backend.group_totals(in_order, self.group)
-            cut_totals = among_high(self.scores, self.high, self.lowest, cut_total)
+            cut_totals = among_high(
+                self.scores,
+                self.high,
+                self.lowest,
+                size_of(self.at_cut, 1),
+                cut_total,
+            )
             return backend.where(self.at_cut, cut_totals, totals) / self.sizes
 
         return backend.branch(self.none, lambda: in_order, averaged)
@@ -274,6 +286,7 @@ def among_high(
     scores: Tensor,
     high: Candidates | None,
     lowest: Tensor,
+    depth: Tensor | int,
     function: Callable[[Tensor, Order | None], Result],
 ) -> Result:
     """Returns a function of scores and their order that needs only high ones.
@@ -282,6 +295,7 @@ def among_high(
         scores: tensor of shape `(batch, list_size)`.
         high: the high ones among these, `None` if lists are not long.
         lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
+        depth: the number of ranks.
         function: function of scores of shape `(batch, some)`, and of their order,
             which is `None` for all scores in their own order.
     """
@@ -289,7 +303,11 @@ def among_high(
     def of_all() -> Result:
         return function(as_ranked(scores), None)
 
-    if high is None:
+    enough = enough_for_ties(depth + 1)
+    if high is None and is_worth_a_look(scores, enough):
+        entries, positions = backend.top_k(scores, enough + 1)
+        high = Candidates(entries[:, :-1], positions[:, :-1], entries[:, -1:])
+    if high is None or is_all(depth, size_of(scores, 1)):
         return of_all()
     # Whether all scores that matter are among them.
     others_matter = as_ranked(high.highest_other) >= lowest
@@ -300,3 +318,11 @@ def among_high(
         of_all,
     )
     return result
+
+
+def enough_for_ties(count: Tensor | int) -> Tensor | int:
+    """The number of high scores that usually hold the ties of some of the highest.
+
+    An accelerator never relies on that.
+    """
+    return count if backend.on_accelerator() else 2 * count + 8
