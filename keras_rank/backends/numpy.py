@@ -39,7 +39,9 @@ def library_of(x: Tensor) -> Any:
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """Bare numbers take the dtype of the other one."""
-    return library_of(condition).where(condition, x, y)
+    if isinstance(condition, keras.KerasTensor):
+        return ops.where(condition, x, y)
+    return np.where(condition, x, y)
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:
@@ -94,8 +96,9 @@ def bincount(ids: Tensor, number: int) -> Tensor:
 
 def group_totals(values: Tensor, group: Tensor) -> Tensor:
     """Keras would sort the groups first."""
+    group = group.astype(np.intp)
     totals = np.bincount(group, np.ravel(values)).astype(values.dtype)
-    return np.take(totals, np.reshape(group, values.shape))
+    return totals[group].reshape(values.shape)
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
@@ -127,7 +130,9 @@ def top_values(x: Tensor, count: Tensor | int) -> Tensor:
 
 def argsort(x: Tensor) -> Tensor:
     if x.dtype in ("float32", "int32"):
-        return pairs_in_order(x, np.arange(x.shape[1])) & 0xFFFFFFFF
+        pairs = pairs_in_order(x, np.arange(x.shape[1]))
+        pairs &= 0xFFFFFFFF
+        return pairs
     # Keras asks for NumPy's quicksort, which is not stable.
     return np.argsort(x, axis=1, kind="stable")
 

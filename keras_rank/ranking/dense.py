@@ -23,6 +23,7 @@ from keras_rank.arrays.selection import (
     is_all,
     is_best_sorted,
     is_long,
+    is_worth_a_look,
     largest,
 )
 from keras_rank.arrays.sorting import Order, in_order_of, with_entries
@@ -36,7 +37,6 @@ from keras_rank.ranking.ranking import (
     TiedItems,
     TieGroups,
     among_high,
-    enough_for_ties,
 )
 from keras_rank.ranking.tie_breaking import TieBreakKeys, Ties, tie_break_keys
 
@@ -143,13 +143,32 @@ def _selected(
     scores: Tensor, count: Tensor | int
 ) -> tuple[Tensor, Order, Candidates | None]:
     """The highest scores of each list, their order, and high ones of long lists."""
-    enough = enough_for_ties(count)
+    enough = _enough_for_ties(count)
     if not is_long(scores, enough):
         highest, positions = backend.top_k(scores, count)
         return as_ranked(highest), Order(positions), None
     high = candidates(scores, enough)
     highest, places = backend.top_k(high.entries, count)
     return as_ranked(highest), Order(backend.take(high.positions, places)), high
+
+
+def _enough_for_ties(count: Tensor | int) -> Tensor | int:
+    """The number of high scores that usually hold the ties of some of the highest.
+
+    An accelerator never relies on that.
+    """
+    return count if backend.on_accelerator() else 2 * count + 8
+
+
+def _few_to_try(
+    scores: Tensor, high: Candidates | None, none: Tensor | bool, depth: Tensor | int
+) -> Candidates | None:
+    """High scores of lists that are not long either, if ties are seen."""
+    enough = _enough_for_ties(depth + 1)
+    if high is not None or none is not False or not is_worth_a_look(scores, enough):
+        return high
+    entries, positions = backend.top_k(scores, enough + 1)
+    return Candidates(entries[:, :-1], positions[:, :-1], entries[:, -1:])
 
 
 def _looked_at(scores: Tensor, depth: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
@@ -180,7 +199,8 @@ def _tie_broken(
     remaining ranks.
     """
     top, depth = order.positions, size_of(order.positions, 1)
-    last = by_rank[:, -1:]
+    none, last = none_of(tied), by_rank[:, -1:]
+    high = _few_to_try(lists.scores, high, none, depth)
 
     def preferred(scores: Tensor, among: Order | None) -> tuple[Tensor, Tensor]:
         positions = None if among is None else among.positions
@@ -195,7 +215,7 @@ def _tie_broken(
         return competing > -math.inf, ops.cast(found, top.dtype)
 
     def repaired() -> Tensor:
-        competes, competing = among_high(lists.scores, high, last, depth, preferred)
+        competes, competing = among_high(lists.scores, high, last, preferred)
         both = [
             backend.where(by_rank > last, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
@@ -204,7 +224,7 @@ def _tie_broken(
         scores = ops.concatenate(both, axis=1)
         return in_order_of(chosen, -keys(lists.item_index(chosen)), scores)[:, :depth]
 
-    return Order(backend.branch(none_of(tied), lambda: top, repaired))
+    return Order(backend.branch(none, lambda: top, repaired))
 
 
 def _shuffled(
@@ -255,6 +275,7 @@ def _tie_groups(
     lowest = by_rank[:, -1:]
     cut_score = backend.where(tied[:, -1:], lowest, math.nan)
     at_cut, scores = by_rank == cut_score, lists.scores
+    high = _few_to_try(scores, high, none, depth)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
     def cut_size(scores: Tensor, order: Order | None) -> Tensor:
@@ -264,7 +285,7 @@ def _tie_groups(
     def sizes_and_places() -> tuple[Tensor, Tensor]:
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = backend.group_totals(backend.where(starts, position, 0.0), group)
-        cut_sizes = among_high(scores, high, lowest, depth, cut_size)
+        cut_sizes = among_high(scores, high, lowest, cut_size)
         sizes = backend.where(at_cut, cut_sizes, backend.group_totals(ones, group))
         return sizes, position - start + 1.0
 

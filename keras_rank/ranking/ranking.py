@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import none_of, size_of, total
+from keras_rank.arrays.arithmetic import none_of, total
 from keras_rank.arrays.selection import (
     Candidates,
     at_most_size,
     is_all,
-    is_worth_a_look,
     largest_values,
 )
 from keras_rank.arrays.sorting import Order
@@ -236,7 +235,7 @@ class TieGroups:
             including items beyond the last rank.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
         scores: tensor of shape `(batch, list_size)`.
-        high: high scores, and their positions, of long lists.
+        high: high scores to try first, and their positions.
         lowest: tensor of shape `(batch, 1)`. The score at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that continues
             beyond the last rank; NaN, which equals no score, if none does.
@@ -270,13 +269,7 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = backend.group_totals(in_order, self.group)
-            cut_totals = among_high(
-                self.scores,
-                self.high,
-                self.lowest,
-                size_of(self.at_cut, 1),
-                cut_total,
-            )
+            cut_totals = among_high(self.scores, self.high, self.lowest, cut_total)
             return backend.where(self.at_cut, cut_totals, totals) / self.sizes
 
         return backend.branch(self.none, lambda: in_order, averaged)
@@ -286,16 +279,14 @@ def among_high(
     scores: Tensor,
     high: Candidates | None,
     lowest: Tensor,
-    depth: Tensor | int,
     function: Callable[[Tensor, Order | None], Result],
 ) -> Result:
     """Returns a function of scores and their order that needs only high ones.
 
     Args:
         scores: tensor of shape `(batch, list_size)`.
-        high: the high ones among these, `None` if lists are not long.
+        high: high ones among these, `None` if there are none to try first.
         lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
-        depth: the number of ranks.
         function: function of scores of shape `(batch, some)`, and of their order,
             which is `None` for all scores in their own order.
     """
@@ -303,11 +294,7 @@ def among_high(
     def of_all() -> Result:
         return function(as_ranked(scores), None)
 
-    enough = enough_for_ties(depth + 1)
-    if high is None and is_worth_a_look(scores, enough):
-        entries, positions = backend.top_k(scores, enough + 1)
-        high = Candidates(entries[:, :-1], positions[:, :-1], entries[:, -1:])
-    if high is None or is_all(depth, size_of(scores, 1)):
+    if high is None:
         return of_all()
     # Whether all scores that matter are among them.
     others_matter = as_ranked(high.highest_other) >= lowest
@@ -318,11 +305,3 @@ def among_high(
         of_all,
     )
     return result
-
-
-def enough_for_ties(count: Tensor | int) -> Tensor | int:
-    """The number of high scores that usually hold the ties of some of the highest.
-
-    An accelerator never relies on that.
-    """
-    return count if backend.on_accelerator() else 2 * count + 8
