@@ -28,6 +28,8 @@ _QUICK_OPTIONS: dict[str, Any] = {
     "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,
 }
+# Traced and symbolic tensors.
+_WITHOUT_VALUES = jax.core.Tracer, keras.KerasTensor
 
 
 def on_accelerator() -> bool:
@@ -35,7 +37,7 @@ def on_accelerator() -> bool:
 
 
 def is_concrete(x: Tensor) -> bool:
-    return not isinstance(x, jax.core.Tracer | keras.KerasTensor)
+    return not isinstance(x, _WITHOUT_VALUES)
 
 
 def branch(
@@ -96,7 +98,8 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
     depends on. For small inputs, it is compiled more quickly.
     """
     leaves = jax.tree_util.tree_leaves(tensors)
-    if not (all(map(is_concrete, leaves)) and generic.is_ours(depends)):
+    is_traced = any(isinstance(x, _WITHOUT_VALUES) for x in leaves)
+    if is_traced or not generic.is_ours(depends):
         return function(depends, *tensors)
     key = backends.backend.on_accelerator(), keras.config.floatx()
     program = _program(function, not key[0] and should_bucket(*leaves))
@@ -161,7 +164,8 @@ def should_bucket(*tensors: Tensor) -> bool:
 
 
 def _is_on_one_device(x: Tensor) -> bool:
-    return isinstance(x, jax.Array) and is_concrete(x) and len(x.devices()) == 1
+    is_known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    return is_known and len(x.devices()) == 1
 
 
 def frees_shared_memory() -> bool:

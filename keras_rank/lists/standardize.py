@@ -51,8 +51,8 @@ def _with_shape(given: RawBatch, shape: tuple[int, int]) -> RawBatch:
         # Which have no -1, that says where there is padding.
         labels = cast_finite(labels, "float32")
 
-    def padded(x: Tensor | None, fill: float) -> Tensor | None:
-        if x is None or shape_of(x)[:1] != (lists,):
+    def padded(x: Tensor, fill: float) -> Tensor:
+        if tuple(x.shape)[:1] != (lists,):
             return x
         sizes = [
             new if size == old else size
@@ -60,7 +60,7 @@ def _with_shape(given: RawBatch, shape: tuple[int, int]) -> RawBatch:
         ]
         return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
 
-    others = (padded(x, 0) for x in given[1:])
+    others = (None if x is None else padded(x, 0) for x in given[1:])
     return RawBatch(padded(labels, -1), *others)
 
 
