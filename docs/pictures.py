@@ -200,10 +200,10 @@ def house() -> plt.Figure:
     axes.axis("off")
     for x, y, title, note, color in (
         (0.1, 2.6, "lists/", "items, labels, relevance", GREEN),
-        (3.6, 2.6, "ordering/", "order, ties, cutoff", GREEN),
+        (3.6, 2.6, "ranking/", "order, ties, cutoff", GREEN),
         (7.1, 2.6, "formulas/", "one value per list", GREEN),
-        (3.6, 0.8, "weighting.py", "the weight of a list", ORANGE),
-        (7.1, 0.8, "totals.py", "sums, mean, error", ORANGE),
+        (3.6, 0.8, "lists/relevance.py", "the weight of a list", ORANGE),
+        (7.1, 0.8, "state.py", "sums, mean, error", ORANGE),
     ):
         box = plt.Rectangle((x, y), 2.8, 1.0, fc=color + "18", ec=color, lw=1.5)
         axes.add_patch(box)

@@ -219,64 +219,63 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """From 64 times as many entries on, torch orders only the largest."""
-    if x.shape[1] < 64 * count and _sorts_by_numpy(x):
-        positions = argsort(-x)[:, :count]
-        return take(x, positions), positions
-    values, positions = torch.topk(x, count)
-    return values, positions
+    array = _to_sort(x) if x.shape[1] < 64 * count else None
+    if array is None:
+        values, positions = torch.topk(x, count)
+        return values, positions
+    positions = torch.from_numpy(numpy.argsort(-array)[:, :count])
+    return take(x, positions), positions
 
 
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:
-    if x.shape[1] < 64 * count and _sorts_by_numpy(x):
-        return generic.sort_descending(x)[:, :count]
-    return torch.topk(x, count).values
+    if x.shape[1] >= 64 * count:
+        return torch.topk(x, count).values
+    return generic.sort_descending(x)[:, :count]
 
 
 def argsort(x: Tensor) -> Tensor:
-    if _sorts_by_numpy(x):
-        return torch.from_numpy(numpy.argsort(_shared_memory(x)))
-    return torch.argsort(x, dim=1, stable=True)
+    array = _to_sort(x)
+    if array is None:
+        return torch.argsort(x, dim=1, stable=True)
+    return torch.from_numpy(numpy.argsort(array))
 
 
-def _sorts_by_numpy(x: Tensor) -> bool:
-    """Whether NumPy sorts many entries: in a sixth of the time on a CPU, or less."""
-    if math.prod(x.shape) < _MANY_ENTRIES:
-        return False
-    return x.dtype in (torch.float32, torch.int32) and _shared_memory(x) is not None
+def _to_sort(x: Tensor) -> Array | None:
+    """The memory of many entries that NumPy sorts, or `None`.
 
-
-def _shared_memory(x: Tensor) -> Array | None:
-    """The memory of a tensor that NumPy can read, or `None`."""
-    if isinstance(x, np.ndarray):
-        return x
-    if backends.backend.on_accelerator() or not is_concrete(x):
+    On a CPU, it takes a sixth of the time of torch, or less.
+    """
+    if math.prod(x.shape) < _MANY_ENTRIES or not _is_open_to_numpy(x):
         return None
     # Torch refuses a tensor whose signs it has yet to change, and any within
     # `torch.func`.
     with contextlib.suppress(RuntimeError, TypeError):
-        array: Array = (x.resolve_neg() if x.is_neg() else x).detach().numpy()
+        array: Array = detached(x.resolve_neg() if x.is_neg() else x).numpy()
         return array
     return None
 
 
+def _is_open_to_numpy(x: Tensor) -> bool:
+    has_dtype = x.dtype in (torch.float32, torch.int32)
+    return has_dtype and is_concrete(x) and not backends.backend.on_accelerator()
+
+
 def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    if _sorts_by_numpy(x):
-        return generic.argsort_descending(x)
     return top_k(x, x.shape[1])
 
 
 def sort(x: Tensor) -> Tensor:
-    array = _shared_memory(x)
+    array = _to_sort(x)
     if array is None:
         return x.sort(dim=1).values
     return torch.from_numpy(np.sort(array, axis=1))
 
 
 def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    arrays = _shared_memory(x), _shared_memory(keys)
-    if arrays[0] is None or arrays[1] is None:
+    array, of_array = _to_sort(x), _to_sort(keys)
+    if array is None or of_array is None:
         return generic.sort_pairs(x, keys)
-    in_order, of_entries = map(torch.from_numpy, numpy.sort_pairs(*arrays))
+    in_order, of_entries = map(torch.from_numpy, numpy.sort_pairs(array, of_array))
     return in_order, of_entries
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import math
 
 from keras import ops
@@ -38,7 +39,7 @@ from keras_rank.ranking.ranking import (
     TieGroups,
     among_high,
 )
-from keras_rank.ranking.tie_breaking import TieBreakKeys, Ties, tie_break_keys
+from keras_rank.ranking.tie_breaking import Keys, TieBreakKeys, Ties, tie_break_keys
 
 # Up to this many tied items of a list are sorted apart.
 _FEW_TIED = 32
@@ -96,7 +97,7 @@ def rank_dense(
     groups = None
     keys = tie_break_keys(lists, ties, key, first_list)
     if takes_all and ties != "average" and backend.sorts_along():
-        order = Order.by(-as_ranked(lists.scores), -keys(lists.item_index(None)))
+        order = Order.by(-as_ranked(lists.scores), -keys()(lists.item_index(None)))
         order = order.first(depth)
         occupied = ranks <= lists.retrieved[:, None]
     else:
@@ -199,10 +200,12 @@ def _tie_broken(
     remaining ranks.
     """
     top, depth = order.positions, size_of(order.positions, 1)
-    none, last = none_of(tied), by_rank[:, -1:]
+    none = none_of(tied)
     high = _few_to_try(lists.scores, high, none, depth)
 
-    def preferred(scores: Tensor, among: Order | None) -> tuple[Tensor, Tensor]:
+    def preferred(
+        scores: Tensor, among: Order | None, last: Tensor, keys: Keys
+    ) -> tuple[Tensor, Tensor]:
         positions = None if among is None else among.positions
         # As float32, of which XLA on a CPU selects the largest ten times as fast as of
         # int32. A few to spare, as the last ones may be equal only in that precision.
@@ -215,14 +218,17 @@ def _tie_broken(
         return competing > -math.inf, ops.cast(found, top.dtype)
 
     def repaired() -> Tensor:
-        competes, competing = among_high(lists.scores, high, last, preferred)
+        last, of_items = by_rank[:, -1:], keys()
+        function = functools.partial(preferred, last=last, keys=of_items)
+        competes, competing = among_high(lists.scores, high, last, function)
         both = [
             backend.where(by_rank > last, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
         ]
         chosen = ops.concatenate([top, competing], axis=1)
         scores = ops.concatenate(both, axis=1)
-        return in_order_of(chosen, -keys(lists.item_index(chosen)), scores)[:, :depth]
+        chosen_keys = of_items(lists.item_index(chosen))
+        return in_order_of(chosen, -chosen_keys, scores)[:, :depth]
 
     return Order(backend.branch(none, lambda: top, repaired))
 
@@ -237,7 +243,7 @@ def _shuffled(
     positions, list_size = order.positions, order.positions.shape[1]
 
     def ordered(positions: Tensor, scores: Tensor) -> Tensor:
-        return in_order_of(positions, -keys(lists.item_index(positions)), scores)
+        return in_order_of(positions, -keys()(lists.item_index(positions)), scores)
 
     def all_sorted() -> Tensor:
         return ordered(positions, by_rank)

@@ -178,7 +178,7 @@ def _counts(
     def resolved(above: Tensor, equal: Tensor) -> tuple[Tensor, Tensor]:
         def by_keys() -> tuple[Tensor, Tensor]:
             lists.check_ids()
-            keys = keys_of(lists.item_index(None))
+            keys = keys_of()(lists.item_index(None))
             own_keys = backend.take(keys, lists.ids)
             # In one pass: an accelerator has not counted those above.
             before = count_before(

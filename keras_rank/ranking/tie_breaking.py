@@ -1,5 +1,6 @@
 """Which tied item goes first: the earlier one, or one drawn by a hash."""
 
+import functools
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -10,23 +11,25 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 
 Ties = Literal["shuffle", "stable", "average"]
-TieBreakKeys: TypeAlias = Callable[[Tensor], Tensor]
+# Of numbers of items, from 1 on: the tied item with the larger key goes first.
+Keys: TypeAlias = Callable[[Tensor], Tensor]
+TieBreakKeys: TypeAlias = Callable[[], Keys]
 
 
 def tie_break_keys(
     lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
 ) -> TieBreakKeys:
-    """Returns a function from numbers of items, 1, 2, ... in each list, to int32 keys.
+    """Returns a function without arguments that makes the function to int32 keys.
 
-    The tied item with the larger key goes first.
+    It may be called in a branch.
     """
-    # Computed here, as the function may be called in a branch.
     has_items = lists.has_items
 
-    def keys(item_index: Tensor) -> Tensor:
-        if ties != "shuffle":
-            return item_keys(None, item_index)
-        return item_keys(list_keys(key, has_items, first_list), item_index)
+    def keys() -> Keys:
+        of_lists = None
+        if ties == "shuffle":
+            of_lists = list_keys(key, has_items, first_list)
+        return functools.partial(item_keys, of_lists)
 
     return keys
 
