@@ -80,7 +80,9 @@ class DenseLists(Lists):
     @backend.cached_property
     def sizes(self) -> Tensor:
         if self.is_full:
-            return self.list_size * ops.ones_like(self.given_labels[:, 0])
+            lists, list_size = self.given_labels.shape
+            size = backend.constant(list_size, self.given_labels)
+            return ops.broadcast_to(size, (lists,))
         return count_of(self.mask, self.dtype)
 
     @backend.cached_property
