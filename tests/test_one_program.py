@@ -30,8 +30,6 @@ def depths(monkeypatch):
     entered, within = [], []
 
     def enter(function, depends, *tensors):
-        if not backend.is_ours(depends):
-            return function(depends, *tensors)
         within.append(function)
         entered.append(len(within))
         try:

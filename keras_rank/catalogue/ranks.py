@@ -164,7 +164,11 @@ def ranked_by_counts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
-    lists, ranking = backend.enter(_ranked, OrderSpec(True, ties, k), lists, counts)
+    order = OrderSpec(True, ties, k)
+    if order.by_steps:
+        lists, ranking = _ranked(order, lists, counts)
+    else:
+        lists, ranking = backend.enter(_ranked, order, lists, counts)
     return RankedLists(lists, ranking, k, ties, targets)
 
 

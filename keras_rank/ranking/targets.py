@@ -181,14 +181,8 @@ def _counts(
             keys = keys_of()(lists.item_index(None))
             own_keys = backend.take(keys, lists.ids)
             # In one pass: an accelerator has not counted those above.
-            before = count_before(
-                as_compared(scores),
-                target_scores,
-                keys,
-                own_keys,
-                dtype,
-                with_above=True,
-            )
+            pairs = as_compared(scores), target_scores, keys, own_keys
+            before = count_before(*pairs, dtype, with_above=True)
             return before, ops.ones_like(before)
 
         if ties == "average":
