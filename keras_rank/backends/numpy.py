@@ -38,10 +38,12 @@ def library_of(x: Tensor) -> Any:
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Bare numbers take the dtype of the other one."""
+    """A bare float takes the dtype of other floats, but makes floats of integers."""
     if isinstance(condition, keras.KerasTensor):
         return ops.where(condition, x, y)
-    return np.where(condition, x, y)
+    chosen = np.where(condition, x, y)
+    dtype = np.asarray(y if isinstance(x, int | float) else x).dtype
+    return chosen if chosen.dtype == dtype else chosen.astype(dtype)
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:
