@@ -107,6 +107,18 @@ def test_sparse_members(shuffle_ties, targets, rng):
     assert_equal_to_members_alone(group, members(), *batches)
 
 
+def test_members_with_other_ties_have_other_cutoffs(rng):
+    """The ideal order of the one is not that of the other."""
+
+    def members():
+        return [NDCG(k=4, seed=1), NDCG(k=2, shuffle_ties="average", name="averaged")]
+
+    labels = rng.integers(0, 4, size=(5, 9)).astype("float32")
+    scores = rng.integers(0, 4, size=(5, 9)).astype("float32")
+    group = RankingMetrics(members())
+    assert_equal_to_members_alone(group, members(), (labels, scores))
+
+
 @pytest.mark.programs
 def test_lists_are_read_and_ordered_once_for_members_alike(monkeypatch):
     calls = []

@@ -27,7 +27,8 @@ class Lists:
         retrieved: tensor of shape `(batch,)`. The number of items that have a rank.
         mean_weights: tensor of shape `(batch,)`. The mean weight of all items, 0 where
             there are none.
-        labels_or_none: the labels as they were given, below 0 where there is no item.
+        labels_to_count: the labels as they were given, below 0 or NaN where there is no
+            item.
         dtype: the dtype of labels, weights and values.
         holds_targets: whether only the relevant items have labels here: all others have
             the label 0.
@@ -43,7 +44,7 @@ class Lists:
     highest_labels: Tensor
     retrieved: Tensor
     mean_weights: Tensor
-    labels_or_none: Tensor
+    labels_to_count: Tensor
     dtype: Any
     holds_targets = False
 

@@ -1,16 +1,19 @@
 """Lists with a label and a score for every item."""
 
+import copy
 import dataclasses
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import ratio, running_count, size_of, total
 from keras_rank.arrays.counting import count_of
-from keras_rank.arrays.selection import largest_value, largest_values
+from keras_rank.arrays.selection import is_long, largest_value, largest_values
 from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
+from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
 from keras_rank.lists.limits import (
     LARGEST_WEIGHT,
@@ -53,7 +56,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def labels(self) -> Tensor:
-        return within_limits(self.labels_or_none)
+        return within_limits(self._labels_or_none)
 
     @backend.cached_property
     def compared_labels(self) -> Tensor:
@@ -65,7 +68,7 @@ class DenseLists(Lists):
     @backend.cached_property
     def scores(self) -> Tensor:
         scores = self.given_scores
-        if self.is_full and bool(ops.amin(scores) > -math.inf):
+        if self._lowest_label >= 0.0 and bool(ops.amin(scores) > -math.inf):
             return scores
         have_rank = ops.logical_and(self.mask, scores > -math.inf)
         return backend.where(have_rank, scores, -math.inf)
@@ -79,7 +82,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def sizes(self) -> Tensor:
-        if self.is_full:
+        if self.is_full is True:
             lists, list_size = self.given_labels.shape
             size = backend.constant(list_size, self.given_labels)
             return ops.broadcast_to(size, (lists,))
@@ -106,25 +109,69 @@ class DenseLists(Lists):
     @backend.cached_property
     def _highest(self) -> Tensor:
         """The highest label of each list, below 0 where there is no item."""
-        return largest_value(self.labels_or_none)
+        return self._of_labels(largest_value)
 
     def labels_by(self, order: Order) -> Tensor:
-        return without_denormal(order.of(self.labels_or_none))
+        return without_denormal(order.of(self.labels_to_count))
 
     def highest_first(self, count: Tensor | int) -> Tensor:
-        return largest_values(self.labels_or_none, count)
+        return self._of_labels(lambda labels: largest_values(labels, count))
+
+    @property
+    def labels_to_count(self) -> Tensor:
+        return self.given_labels if self._is_by_label else self._labels_or_none
 
     @backend.cached_property
-    def labels_or_none(self) -> Tensor:
-        """The labels, below 0 where there is no item."""
+    def _labels_or_none(self) -> Tensor:
+        """The labels, `-inf` where there is no item."""
         if self._lowest_label >= -math.inf:
             return self.given_labels
         return backend.where(self.mask, self.given_labels, -math.inf)
 
+    def _of_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """A function of the labels, which are below 0 where there is no item."""
+        if not self._is_looked_at:
+            return function(self._labels_or_none)
+        found = function(self.given_labels)
+        return backend.branch(
+            self.is_full,
+            lambda: found,
+            lambda: function(copy.copy(self)._labels_or_none),
+        )
+
+    def of_scores(self, function: Callable[[Tensor], Result]) -> Result:
+        """A function of the scores, which are `-inf` where no item has a rank."""
+        if not self._is_looked_at:
+            return function(self.scores)
+        found = function(self.given_scores)
+        # A comparison with NaN is False.
+        are_numbers = ops.all(self.given_scores >= -math.inf)
+        result: Result = backend.branch(
+            ops.logical_and(self.is_full, are_numbers),
+            lambda: found,
+            lambda: function(copy.copy(self).scores),
+        )
+        return result
+
     @property
-    def is_full(self) -> bool:
-        """Whether Python has seen that there is an item at every position."""
+    def _is_by_label(self) -> bool:
+        """Whether labels alone say where there are items."""
+        return self.given_mask is None and self.given_weights is None
+
+    @backend.cached_property
+    def is_full(self) -> Tensor | bool:
+        """Whether there is an item at every position, as far as it is looked at."""
+        if self._is_looked_at:
+            return ops.all(self.given_labels >= 0.0)
         return self._lowest_label >= 0.0
+
+    @backend.cached_property
+    def _is_looked_at(self) -> bool:
+        """Whether compiled code looks at long lists, as masking copies them."""
+        labels = self.given_labels
+        if backend.on_accelerator() or backend.is_concrete(labels):
+            return False
+        return self._is_by_label and is_long(labels)
 
     @backend.cached_property
     def _lowest_label(self) -> float:
@@ -132,16 +179,19 @@ class DenseLists(Lists):
 
         NaN if any label is NaN, or if it is not known.
         """
-        is_by_label = self.given_mask is None and self.given_weights is None
-        if is_by_label and backend.looks_first(self.given_labels):
+        if self._is_by_label and backend.looks_first(self.given_labels):
             return float(ops.amin(self.given_labels))
         return math.nan
 
     def item_index(self, positions: Tensor | None) -> Tensor:
-        if self.is_full:
-            return index_of_all(positions, ops.shape(self.given_labels))
-        index = running_count(self.mask)
-        return index if positions is None else backend.take(index, positions)
+        def counted() -> Tensor:
+            index = running_count(copy.copy(self).mask)
+            return index if positions is None else backend.take(index, positions)
+
+        shape = ops.shape(self.given_labels)
+        return backend.branch(
+            self.is_full, lambda: index_of_all(positions, shape), counted
+        )
 
     @property
     def list_size(self) -> Tensor | int:

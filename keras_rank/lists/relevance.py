@@ -221,7 +221,7 @@ class JudgedLists:
         by_label = self._by_label
         if by_label is None or not by_label.zero_at_zero or self.lists.holds_targets:
             return ops.sum(self.relevance, axis=1)
-        labels = self.lists.labels_or_none
+        labels = self.lists.labels_to_count
         is_relevant = by_label.function(labels, None, *by_label.arguments)
         return count_of(is_relevant, self.lists.dtype)
 
@@ -304,7 +304,7 @@ class JudgedLists:
     def ideal_gains(self, ranking: "Ranking") -> Tensor:
         """The weighted relevance in the ideal order, the largest first."""
         # Once for all cutoffs of which this is the largest.
-        key = "ideal", ranking.largest_k
+        key = ranking.uncut, ranking.largest_k
         if key not in self._by_rank:
             self._by_rank[key] = self._largest_gains(ranking.ideal_depth)
         gains = self._by_rank[key]

@@ -90,6 +90,8 @@ def rank_dense(
     first_list: Tensor | int,
 ) -> Ranking:
     """Orders the items of lists with labels for all items."""
+    # Asked for in branches, none of which may be the first.
+    _ = lists.is_full
     list_size = lists.list_size
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=lists.given_scores)
@@ -107,7 +109,7 @@ def rank_dense(
         else:
             # The score at rank k + 1 tells whether a tie crosses the cutoff.
             count = at_most_size(depth + 1, list_size)
-            scores, order, high = _selected(lists.scores, count)
+            scores, order, high = _selected(lists, count)
         order = order.first(depth)
         by_rank, occupied, tied = _looked_at(scores, depth)
         if ties == "average":
@@ -141,14 +143,19 @@ def _sorted(lists: DenseLists, ties: Ties) -> tuple[Tensor, Order]:
 
 
 def _selected(
-    scores: Tensor, count: Tensor | int
+    lists: DenseLists, count: Tensor | int
 ) -> tuple[Tensor, Order, Candidates | None]:
     """The highest scores of each list, their order, and high ones of long lists."""
     enough = _enough_for_ties(count)
-    if not is_long(scores, enough):
-        highest, positions = backend.top_k(scores, count)
+    if not is_long(lists.given_scores, enough):
+        highest, positions = backend.top_k(lists.scores, count)
         return as_ranked(highest), Order(positions), None
-    high = candidates(scores, enough)
+
+    def found(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        high = candidates(scores, enough)
+        return high.entries, high.positions, high.highest_other
+
+    high = Candidates(*lists.of_scores(found))
     highest, places = backend.top_k(high.entries, count)
     return as_ranked(highest), Order(backend.take(high.positions, places)), high
 
@@ -162,13 +169,18 @@ def _enough_for_ties(count: Tensor | int) -> Tensor | int:
 
 
 def _few_to_try(
-    scores: Tensor, high: Candidates | None, none: Tensor | bool, depth: Tensor | int
+    lists: DenseLists,
+    high: Candidates | None,
+    none: Tensor | bool,
+    depth: Tensor | int,
 ) -> Candidates | None:
     """High scores of lists that are not long either, if ties are seen."""
     enough = _enough_for_ties(depth + 1)
-    if high is not None or none is not False or not is_worth_a_look(scores, enough):
+    if high is not None or none is not False:
         return high
-    entries, positions = backend.top_k(scores, enough + 1)
+    if not is_worth_a_look(lists.scores, enough):
+        return None
+    entries, positions = backend.top_k(lists.scores, enough + 1)
     return Candidates(entries[:, :-1], positions[:, :-1], entries[:, -1:])
 
 
@@ -201,7 +213,7 @@ def _tie_broken(
     """
     top, depth = order.positions, size_of(order.positions, 1)
     none = none_of(tied)
-    high = _few_to_try(lists.scores, high, none, depth)
+    high = _few_to_try(lists, high, none, depth)
 
     def preferred(
         scores: Tensor, among: Order | None, last: Tensor, keys: Keys
@@ -220,7 +232,7 @@ def _tie_broken(
     def repaired() -> Tensor:
         last, of_items = by_rank[:, -1:], keys()
         function = functools.partial(preferred, last=last, keys=of_items)
-        competes, competing = among_high(lists.scores, high, last, function)
+        competes, competing = among_high(lists, high, last, function)
         both = [
             backend.where(by_rank > last, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
@@ -280,8 +292,8 @@ def _tie_groups(
     group = ops.reshape(through_batch(number, depth), (-1,))
     lowest = by_rank[:, -1:]
     cut_score = backend.where(tied[:, -1:], lowest, math.nan)
-    at_cut, scores = by_rank == cut_score, lists.scores
-    high = _few_to_try(scores, high, none, depth)
+    at_cut = by_rank == cut_score
+    high = _few_to_try(lists, high, none, depth)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
     def cut_size(scores: Tensor, order: Order | None) -> Tensor:
@@ -291,7 +303,7 @@ def _tie_groups(
     def sizes_and_places() -> tuple[Tensor, Tensor]:
         position = counted(0, depth - 1, dtype, like=by_rank)
         start = backend.group_totals(backend.where(starts, position, 0.0), group)
-        cut_sizes = among_high(scores, high, lowest, cut_size)
+        cut_sizes = among_high(lists, high, lowest, cut_size)
         sizes = backend.where(at_cut, cut_sizes, backend.group_totals(ones, group))
         return sizes, position - start + 1.0
 
@@ -301,7 +313,7 @@ def _tie_groups(
         group=group,
         sizes=sizes,
         places=places,
-        scores=scores,
+        lists=lists,
         high=high,
         lowest=lowest,
         cut_score=cut_score,

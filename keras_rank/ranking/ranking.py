@@ -1,5 +1,6 @@
 """The order of each list by its scores: the top k, and groups of tied items."""
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -234,7 +235,7 @@ class TieGroups:
         sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
             including items beyond the last rank.
         places: tensor of shape `(batch, depth)`. The place of a rank in its group.
-        scores: tensor of shape `(batch, list_size)`.
+        lists: the lists.
         high: high scores to try first, and their positions.
         lowest: tensor of shape `(batch, 1)`. The score at the last rank.
         cut_score: tensor of shape `(batch, 1)`. The score of the group that continues
@@ -246,7 +247,7 @@ class TieGroups:
     group: Tensor
     sizes: Tensor
     places: Tensor
-    scores: Tensor
+    lists: Lists
     high: Candidates | None
     lowest: Tensor
     cut_score: Tensor
@@ -269,14 +270,14 @@ class TieGroups:
 
         def averaged() -> Tensor:
             totals = backend.group_totals(in_order, self.group)
-            cut_totals = among_high(self.scores, self.high, self.lowest, cut_total)
+            cut_totals = among_high(self.lists, self.high, self.lowest, cut_total)
             return backend.where(self.at_cut, cut_totals, totals) / self.sizes
 
         return backend.branch(self.none, lambda: in_order, averaged)
 
 
 def among_high(
-    scores: Tensor,
+    lists: Lists,
     high: Candidates | None,
     lowest: Tensor,
     function: Callable[[Tensor, Order | None], Result],
@@ -284,7 +285,7 @@ def among_high(
     """Returns a function of scores and their order that needs only high ones.
 
     Args:
-        scores: tensor of shape `(batch, list_size)`.
+        lists: the lists.
         high: high ones among these, `None` if there are none to try first.
         lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
         function: function of scores of shape `(batch, some)`, and of their order,
@@ -292,7 +293,8 @@ def among_high(
     """
 
     def of_all() -> Result:
-        return function(as_ranked(scores), None)
+        # Maybe in a branch, which may not keep them.
+        return function(as_ranked(copy.copy(lists).scores), None)
 
     if high is None:
         return of_all()
