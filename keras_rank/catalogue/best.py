@@ -127,9 +127,8 @@ def best_of(
         return cast(Best, find_in_full(chunk, block)[0])
 
     number, join = int(queries.embeddings.shape[0]), blocks.step_of(_joined, k)
-    chunks = [
-        queries.at(rows) for rows in blocks.chunks_of(number, candidates.block_size)
-    ]
+    rows = list(blocks.chunks_of(number, candidates.block_size))
+    chunks = [queries] if len(rows) == 1 else [queries.at(each) for each in rows]
     best = blocks.fold_blocks(
         candidates, chunks, score, search, lambda chunk, *both: join(chunk.keys, *both)
     )

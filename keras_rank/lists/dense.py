@@ -134,7 +134,7 @@ class DenseLists(Lists):
             return function(self._labels_or_none)
         found = function(self.given_labels)
         return backend.branch(
-            self.is_full,
+            self._are_numbers,
             lambda: found,
             lambda: function(copy.copy(self)._labels_or_none),
         )
@@ -143,9 +143,9 @@ class DenseLists(Lists):
         """A function of the scores, which are `-inf` where no item has a rank."""
         if not self._is_looked_at:
             return function(self.scores)
-        found = function(self.given_scores)
-        # A comparison with NaN is False.
-        are_numbers = ops.all(self.given_scores >= -math.inf)
+        scores = self.given_scores
+        found = function(scores)
+        are_numbers = ops.logical_not(backend.may_have_nan(scores, ops.amax(scores)))
         result: Result = backend.branch(
             ops.logical_and(self.is_full, are_numbers),
             lambda: found,
@@ -161,9 +161,16 @@ class DenseLists(Lists):
     @backend.cached_property
     def is_full(self) -> Tensor | bool:
         """Whether there is an item at every position, as far as it is looked at."""
-        if self._is_looked_at:
-            return ops.all(self.given_labels >= 0.0)
-        return self._lowest_label >= 0.0
+        if not self._is_looked_at:
+            return self._lowest_label >= 0.0
+        are_items = ops.amin(self.given_labels) >= 0.0
+        return ops.logical_and(are_items, self._are_numbers)
+
+    @backend.cached_property
+    def _are_numbers(self) -> Tensor:
+        """Whether no label of long lists is NaN."""
+        labels = self.given_labels
+        return ops.logical_not(backend.may_have_nan(labels, ops.amin(labels)))
 
     @backend.cached_property
     def _is_looked_at(self) -> bool:
