@@ -64,11 +64,7 @@ class UpdateSpec:
         cls, metrics: "Sequence[RankingMetric]", ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
-
-        def order_of(metric: "RankingMetric") -> tuple[Ties, int]:
-            return metric._order if ties is None else (ties, 0)
-
-        which = [order_of(metric) for metric in metrics]
+        which = [m._order if ties is None else (ties, 0) for m in metrics]
         places = list(dict.fromkeys(which))
         is_sparse = metrics[0].sparse_labels
         return cls(
