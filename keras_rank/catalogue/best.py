@@ -17,6 +17,7 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
+from keras_rank.arrays.arithmetic import none_of
 from keras_rank.arrays.sorting import with_entries
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue import blocks
@@ -201,11 +202,11 @@ def _found(
 
     are_odd = ops.concatenate([ops.isnan(values), are_tied[:, 1:]], axis=1)
     values, places = backend.branch(
-        ops.logical_not(ops.any(are_tied)),
+        none_of(are_tied),
         lambda: (values[:, :number], places[:, :number]),
         by_keys,
     )
-    return values, places, ops.logical_not(ops.any(are_odd))
+    return values, places, none_of(are_odd)
 
 
 def _found_in_full(

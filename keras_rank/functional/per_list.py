@@ -78,18 +78,13 @@ class Formula(NamedTuple):
         ties = check_ties(shuffle_ties)
         order = OrderSpec(is_sparse, ties, k)
         batch = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
-        inputs = (check_dtype(dtype), order), batch, shuffle_key(ties, seed)
+        typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
         if not backend.is_ours((self, order)):
-            return backend.enter(_values, (self, k), *_ranked(*inputs))
+            return backend.enter(_values, (self, k), *_ranked(typed, batch, key))
         if not is_sparse:
             warn_of_single_items(batch, y_true, y_pred)
-        return self._in_one_program(*inputs)
-
-    def _in_one_program(
-        self, order: tuple[str, OrderSpec], batch: RawBatch, key: int
-    ) -> Tensor:
-        padded = bucket_shapes(batch, order[1].of_targets)
-        values = backend.enter(_ranked_values, (order, self), padded, key)
+        padded = bucket_shapes(batch, is_sparse)
+        values = backend.enter(_ranked_values, (typed, self), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])
 
     def _check_takes(self, y_true: Any, is_sparse: bool) -> None:
