@@ -91,7 +91,17 @@ def branch(
         short: function without arguments.
         whole: function without arguments.
     """
-    return short() if backends.backend.known(holds) else whole()
+    value = backends.backend.known(holds)
+    if value is not None:
+        return short() if value else whole()
+    if backends.backend.on_accelerator():
+        return whole()
+    return backends.backend.cond(holds, short, whole)
+
+
+def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
+    """A branch of a graph on a CPU, where the backend has graphs with branches."""
+    return whole()
 
 
 def require(condition: Tensor | bool, message: str) -> None:

@@ -40,14 +40,7 @@ def is_concrete(x: Tensor) -> bool:
     return not isinstance(x, _WITHOUT_VALUES)
 
 
-def branch(
-    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
-) -> Any:
-    value = generic.known(holds)
-    if value is not None:
-        return short() if value else whole()
-    if backends.backend.on_accelerator():
-        return whole()
+def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
     return ops.cond(holds, _over_shards(holds, short), _over_shards(holds, whole))
 
 

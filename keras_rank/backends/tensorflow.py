@@ -29,14 +29,7 @@ def is_concrete(x: Tensor) -> bool:
     return hasattr(x, "numpy") or not tf.is_tensor(x)
 
 
-def branch(
-    holds: Tensor | bool, short: Callable[[], Any], whole: Callable[[], Any]
-) -> Any:
-    value = generic.known(holds)
-    if value is not None:
-        return short() if value else whole()
-    if backends.backend.on_accelerator():
-        return whole()
+def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
     return ops.cond(holds, short, whole)
 
 
