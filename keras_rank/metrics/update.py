@@ -167,7 +167,7 @@ def _of_each(
 ) -> list[Tensor]:
     statistic, which = statistic_and_which
     values = statistic(which, totals, remainders)
-    return list(ops.unstack(values, values.shape[0])) if values.shape else [values]
+    return list(ops.unstack(values)) if len(values.shape) else [values]
 
 
 def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> bool:
@@ -286,7 +286,7 @@ def values_with(
 
 def _lists_seen(spec: UpdateSpec, state: State) -> list[Tensor]:
     """The number of lists seen before, for each order."""
-    if not state.lists_seen.shape:
+    if not state.is_stacked:
         return [state.lists_seen]
     return [state.lists_seen[spec.order_of.index(i)] for i in range(len(spec.orders))]
 
@@ -367,7 +367,7 @@ def _added(_: None, of_metrics: Sequence[Sequence[Tensor]], state: State) -> Sta
     """The state with the columns of a batch added, those of each metric."""
     all_columns = [x for columns in zip(*of_metrics, strict=True) for x in columns]
     columns = backend.library_of(all_columns[0]).stack(all_columns)
-    if state.lists_seen.shape:
+    if state.is_stacked:
         columns = ops.reshape(columns, (4, len(of_metrics), -1))
         # Otherwise the formulas of all metrics would be computed for each product.
         columns = backend.fusion_barrier(columns)

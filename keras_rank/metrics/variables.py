@@ -125,6 +125,10 @@ class State(NamedTuple):
     remainders: Tensor
     lists_seen: Tensor
 
+    @property
+    def is_stacked(self) -> bool:
+        return len(self.lists_seen.shape) > 0
+
     def of(self, slots: Sequence[int]) -> "State":
         """Returns the sums of some metrics, stacked."""
         if self._are_all(slots):
@@ -142,8 +146,7 @@ class State(NamedTuple):
 
     def one(self, slot: int) -> "State":
         """Returns the sums of one metric, not stacked."""
-        is_stacked = len(self.lists_seen.shape) > 0
-        return State(*(x[..., slot] for x in self)) if is_stacked else self
+        return State(*(x[..., slot] for x in self)) if self.is_stacked else self
 
     def each(self) -> "list[State]":
         """Returns the sums of each of many metrics."""
