@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
 from keras import ops
 
@@ -39,7 +40,7 @@ from keras_rank.ranking.ranking import (
     TieGroups,
     among_high,
 )
-from keras_rank.ranking.tie_breaking import Keys, TieBreakKeys, Ties, tie_break_keys
+from keras_rank.ranking.tie_breaking import Keys, Ties, tie_break_keys
 
 # Up to this many tied items of a list are sorted apart.
 _FEW_TIED = 32
@@ -91,13 +92,13 @@ def rank_dense(
 ) -> Ranking:
     """Orders the items of lists with labels for all items."""
     # Asked for in branches, none of which may be the first.
-    _ = lists.is_full
+    _ = lists.is_full, lists.has_items
     list_size = lists.list_size
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=lists.given_scores)
     takes_all = is_all(k, list_size) or is_best_sorted(lists.given_scores)
     groups = None
-    keys = tie_break_keys(lists, ties, key, first_list)
+    keys = functools.partial(tie_break_keys, lists, ties, key, first_list)
     if takes_all and ties != "average" and backend.sorts_along():
         order = Order.by(-as_ranked(lists.scores), -keys()(lists.item_index(None)))
         order = order.first(depth)
@@ -204,7 +205,7 @@ def _tie_broken(
     by_rank: Tensor,
     tied: Tensor,
     order: Order,
-    keys: TieBreakKeys,
+    keys: Callable[[], Keys],
 ) -> Order:
     """Selects the preferred tied items for the top, and orders them.
 
@@ -246,7 +247,7 @@ def _tie_broken(
 
 
 def _shuffled(
-    lists: DenseLists, by_rank: Tensor, tied: Tensor, order: Order, keys: TieBreakKeys
+    lists: DenseLists, by_rank: Tensor, tied: Tensor, order: Order, keys: Callable[[], Keys]
 ) -> Order:
     """Orders tied items by preference, in a full order.
 

@@ -13,25 +13,16 @@ from keras_rank.lists.base import Lists
 Ties = Literal["shuffle", "stable", "average"]
 # Of numbers of items, from 1 on: the tied item with the larger key goes first.
 Keys: TypeAlias = Callable[[Tensor], Tensor]
-TieBreakKeys: TypeAlias = Callable[[], Keys]
 
 
 def tie_break_keys(
     lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
-) -> TieBreakKeys:
-    """Returns a function without arguments that makes the function to int32 keys.
-
-    It may be called in a branch.
-    """
-    has_items = lists.has_items
-
-    def keys() -> Keys:
-        of_lists = None
-        if ties == "shuffle":
-            of_lists = list_keys(key, has_items, first_list)
-        return functools.partial(item_keys, of_lists)
-
-    return keys
+) -> Keys:
+    """Returns the function from numbers of items to int32 keys."""
+    of_lists = None
+    if ties == "shuffle":
+        of_lists = list_keys(key, lists.has_items, first_list)
+    return functools.partial(item_keys, of_lists)
 
 
 def item_keys(list_keys: Tensor | None, item_index: Tensor) -> Tensor:
