@@ -17,7 +17,7 @@ from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
 from keras_rank.lists.limits import (
     LARGEST_WEIGHT,
-    smallest_normal,
+    limits_of,
     within_limits,
     without_denormal,
 )
@@ -50,7 +50,7 @@ class DenseLists(Lists):
         if self.given_mask is not None:
             mask = ops.logical_and(mask, self.given_mask)
         if self.given_weights is not None:
-            tiny = smallest_normal(self.given_weights)
+            tiny = limits_of(self.given_weights.dtype).smallest_normal
             mask = ops.logical_and(mask, self.given_weights >= tiny)
         return mask
 

@@ -247,7 +247,11 @@ def _tie_broken(
 
 
 def _shuffled(
-    lists: DenseLists, by_rank: Tensor, tied: Tensor, order: Order, keys: Callable[[], Keys]
+    lists: DenseLists,
+    by_rank: Tensor,
+    tied: Tensor,
+    order: Order,
+    keys: Callable[[], Keys],
 ) -> Order:
     """Orders tied items by preference, in a full order.
 
