@@ -294,6 +294,7 @@ class JudgedLists:
         """
         if self._by_label is None or self.lists.holds_targets:
             return ranking.take(self.relevance)
+        assert ranking.order is not None
         labels = self.lists.labels_by(ranking.order)
         relevance = backend.where(ranking.occupied, self._worth(labels), 0.0)
         if not ranking.averages:
