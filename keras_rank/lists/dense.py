@@ -8,7 +8,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import ratio, running_count, size_of, total
+from keras_rank.arrays.arithmetic import ratio, running_count, total
 from keras_rank.arrays.counting import count_of
 from keras_rank.arrays.selection import is_long, largest_value, largest_values
 from keras_rank.arrays.sorting import Order
@@ -198,11 +198,6 @@ class DenseLists(Lists):
         return backend.branch(
             self.is_full, lambda: index_of_all(positions, shape), counted
         )
-
-    @property
-    def list_size(self) -> Tensor | int:
-        """The size of the lists, an int if it is known."""
-        return size_of(self.given_labels, 1)
 
     @backend.cached_property
     def dtype(self) -> str:
