@@ -138,18 +138,15 @@ def check_kind(argument: str, value: Any, items: int | None) -> None:
             f"{argument} of dtype bool"
         )
     most = _WHOLE_NUMBERS.get(dtype)
-    if most is not None and _at_least(items) > most:
+    # Of an unknown number of items in a graph, float32 will do.
+    number = _WHOLE_NUMBERS["float32"] if items is None else items
+    if most is not None and number > most:
         raise ValueError(
             f"`{argument}` should hold whole numbers of a dtype that holds all ids, "
             f"such as int32: {dtype} holds all numbers up to {most} only, and there "
             f"are {items or 'an unknown number of'} items. In `fit`, Keras casts "
             f"floats to `keras.config.floatx()`. Received: {argument} of dtype {dtype}"
         )
-
-
-def _at_least(items: int | None) -> int:
-    """The number of items, for which float32 will do if it is unknown in a graph."""
-    return _WHOLE_NUMBERS["float32"] if items is None else items
 
 
 def _as_integers(value: Any) -> Any:
