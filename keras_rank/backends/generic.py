@@ -335,6 +335,18 @@ def clip(x: Tensor, least: float, most: float) -> Tensor:
     return backends.backend.library_of(x).clip(x, least, most)
 
 
+def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
+    """Pads rows with a value before and after their entries."""
+    unpadded = [(0, 0)] * (len(x.shape) - 1)
+    filling = backends.backend.constant(value, x)
+    return ops.pad(x, [*unpadded, (before, after)], constant_values=filling)
+
+
+def shrunk(x: Tensor, size: float) -> Tensor:
+    """Sets numbers of at most this size to 0, below or above it, but no NaN."""
+    return backends.backend.where(ops.abs(x) <= size, 0.0, x)
+
+
 def power_of_two(x: Tensor) -> Tensor:
     """Returns `2**x`, exact for whole numbers."""
     return backends.backend.constant(2.0, x) ** x

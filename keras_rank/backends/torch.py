@@ -126,6 +126,20 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
     return generic.maximum(x, bound)
 
 
+def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
+    """Keras's `pad` takes ten times as long."""
+    if not isinstance(x, torch.Tensor):
+        return generic.padded(x, before, after, value)
+    return torch.nn.functional.pad(x, (before, after), value=value)
+
+
+def shrunk(x: Tensor, size: float) -> Tensor:
+    """In one operation."""
+    if not isinstance(x, torch.Tensor):
+        return generic.shrunk(x, size)
+    return torch.nn.functional.hardshrink(x, size)
+
+
 def power_of_two(x: Tensor) -> Tensor:
     """In a tenth of the time of a power."""
     return torch.exp2(x)

@@ -263,16 +263,6 @@ class JudgedLists:
         return ops.logical_and(has_relevant, self.lists.has_items)
 
     @backend.cached_property
-    def relevant_lists(self) -> Tensor:
-        """1 for lists with relevant items and 0 for others, of shape `(batch,)`."""
-        return ops.cast(self.has_relevant, self.lists.dtype)
-
-    @backend.cached_property
-    def lists_with_items(self) -> Tensor:
-        """1 for lists with items and 0 for those of padding only, `(batch,)`."""
-        return ops.cast(self.lists.has_items, self.lists.dtype)
-
-    @backend.cached_property
     def list_weights(self) -> Tensor:
         """The mean weight of the items of a list, weighted by relevance.
 
@@ -282,7 +272,7 @@ class JudgedLists:
         (see `state`). Of shape `(batch,)`.
         """
         if self.lists.weights is None:
-            return self.relevant_lists
+            return ops.cast(self.has_relevant, self.lists.dtype)
         return ratio(total(self.weighted_relevance), total(self.relevance))
 
     @once_for_all_cutoffs
@@ -348,8 +338,12 @@ class JudgedLists:
             return largest_values(self.weighted_relevance, count)
         labels = self.lists.highest_first(count)
         # Padding has a label of 0 here.
-        worth = self._worth(without_denormal(labels))
-        return worth if by_label.zero_at_zero else backend.where(labels >= 0, worth, 0)
+        gains = self._worth(without_denormal(labels))
+        if not by_label.zero_at_zero:
+            gains = backend.where(labels >= 0, gains, 0)
+        # Known by now, and one comparison less for a group.
+        self.has_relevant = highest(gains) > 0.0
+        return gains
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with `empty_value` for lists without relevant items.
