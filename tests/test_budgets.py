@@ -66,14 +66,14 @@ BUDGETS = {
         "HitRate@10 sparse, 256 x 100000": (87, 1),
     },
     "jax": {
-        "NDCG@10, 256 x 1000": (350, 1),
-        "pairs, 256 x 1000": (800, 1),
-        "nine metrics, 256 x 1000": (700, 1),
+        "NDCG@10, 256 x 1000": (309, 1),
+        "pairs, 256 x 1000": (715, 1),
+        "nine metrics, 256 x 1000": (576, 1),
     },
     "tensorflow": {
-        "NDCG@10, 256 x 1000": (375, 1),
-        "pairs, 256 x 1000": (700, 1),
-        "nine metrics, 256 x 1000": (770, 1),
+        "NDCG@10, 256 x 1000": (343, 1),
+        "pairs, 256 x 1000": (647, 1),
+        "nine metrics, 256 x 1000": (643, 1),
     },
 }.get(BACKEND, {})
 ON_CPU = {

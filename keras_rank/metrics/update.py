@@ -62,11 +62,10 @@ class UpdateSpec:
         cls, metrics: "Sequence[RankingMetric]", ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
-
-        def order_of(metric: "RankingMetric") -> tuple[Ties, int]:
-            return metric._order if ties is None else (ties, 0)
-
-        by_order = grouped(metrics, order_of)
+        which = [m._order if ties is None else (ties, 0) for m in metrics]
+        by_order: dict[tuple[Ties, int], list[RankingMetric]] = {x: [] for x in which}
+        for metric, its in zip(metrics, which, strict=True):
+            by_order[its].append(metric)
         is_sparse, places = metrics[0].sparse_labels, list(by_order)
         return cls(
             metrics=tuple(metrics),
@@ -76,7 +75,7 @@ class UpdateSpec:
                 OrderSpec(is_sparse, its_ties, number_of_ranks(members))
                 for (its_ties, _), members in by_order.items()
             ),
-            order_of=tuple(places.index(order_of(metric)) for metric in metrics),
+            order_of=tuple(map(places.index, which)),
             keys=tuple(key for _, key in places),
         )
 
