@@ -133,8 +133,8 @@ def _one_pass(
     again: bool,
 ) -> tuple[Best, Array]:
     """Reads candidates once for some queries: the best, and whether they are."""
-    size = candidates.queries_at_once(int(queries.embeddings.shape[0]))
-    parts = list(blocks.chunks_of(rows, size, again))
+    number = int(queries.embeddings.shape[0])
+    parts = list(blocks.chunks_of(rows, candidates, number, again))
     chunks = [queries.chunk(*part) for part in parts]
     most = min(k if again else k + 2, candidates.items)
     found = blocks.fold_blocks(

@@ -7,18 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from keras import ops
 
 from keras_rank.arrays.counting import are_few
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.catalogue.candidates import Block, Candidates
+from keras_rank.catalogue.candidates import Block, Candidates, rows_of
 from keras_rank.catalogue.scoring import Score, check_pairs, check_score
+from keras_rank.lists.tensors import as_tensor
 from keras_rank.ranking.tie_breaking import item_keys
 
 State = TypeVar("State")
-
-# What a second pass asks takes several times the memory of the scores.
-_SHARE_ASKED_AGAIN = 4
 
 
 class Queries(NamedTuple):
@@ -46,23 +43,19 @@ class Queries(NamedTuple):
     def chunk(self, rows: Array, number: int, width: int = 0) -> "Chunk":
         """Some queries, of which the first ones are asked for their first targets."""
 
-        def sent(array: Array | None, width: int | None = None) -> Tensor | None:
-            if array is None:
-                return None
-            return backend.to_tensor(array[rows[:number], :width])
+        def asked(array: Array | None, width: int | None = None) -> Tensor | None:
+            return None if array is None else array[rows[:number], :width]
 
-        taken = self.embeddings, self.keys
-        embeddings, keys = backend.enter(
-            _rows_of, number, taken, backend.to_tensor(rows)
+        targets = asked(self.targets, width)
+        least = None if targets is None else least_scores(targets)
+        ids, excluded = asked(self.ids, width), asked(self.excluded)
+        keys = None if self.keys is None else rows_of(self.keys, rows[:number])
+        return Chunk(
+            *map(
+                as_tensor,
+                (rows_of(self.embeddings, rows), ids, excluded, keys, targets, least),
+            ),
         )
-        targets = sent(self.targets, width)
-        bounds = None
-        if self.targets is not None:
-            bounds = backend.to_tensor(
-                least_scores(self.targets[rows[:number], :width])
-            )
-        ids, excluded = sent(self.ids, width), sent(self.excluded)
-        return Chunk(embeddings, ids, excluded, keys, targets, bounds)
 
 
 class Chunk(NamedTuple):
@@ -84,15 +77,6 @@ class Chunk(NamedTuple):
         return item_keys(self.keys, ids + 1)
 
 
-def _rows_of(
-    number: int, taken: tuple[Tensor, Tensor | None], rows: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    embeddings, keys = taken
-    if keys is not None:
-        keys = ops.take(keys, rows[:number], axis=0)
-    return ops.take(embeddings, rows, axis=0), keys
-
-
 def least_scores(targets: Array) -> Array:
     """The least scores above each target, and then those not below it.
 
@@ -108,22 +92,20 @@ def least_scores(targets: Array) -> Array:
 
 
 def chunks_of(
-    rows: Array, size: int, again: bool = False
+    rows: Array, candidates: Candidates, queries: int, again: bool
 ) -> Iterator[tuple[Array, int]]:
-    """Cuts rows into chunks of one size, which repeat the last of them.
+    """Cuts rows into chunks of one size, which repeat one of them.
 
     Yields:
-        The rows of a chunk, and how many of them are asked: if they are asked again,
-        only few of those that have the size of the first pass.
+        The rows of a chunk, and how many of them are asked: in a second pass fewer,
+        next to others that give the product the shape of the first one.
     """
-    most = max(1, size // _SHARE_ASKED_AGAIN) if again else size
+    size = candidates.queries_at_once(queries)
+    most = candidates.queries_again(size) if again else size
     for start in range(0, len(rows), most):
-        number = size
-        if again:
-            number = min(most, 1 << (len(rows) - start - 1).bit_length())
-        places = np.arange(start, start + size, dtype="int32")
-        places[number:] = start
-        yield rows[np.minimum(places, len(rows) - 1)], number
+        some = rows[start : start + most]
+        asked = min(most, 1 << (len(some) - 1).bit_length()) if again else size
+        yield np.concatenate([some, np.repeat(some[-1:], size - len(some))]), asked
 
 
 def chunks_of_queries(
@@ -149,12 +131,10 @@ def chunks_of_queries(
     are_compared = [are_few(ids[:, :n]) for n in distinct]
     chunks = list[tuple[Array, Chunk]]()
     for group in np.split(order, [numbers[are_compared].sum()]):
-        of_all = number if backend.on_accelerator() else len(group)
-        size = candidates.queries_at_once(of_all)
-        for places, asked in chunks_of(group, size, again):
-            some = places[:asked]
-            chunk = queries.chunk(places, asked, widths[some].max())
-            chunks.append((some, chunk))
+        all_rows = number if backend.on_accelerator() else len(group)
+        for some, asked in chunks_of(group, candidates, all_rows, again):
+            chunk = queries.chunk(some, asked, widths[some].max())
+            chunks.append((some[:asked], chunk))
     return chunks
 
 

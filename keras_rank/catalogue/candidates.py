@@ -44,6 +44,10 @@ class Block(NamedTuple):
         return (column >= start) & (column < end)
 
 
+# Of a second pass, compared with a first one.
+_MORE_MEMORY = 4
+
+
 class Candidates:
     """Candidates, and how many scores of theirs are held at a time.
 
@@ -66,6 +70,10 @@ class Candidates:
         """The size of chunks of a number of queries."""
         chunks = -(-number * self.block_size // self._tile)
         return max(1, -(-number // max(1, chunks)))
+
+    def queries_again(self, size: int) -> int:
+        """How many of a chunk are asked in a second pass, which takes more memory."""
+        return min(size, max(1, self._tile // self.block_size // _MORE_MEMORY))
 
     def blocks(self) -> Iterator[Block]:
         """Reads all candidates once, in blocks of one size."""
@@ -101,10 +109,7 @@ class Table(Candidates):
         return columns
 
     def rows(self, ids: Array) -> Tensor:
-        places = ids - self.first_id
-        if isinstance(self._array, np.ndarray):
-            return as_scored(self._array[places])
-        return as_scored(ops.take(self._array, backend.to_tensor(places), axis=0))
+        return as_scored(rows_of(self._array, ids - self.first_id))
 
 
 class Stream(Candidates):
@@ -213,6 +218,18 @@ def open_candidates(
             f"more items. Received: candidates.shape={shape_of(given)}"
         )
     return Table(given, block_size, queries, first_id)
+
+
+def rows_of(x: Any, rows: Array) -> Any:
+    """Some rows of a tensor, or an array where a program would be compiled for them."""
+    x = backend.on_host(x)
+    if isinstance(x, np.ndarray):
+        return x[rows]
+    return backend.enter(_rows_of, None, x, backend.to_tensor(rows))
+
+
+def _rows_of(_: None, x: Tensor, rows: Tensor) -> Tensor:
+    return ops.take(x, rows, axis=0)
 
 
 def as_scored(embeddings: Any) -> Tensor:

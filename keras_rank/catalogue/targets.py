@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from keras import ops
 
 from keras_rank.arrays.buckets import rounded_up
 from keras_rank.backends import Array, Tensor, backend
@@ -14,10 +13,11 @@ from keras_rank.catalogue.blocks import (
     scores_in,
     step_of,
 )
-from keras_rank.catalogue.candidates import Block, Candidates
+from keras_rank.catalogue.candidates import Block, Candidates, rows_of
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.tiles import TILE
 from keras_rank.lists.limits import as_compared
+from keras_rank.lists.tensors import as_tensor
 
 
 def score_targets(
@@ -49,7 +49,7 @@ def score_targets(
             are_here = block_numbers == number
             rows = np.zeros(size, "int32")
             rows[columns[are_here]] = rows_known[are_here]
-            block = ops.take(embeddings, backend.to_tensor(rows), axis=0)
+            block = as_tensor(rows_of(embeddings, rows))
             is_here = is_wanted & are_here[place]
             own = backend.to_tensor(np.where(is_here, columns[place], np.int32(-1)))
             with backend.full_precision(), backend.quiet():
