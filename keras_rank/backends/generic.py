@@ -365,6 +365,12 @@ def power_of_two(x: Tensor) -> Tensor:
     return backends.backend.constant(2.0, x) ** x
 
 
+def lengths(x: Tensor) -> Tensor:
+    """The Euclidean length of each row, of shape `(batch, 1)`, in the dtype of `x`."""
+    squares = ops.sum(x * x, axis=1, keepdims=True)
+    return backends.backend.library_of(x).sqrt(squares)
+
+
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     """Returns `function(*tensors)`, with tensors in float64 if the device has it.
 

@@ -191,6 +191,11 @@ def power_of_two(x: Tensor) -> Tensor:
     return torch.exp2(x)
 
 
+def lengths(x: Tensor) -> Tensor:
+    """In one operation."""
+    return torch.linalg.vector_norm(x, dim=1, keepdim=True)
+
+
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     if tensors[0].device.type == "mps":
         return function(*tensors)

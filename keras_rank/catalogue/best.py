@@ -180,8 +180,8 @@ def _kept(
         # A pass over memory: all but the graphs of TensorFlow, which a user's
         # function may need, tell NaN by an entry that is first.
         scores = as_compared(scores)
-    if chunk.excluded is not None:
-        column, is_here = blocks.places_in(block, chunk.excluded)
+    if chunk.wanted is not None:
+        column, is_here = blocks.places_in(block, chunk.wanted)
         scores = backend.with_lowest(scores, backend.where(is_here, column, size))
     if again:
         scores = as_compared(scores)

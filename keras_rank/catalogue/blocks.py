@@ -42,32 +42,36 @@ class Queries(NamedTuple):
 
     def chunk(self, rows: Array, number: int, width: int = 0) -> "Chunk":
         """Some queries, of which the first ones are asked for their first targets."""
-
-        def asked(array: Array | None, width: int | None = None) -> Tensor | None:
-            return None if array is None else array[rows[:number], :width]
-
-        targets = asked(self.targets, width)
-        least = None if targets is None else least_scores(targets)
-        ids, excluded = asked(self.ids, width), asked(self.excluded)
-        keys = None if self.keys is None else rows_of(self.keys, rows[:number])
-        return Chunk(
-            *map(
-                as_tensor,
-                (rows_of(self.embeddings, rows), ids, excluded, keys, targets, least),
-            ),
+        asked = rows[:number]
+        targets = least = None
+        if self.targets is not None:
+            targets = self.targets[asked, :width]
+            least = least_scores(targets)
+        ids = None if self.ids is None else self.ids[asked, :width]
+        excluded = None if self.excluded is None else self.excluded[asked]
+        wanted = [x for x in (ids, excluded) if x is not None]
+        arrays = (
+            rows_of(self.embeddings, rows),
+            ids,
+            np.concatenate(wanted, axis=1) if wanted else None,
+            None if self.keys is None else rows_of(self.keys, asked),
+            targets,
+            least,
         )
+        return Chunk(*map(as_tensor, arrays))
 
 
 class Chunk(NamedTuple):
     """The same for some queries, in tensors. Only the first of them may be asked.
 
     Attributes:
+        wanted: the ids of the targets, and then those of excluded candidates.
         least: tensor of shape `(asked, 2 * targets)`: see `least_scores`.
     """
 
     embeddings: Tensor
     ids: Tensor
-    excluded: Tensor
+    wanted: Tensor
     keys: Tensor
     targets: Tensor
     least: Tensor

@@ -201,13 +201,10 @@ def _on_host(chunk: Chunk) -> Chunk:
 
 def _nothing(chunk: Chunk, dtype: Any) -> Found:
     """What is found before the first block."""
-    assert chunk.ids is not None
-    asked, number = chunk.ids.shape
-    width = number if chunk.excluded is None else number + chunk.excluded.shape[1]
     found = Found(
-        np.zeros((asked, 2 * number), "int32"),
-        np.zeros((asked, number), "int32"),
-        np.full((asked, width), -math.inf, dtype),
+        np.zeros(chunk.least.shape, "int32"),
+        np.zeros(chunk.ids.shape, "int32"),
+        np.full(chunk.wanted.shape, -math.inf, dtype),
     )
     return found if is_searched(chunk.ids) else Found(*map(backend.to_tensor, found))
 
@@ -218,7 +215,7 @@ def _compare(
     """Counts by comparing or, for many targets, by sorting these."""
     asked, number = chunk.ids.shape
     scores = blocks.scores_in(score, chunk.embeddings, block, asked)
-    column, is_here = blocks.places_in(block, _wanted(chunk))
+    column, is_here = blocks.places_in(block, chunk.wanted)
     known = backend.where(is_here, backend.take(scores, column), found.scores)
     if not counting.are_few(chunk.ids):
         scores = backend.without_nan(scores)
@@ -240,7 +237,7 @@ def _search(
 ) -> Found:
     """Counts by searching, in arrays."""
     number = chunk.ids.shape[1]
-    column, is_here = blocks.places_in(block, _wanted(chunk))
+    column, is_here = blocks.places_in(block, chunk.wanted)
     rows, places = np.nonzero(is_here)
     found.scores[rows, places] = scores[rows, column[rows, places]]
     reach, before = _reach(scores, chunk), found.before
@@ -257,21 +254,15 @@ def _finish(orders: bool, chunk: Chunk, found: Found) -> Counts:
     if not is_searched(chunk.ids):
         scores = as_compared(scores)
     own, excluded = scores[:, :number], scores[:, number:]
-    if chunk.excluded is not None:
+    if excluded.shape[1]:
         are_tied = _are_tied(reach, own > -math.inf, chunk)
         reach = reach - _reach(excluded, chunk)
         if orders:
-            before = before - _before(excluded, chunk.excluded, chunk, are_tied)
+            before = before - _before(
+                excluded, chunk.wanted[:, number:], chunk, are_tied
+            )
     above, not_below = reach[:, :number], reach[:, number:]
     return Counts(above, not_below - above, before, own)
-
-
-def _wanted(chunk: Chunk) -> Tensor:
-    """The ids of the candidates whose scores are kept."""
-    if chunk.excluded is None:
-        return chunk.ids
-    wanted = [chunk.ids, chunk.excluded]
-    return backend.library_of(chunk.ids).concatenate(wanted, axis=1)
 
 
 def _reach(scores: Tensor, chunk: Chunk) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from keras import ops
 
 from keras_rank.arguments import unaccepted
-from keras_rank.arrays.arithmetic import in_one_dtype, product, square_root
+from keras_rank.arrays.arithmetic import in_one_dtype, product
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.candidates import are_alike
 from keras_rank.lists.tensors import ranked_as, shape_of
@@ -34,9 +34,8 @@ def _of_length_one(_: None, embeddings: Tensor) -> Tensor:
     # Scaled, so that squares neither overflow nor vanish.
     largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
     embeddings = embeddings / backend.where(largest > 0.0, largest, 1.0)
-    squares = ops.sum(embeddings * embeddings, axis=1, keepdims=True)
     # The largest is 1 now, unless all are 0.
-    return embeddings * (1.0 / backend.maximum(square_root(squares), 1.0))
+    return embeddings / backend.maximum(backend.lengths(embeddings), 1.0)
 
 
 def check_score(score: Any) -> Score:
