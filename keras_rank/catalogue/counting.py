@@ -223,7 +223,7 @@ def _compare(
     if orders:
         are_tied = _are_tied(reach, is_here[:, :number], chunk)
         ids = block.first_id + block.columns
-        before = before + _before(as_compared(scores), ids, chunk, are_tied)
+        before = before + _before(scores, ids, chunk, are_tied)
     return Found(found.reach + reach, before, known)
 
 
@@ -290,7 +290,8 @@ def _before(scores: Tensor, ids: Tensor, chunk: Chunk, are_tied: Tensor) -> Tens
     def count() -> Tensor:
         keys = ops.broadcast_to(chunk.keys_of(ids), ops.shape(scores))
         own_keys = chunk.keys_of(chunk.ids)
-        return counting.count_before(scores, chunk.targets, keys, own_keys, "int32")
+        entries = as_compared(scores)
+        return counting.count_before(entries, chunk.targets, keys, own_keys, "int32")
 
     if backend.on_accelerator():
         return count()
