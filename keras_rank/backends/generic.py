@@ -248,6 +248,31 @@ def from_host(array: Array) -> Tensor:
     return backends.backend.to_tensor(array)
 
 
+def scalar(value: int) -> Tensor:
+    """An int32 number that a program takes, if it may be another one each time."""
+    return backends.backend.to_tensor(np.array(value, "int32"))
+
+
+def sent(array: Array) -> Tensor:
+    """An array as a tensor, which is copied while the device works."""
+    return backends.backend.to_tensor(array)
+
+
+def read(tensors: Sequence[Tensor]) -> list[Array]:
+    """Reads tensors that lie on a device, and waits for it once."""
+    return [ops.convert_to_numpy(x) for x in tensors]
+
+
+def waiting_for(tensors: Any) -> Callable[[], Any]:
+    """A function that waits for what a device is yet to compute."""
+    return lambda: None
+
+
+def free_memory() -> int | None:
+    """The free memory of the device in bytes, `None` where it is unknown."""
+    return None
+
+
 def on_host(x: Tensor) -> Tensor:
     """The memory of a tensor as an array, where tensors are reshaped by compiling."""
     return x
@@ -350,6 +375,12 @@ def shrunk(x: Tensor, size: float) -> Tensor:
 def power_of_two(x: Tensor) -> Tensor:
     """Returns `2**x`, exact for whole numbers."""
     return backends.backend.constant(2.0, x) ** x
+
+
+def lengths(x: Tensor) -> Tensor:
+    """The Euclidean length of each row, of shape `(batch, 1)`, in the dtype of `x`."""
+    squares = ops.sum(x * x, axis=1, keepdims=True)
+    return backends.backend.library_of(x).sqrt(squares)
 
 
 def has_float64() -> bool:
@@ -461,6 +492,19 @@ def bincount(ids: Tensor, number: int) -> Tensor:
     return ops.segment_sum(ops.ones_like(ids), ids, num_segments=number + 1)[:number]
 
 
+def histogram(numbers: Tensor, end: int) -> Tensor:
+    """Counts how often each row has each number from 0 to `end - 1`, as int32.
+
+    Args:
+        numbers: int32 tensor of shape `(batch, size)`, of numbers below the end.
+        end: the number of counts of a row.
+    """
+    rows = numbers.shape[0]
+    first = ops.arange(0, rows * end, end, dtype="int32")[:, None]
+    counts = backends.backend.bincount(first + numbers, rows * end)
+    return ops.reshape(counts, (rows, end))
+
+
 def group_totals(values: Tensor, group: Tensor) -> Tensor:
     """Returns, for each entry, the sum over its group.
 
@@ -481,6 +525,29 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Returns the entries of each row at positions within the row."""
     return ops.take_along_axis(x, positions, axis=1)
+
+
+def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
+    """Returns the rows with `-inf` at positions, of which those at the end are outside.
+
+    Args:
+        x: tensor of shape `(batch, size)`, which must not be used afterwards.
+        positions: int32 tensor of shape `(batch, some)`, from 0 to `size`.
+    """
+    batch, size = x.shape
+    first = ops.arange(0, batch * (size + 1), size + 1, dtype="int32")
+    places = positions + first[:, None]
+    lowest = ops.full_like(ops.cast(places, x.dtype), -math.inf)
+    widened = ops.reshape(ops.pad(x, [(0, 0), (0, 1)]), (-1,))
+    found = ops.scatter_update(
+        widened, ops.reshape(places, (-1, 1)), ops.reshape(lowest, (-1,))
+    )
+    return ops.reshape(found, (batch, size + 1))[:, :size]
+
+
+def without_nan(x: Tensor) -> Tensor:
+    """Returns `-inf` in the place of NaN."""
+    return backends.backend.where(x > -math.inf, x, -math.inf)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:

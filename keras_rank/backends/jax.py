@@ -174,6 +174,28 @@ def from_host(array: Array) -> Tensor:
     return array
 
 
+def scalar(value: int) -> Tensor:
+    return np.array(value, "int32")
+
+
+def read(tensors: Sequence[Tensor]) -> list[Array]:
+    found: list[Array] = jax.device_get(list(tensors))
+    return found
+
+
+def waiting_for(tensors: Any) -> Callable[[], Any]:
+    if not backends.backend.on_accelerator():
+        return generic.waiting_for(tensors)
+    return functools.partial(jax.block_until_ready, tensors)
+
+
+def free_memory() -> int | None:
+    memory = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" not in memory:
+        return None
+    return int(memory["bytes_limit"] - memory.get("bytes_in_use", 0))
+
+
 def on_host(x: Tensor) -> Tensor:
     is_here = not backends.backend.on_accelerator() and _is_on_one_device(x)
     return np.asarray(x) if is_here and not x.committed else x
@@ -300,6 +322,12 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Keras also handles negative positions."""
     return jnp.take_along_axis(x, positions, 1, mode="promise_in_bounds")
+
+
+def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
+    """Without a copy that is wider."""
+    row = jnp.arange(x.shape[0])[:, None]
+    return x.at[row, positions].set(-jnp.inf, mode="drop")
 
 
 def row_slice(x: Tensor, first: int, number: int) -> Tensor:
