@@ -120,7 +120,8 @@ def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     """
     if isinstance(denominator, int | float):
         denominator = backend.constant(denominator, numerator)
-    return numerator / backend.where(denominator > 0.0, denominator, math.inf)
+    denominator = backend.where(denominator > 0.0, denominator, math.inf)
+    return backend.quotient(numerator, denominator)
 
 
 def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:

@@ -143,7 +143,7 @@ def count_at_least(entries: Tensor, thresholds: Tensor, compares: bool) -> Tenso
             sorted, each entry is searched in them, and counted at its place.
     """
     if compares:
-        return count([(entries, thresholds)], operator.ge)[0]
+        return backend.count_at_least(entries, thresholds)
     is_number = thresholds == thresholds
     thresholds = backend.where(is_number, thresholds, math.inf)
     in_order = backend.sort(thresholds)

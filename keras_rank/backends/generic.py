@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -360,6 +361,11 @@ def clip(x: Tensor, least: float, most: float) -> Tensor:
     return backends.backend.library_of(x).clip(x, least, most)
 
 
+def quotient(x: Tensor, y: Tensor) -> Tensor:
+    """Divides numbers. Those that are equal have the quotient 1."""
+    return x / y
+
+
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     """Pads rows with a value before and after their entries."""
     unpadded = [(0, 0)] * (len(x.shape) - 1)
@@ -452,6 +458,16 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     for level in reversed(range(levels)):
         values = values[..., : 2**level] + values[..., 2**level :]
     return values[..., 0]
+
+
+def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
+    """Counts the entries of each row that are at least each threshold, as int32."""
+    conditions = [
+        functools.partial(operator.ge, entries, thresholds[:, i : i + 1])
+        for i in range(thresholds.shape[1])
+    ]
+    counts = backends.backend.count_true(conditions, "int32")
+    return counts[0] if len(counts) == 1 else ops.concatenate(counts, axis=1)
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
