@@ -12,6 +12,7 @@ from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
+from keras_rank.reading.runs import Protocol
 
 
 def evaluate(
@@ -132,6 +133,9 @@ def evaluate_run(
     rules: str = "trec_eval",
     ties: str | None = None,
     unjudged: str = "irrelevant",
+    duplicates: str = "error",
+    missing: str = "zero",
+    ignore_identical_ids: bool = False,
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -205,9 +209,14 @@ def evaluate_run(
     [0.5, 0.0]
     """
     members = members_of(metrics, rules)
+    protocol = Protocol(duplicates, missing, ignore_identical_ids)
     followed = rules if ties is None else f"{rules}, ties={ties}"
     if unjudged == "drop":
         followed += ", unjudged=drop"
+    if missing == "skip":
+        followed += ", missing=skip"
+    if ignore_identical_ids:
+        followed += ", ignore_identical_ids"
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)
@@ -219,7 +228,7 @@ def evaluate_run(
         memory_limit=memory_limit,
         truncates=truncates(rules),
     )
-    table, left_out = table_of_run(qrels, run, settings, progress)
+    table, left_out = table_of_run(qrels, run, settings, protocol, progress)
     return Evaluation(
         table, metrics=members, query=query, left_out=left_out, rules=followed
     )

@@ -5,7 +5,7 @@ They are as named, or as known tools name them, or known by their places.
 
 import re
 
-from keras_rank.reading import engine, files, layouts, query_dicts, text
+from keras_rank.reading import engine, files, layouts, lists, query_dicts, text
 from keras_rank.reading.part import FINITE, Part
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.sources import parts_of
@@ -35,6 +35,8 @@ def are_judgements(file: str, columns: Columns) -> bool:
     if {columns.label, columns.score} <= set(part.columns):
         return False
     found = _roles_by_name(part.columns, columns, "label")
+    if lists.has_lists(part, found["item"]):
+        del found["label"]
     return not part.has_names or set(found.values()) <= set(part.columns)
 
 

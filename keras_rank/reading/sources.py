@@ -92,7 +92,12 @@ def _tabular(argument: str, source: Any) -> Any:
     if isinstance(source, duckdb.DuckDBPyRelation):
         return source.to_arrow_reader()
     if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
-        accepted = "" if argument == "rows" else ", or a dict of items for each query"
+        accepted = (
+            ""
+            if argument == "rows"
+            else ", or, on both sides, lists of the ids of each query, "
+            "or a dict of items for each query"
+        )
         is_lazy = hasattr(source, "collect")
         raise ValueError(
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "

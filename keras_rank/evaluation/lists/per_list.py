@@ -19,7 +19,7 @@ from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.limits import LARGEST_WEIGHT
 from keras_rank.reading.engine import connected
 from keras_rank.reading.rows import Rows, labels_of, read_rows
-from keras_rank.reading.runs import read_run
+from keras_rank.reading.runs import Protocol, read_run
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -34,11 +34,16 @@ def table_of_rows(
 
 
 def table_of_run(
-    qrels: Any, run: Any, settings: Settings, progress: Progress | None = None
+    qrels: Any,
+    run: Any,
+    settings: Settings,
+    protocol: Protocol,
+    progress: Progress | None = None,
 ) -> tuple[pa.Table, int | None]:
     """Returns one row per query of judgements, and the number of those left out."""
+    columns, order = settings.columns, settings.order
     with connected(settings.memory_limit) as connection:
-        rows = read_run(connection, qrels, run, settings.columns, settings.order)
+        rows = read_run(connection, qrels, run, columns, order, protocol)
         return _table_of(rows, settings, progress), rows.left_out
 
 
