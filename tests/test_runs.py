@@ -772,7 +772,7 @@ def test_ids_without_numbers(rules):
 @pytest.mark.parametrize(
     ("qrels", "run", "message"),
     [
-        ({}, {"2": None}, "out: both count as 0. Received: None, for the query '2'"),
+        ({}, {"2": None}, "one, which counts as 0. Received: None, for the query '2'"),
         ({}, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
         ({}, {"2": "a"}, "Received: 'a', for the query '2'"),
         ({}, {"2": [("a", 0.5)]}, "Received: .*, for the query '2'"),
@@ -808,7 +808,7 @@ def test_ids_without_numbers_in_json(tmp_path):
         evaluate_run({"1": {"b": 1}}, files[1], ["mrr"])
     for run in ('{"1": null}', '{"1": ["a"], "2": null}'):
         files[1].write_text(run)
-        with raises("both count as 0. Received: None, for the query"):
+        with raises("which counts as 0. Received: None, for the query"):
             evaluate_run(QRELS, files[1], ["mrr"])
     files[0].write_text('{"query_id": ["1"], "item_id": ["b"], "label": [1]}')
     (tmp_path / "q.json").write_text('{"query_id": ["2"], "item_id": ["b"]}')

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading import files
+from keras_rank.reading.arrow import ArrowPart
 from keras_rank.reading.engine import Relation, in_sql, query
-from keras_rank.reading.part import IDS, ColumnRef
+from keras_rank.reading.part import IDS, ColumnRef, Part
 from keras_rank.reading.text import TextPart
 
 
@@ -71,6 +72,14 @@ class JsonPart(TextPart):
             type_ = f"json_type(line, {_pointer(sought.name)})"
             is_wrong += f" OR (regexp_matches(\"{i}\", '[.eE]') AND {type_} = 'DOUBLE')"
         return is_wrong
+
+    def with_lists(self, name: str) -> Part:
+        ((first, _),) = self._objects().limit(1).fetchall()
+        if not isinstance(json.loads(first).get(name), list):
+            return self
+        rows = [json.loads(line) for line, _ in self._objects().fetchall()]
+        columns = {key: [row.get(key) for row in rows] for key in self._keys}
+        return ArrowPart(self.connection, self.name, pa.table(columns), self.name)
 
     def _objects(self) -> Relation:
         if self.unit == "line":

@@ -90,6 +90,10 @@ class Part(abc.ABC):
     def scan(self, places: Sequence[int]) -> Relation:
         """Returns at least the columns at places, but those of folders, by place."""
 
+    def with_lists(self, name: str) -> "Part":
+        """Returns the part with types of lists, if a column of text has lists."""
+        return self
+
     def read(self, columns: Iterable[ColumnRef | int]) -> Relation:
         """Returns columns, or those at places, under the names `0`, `1`, ..."""
         places = [x if isinstance(x, int) else self.place(x) for x in columns]
@@ -109,7 +113,9 @@ class Part(abc.ABC):
     def number_type(self, sought: ColumnRef) -> str:
         """Returns the type of a column of numbers."""
         type_ = self.type_of(self.place(sought))
-        if type_ == _NOTHING or (type_.startswith(TYPES_OF_NUMBERS) and type_[-1] != "]"):
+        if type_ == _NOTHING or (
+            type_.startswith(TYPES_OF_NUMBERS) and type_[-1] != "]"
+        ):
             return type_
         found = self.read([sought]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":

@@ -26,8 +26,8 @@ _COLUMN = re.compile(
 _ACCEPTED = {
     "qrels": "a list or set of those of relevant items. Leave a query without "
     "judgements out",
-    "run": "a list, the best first. Where nothing was found, pass an empty one, which "
-    "counts as 0, or leave the query out",
+    "run": "a list, the best first, with -1 only as padding at its end. Where nothing "
+    "was found, pass an empty one, which counts as 0",
 }
 
 
@@ -66,11 +66,11 @@ def _in_order(source: Any) -> Any:
         return source or None
     if not hasattr(source, "__array__"):
         return None
+    if isinstance(source, np.ma.MaskedArray):
+        # Ids under the mask become `None`, which is refused.
+        return source.tolist()
     array = ops.convert_to_numpy(source) if ops.is_tensor(source) else source
-    # The ids under a mask become `None`.
-    is_masked = isinstance(source, np.ma.MaskedArray)
-    array = array.tolist() if is_masked else np.asarray(array)
-    return array if is_masked or array.ndim else None
+    return np.asarray(array) if np.ndim(array) else None
 
 
 def _placed(lists: Any, columns: Columns) -> Any:

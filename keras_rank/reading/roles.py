@@ -32,11 +32,12 @@ def are_judgements(file: str, columns: Columns) -> bool:
         return True
     with files.errors_of("qrels", file), engine.connect() as connection:
         (part, *_) = parts_of(connection, "qrels", file, names_of(columns))
+        found = _roles_by_name(part.columns, columns, "label")
+        if lists.has_lists(part.with_lists(found["item"]), found["item"]):
+            # Their items are relevant, or ranked.
+            del found["label"]
     if {columns.label, columns.score} <= set(part.columns):
         return False
-    found = _roles_by_name(part.columns, columns, "label")
-    if lists.has_lists(part, found["item"]):
-        del found["label"]
     return not part.has_names or set(found.values()) <= set(part.columns)
 
 

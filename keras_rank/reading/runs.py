@@ -13,7 +13,6 @@ from keras_rank.reading.part import ColumnRef, ColumnRefs, common_type
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
 from keras_rank.reading.text import NUMBERS
 
-
 # The order of the rows of an item that a run has several times, of which the first one
 # counts. DuckDB orders NaN above all numbers.
 _ORDERS = {"first": "row", "max": "isnan(score), score DESC, row"}
@@ -80,12 +79,12 @@ def read_run(
         )
     with files.errors_of("run", run):
         left_out = _count_left_out(connection)
-        judged = "WHERE query IN (SELECT query FROM run)" if protocol.missing == "skip" else ""
+        queries = "run" if protocol.missing == "skip" else "qrels"
         rows = connection.sql(
             "SELECT query, label, score, item, of_run.row FROM "
-            f"(SELECT * FROM qrels {judged}) FULL JOIN (SELECT * FROM run WHERE item IS "
-            "NOT NULL AND query IN (SELECT query FROM qrels)) AS of_run "
-            "USING (query, item)"
+            f"(SELECT * FROM qrels WHERE query IN (SELECT query FROM {queries})) "
+            "FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
+            "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
     names = ("query", "label", "score", "item")
     batches = sorted_batches(rows, "qrels", qrels, names, order)
@@ -114,9 +113,8 @@ def _create(
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
     with files.errors_of(name, source):
-        source, number = query_dicts.tabulated(name, source, columns), NUMBERS[name]
-        looked_for = roles.names_of(columns)
-        parts = sources.parts_of(connection, name, source, looked_for)
+        table, number = query_dicts.tabulated(name, source, columns), NUMBERS[name]
+        parts = sources.parts_of(connection, name, table, roles.names_of(columns))
         found, *others = [roles.roles_of(name, part, columns) for part in parts]
         if any(each != found for each in others):
             raise ValueError(
@@ -128,6 +126,7 @@ def _create(
             for role, column in found.items()
         }
         numbers = {number: ids.pop(number)}
+        parts = [part.with_lists(found["item"]) for part in parts]
         are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
         are_bare = are_lists and not lists.has_lists(parts[0], found[number])
         if are_lists:
@@ -139,10 +138,10 @@ def _create(
         if are_bare and name == "run":
             _require_one_list(table)
         if duplicates == "error":
-            _require_distinct(name, source, ids, items)
+            _require_distinct(name, source, {} if are_lists else ids, items)
         else:
             connection.execute(
-                f"CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
+                "CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
                 f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
             )
             table = connection.table(name)
@@ -170,7 +169,7 @@ def _count_left_out(connection: Connection) -> int:
 
 
 def _require_rows(name: str, source: Any, table: Relation) -> None:
-    """Raises for no rows, and for missing values. A score may be NaN: it has no rank."""
+    """Raises for no rows and missing values. A score may be NaN: it has no rank."""
     is_number, accepted = "score IS NOT NULL", ("a query", "an item", "a score")
     if name == "qrels":
         is_number = "label IS NOT NULL AND isfinite(CAST(label AS DOUBLE))"
@@ -196,11 +195,11 @@ def _require_distinct(name: str, source: Any, ids: ColumnRefs, table: Relation) 
 
 
 def _require_one_list(table: Relation) -> None:
-    """Raises for a query with several lists without scores, as their order is unknown."""
+    """Raises for several lists of a query without scores, whose order is unknown."""
     counts = table.aggregate("query, score, count(*) AS number").filter("number > 1")
     for query, *_ in counts.limit(1).fetchall():
         raise ValueError(
-            "`run` should have one list of ids without scores for each query. Received: "
+            "`run` should have one list for each query if it has no scores. Received: "
             f"several for the query {query!r}"
         )
 
