@@ -8,8 +8,8 @@ from keras_rank.reading.part import INTEGERS, TYPES_OF_NUMBERS, ColumnRef, Part
 from keras_rank.reading.query_dicts import not_understood
 from keras_rank.reading.text import NUMBERS
 
-# The types of ids in lists beside integers. The last one is that of empty lists.
-_IDS = ("VARCHAR", "ENUM", "UUID", '"NULL"')
+# The types of ids in lists. The last one is that of empty lists.
+_IDS = {*INTEGERS, "VARCHAR", "UUID", '"NULL"'}
 # The numbers of tables.
 _TABLES = itertools.count()
 
@@ -53,7 +53,7 @@ def items_of(
     if not has_numbers:
         _require_no_numbers(part, sought)
     type_ = part.type_of(part.place(sought[1])).rpartition("[")[0]
-    if type_ not in INTEGERS and not type_.startswith(_IDS):
+    if type_ not in _IDS:
         accepted = "a column of ids, or of lists of texts or integers"
         raise sought[1].refused(accepted, f"which has lists of the type {type_}")
     # Those of arrays have a fixed length.
@@ -74,7 +74,13 @@ def items_of(
     if has_numbers:
         wrong += " OR len(items) IS DISTINCT FROM len(numbers)"
     for query_, ids, _, given in lists.filter(wrong).limit(1).fetchall():
-        raise not_understood(argument, query_, (ids, given) if has_numbers else ids)
+        if has_numbers and ids is not None:
+            raise ValueError(
+                f"`{argument}` should have as many {number}s as ids for each query, "
+                f"with -1 only as padding at the end. Received: {ids} and {given}, for "
+                f"the query {query_!r}"
+            )
+        raise not_understood(argument, query_, ids)
     if has_numbers:
         numbers = "numbers[:len(kept)]"
     else:
