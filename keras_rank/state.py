@@ -1,8 +1,9 @@
 """Running totals over all lists: exact sums, their mean, and its error.
 
-A float32 sum of ones stops growing at 2**24. So each sum is a pair of float32 numbers,
-the rounded value and the rounding error, and a remainder that is too small for the
-pair. Every part is a plain sum, so the totals of replicas may be added.
+A float32 sum of ones stops growing at 2**24. So each sum is three float32 numbers: the
+rounded value, its rounding error, and what that leaves. They are added in float64, or
+in pairs of float32 where a device has none. Every part is a plain sum, so the totals of
+replicas may be added.
 """
 
 import functools
@@ -10,7 +11,6 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import ratio
 from keras_rank.backends import Tensor, backend
 
 # The columns of a batch, an entry for each list: its weighted value and its weight, 0
@@ -23,8 +23,10 @@ SHAPE = (2, 4, 4)
 SMALLEST_SQUARE = 1e-37
 
 
-def products(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the sums over lists of the pairwise products of columns.
+def add(
+    totals: Tensor, remainders: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Adds the sums over lists of the pairwise products of columns.
 
     By elementwise products and sums, as a matrix product would wake threads, and wait
     for them, even for a few lists.
@@ -35,46 +37,55 @@ def products(columns: Tensor) -> tuple[Tensor, Tensor]:
     of float32 become infinite, and NaN in the totals, which the mean does not use.
 
     Args:
+        totals: float32 tensor of shape `(2, 4, 4, ...)`. High and low parts.
+        remainders: float32 tensor of shape `(4, 4, ...)`. The remainders of these.
         columns: tensor of shape `(4, ..., batch)`.
 
     Returns:
-        High and low parts, float32 of shape `(4, 4, ...)`.
+        The totals and the remainders, of the same shapes, and the number of lists.
     """
     with backend.quiet():
-        high, low = backend.in_float64(_products, columns)
-    return high, low
+        if backend.has_float64():
+            *parts, number = backend.in_float64(_sums, totals, remainders, columns)
+            high, low, remainders = parts
+            return ops.stack([high, low]), remainders, number
+        added = _products(columns)
+        totals, remainders = _added(totals, remainders, added, 0.0 * added)
+        return totals, remainders, added[LISTS, LISTS]
 
 
-def _products(columns: Tensor) -> tuple[Tensor, Tensor]:
-    pairs = columns[:, None] * columns
-    return backend.split_float64(backend.library_of(pairs).sum(pairs, axis=-1))
+def _sums(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
+    added = _products(columns)
+    sums = backend.library_of(totals).sum(totals, axis=0) + remainders + added
+    return *backend.split_float64(sums), ops.cast(added[LISTS, LISTS], "int32")
 
 
-def add(
+def _products(columns: Tensor) -> Tensor:
+    products = columns[:, None] * columns
+    return backend.library_of(products).sum(products, axis=-1)
+
+
+def merge(totals: Tensor, others: Tensor) -> Tensor:
+    """Adds both parts of other totals, of the same shape `(2, 4, 4, ...)`."""
+    with backend.quiet():
+        return _added(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
+
+
+def _added(
     totals: Tensor, remainders: Tensor, high: Tensor, low: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Adds to the totals, keeping rounding errors of the first and second order.
+    """Adds numbers and their rounding errors to totals and remainders, in float32.
 
     Rounding errors come from Knuth's TwoSum, and all parts are renormalized: otherwise,
     once the high part is too large to grow, everything would go into the low one.
     Without remainders, the same error in each of 33 million equal updates would add up
     to a hundred-millionth of the sum.
-
-    Args:
-        totals: float32 tensor of shape `(2, 4, 4, ...)`. High and low parts.
-        remainders: float32 tensor of shape `(4, 4, ...)`. The remainders of these.
-        high: float32 tensor of shape `(4, 4, ...)`. The numbers to add.
-        low: tensor of the same shape. The rounding errors of `high`.
-
-    Returns:
-        The totals and the remainders, of the same shapes.
     """
-    with backend.quiet():
-        total_high, total_low = ops.unstack(totals, 2)
-        total_low, error = _sum_and_error(total_low, high)
-        total_high, total_low = _sum_and_error(total_high, total_low)
-        total_low, remainders = _renormalized(total_low, remainders + error + low)
-        return ops.stack([total_high, total_low]), remainders
+    total_high, total_low = ops.unstack(totals, 2)
+    total_low, error = _sum_and_error(total_low, high)
+    total_high, total_low = _sum_and_error(total_high, total_low)
+    total_low, remainders = _renormalized(total_low, remainders + error + low)
+    return ops.stack([total_high, total_low]), remainders
 
 
 def _sum_and_error(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,11 +98,6 @@ def _renormalized(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The same, if the first number is the larger one."""
     total = a + b
     return total, b - (total - a)
-
-
-def merge(totals: Tensor, others: Tensor) -> Tensor:
-    """Adds both parts of other totals, of the same shape `(2, 4, 4)`."""
-    return add(totals, ops.zeros_like(others[0]), others[0], others[1])[0]
 
 
 def mean(
@@ -112,15 +118,21 @@ def mean(
         A scalar tensor, 0 if there are no lists.
     """
     empty_value, dtype = empty_value_and_dtype
-    low = ops.cast(totals[1, LISTS], dtype) + ops.cast(remainders[LISTS], dtype)
-    sums = ops.cast(totals[0, LISTS], dtype) + low
-    value, weight, relevant, lists = _numbers(sums)
-    if empty_value is not None:
-        average_weight = backend.where(relevant > 0.0, ratio(weight, relevant), 1.0)
-        empty_weight = (lists - relevant) * average_weight
-        value = value + empty_weight * empty_value
-        weight = weight + empty_weight
-    return ratio(value, weight)[0]
+    sums = ops.sum(ops.cast(totals[:, LISTS], dtype), axis=0)
+    if dtype == "float64":
+        # Beyond the precision of float32.
+        sums = sums + ops.cast(remainders[LISTS], dtype)
+    value, weight, relevant, lists = ops.unstack(sums, 4)
+    with backend.quiet():
+        if empty_value is not None:
+            average_weight = weight / relevant
+            if empty_value != 0.0:
+                average_weight = backend.where(relevant > 0.0, average_weight, 1.0)
+            empty_weight = (lists - relevant) * average_weight
+            weight = weight + empty_weight
+            value = value + empty_weight * empty_value if empty_value else value
+        # It is NaN if no list has relevant items, and empty ones have the value 0.
+        return backend.where(weight > 0.0, value / weight, 0.0)
 
 
 def _numbers(row: Tensor) -> list[Tensor]:

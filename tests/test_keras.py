@@ -261,17 +261,15 @@ SETS_OF_METRICS = {
         lambda: [RankingMetrics(["ndcg@2", "mrr"], prefix="click_")],
         [
             "ndcg_at_2",
-            "mrr",
             "coverage_at_2",
             "ndcg_at_5",
             "click_ndcg_at_2",
-            "click_mrr",
         ],
     ),
     "equal names": (
         lambda: [NDCG(k=2), RankingMetrics(["mrr", "ndcg@2"])],
         lambda: [NDCG(k=2), RankingMetrics(["mrr"])],
-        ["ndcg_at_2", "mrr", "ndcg_at_2_1", "ndcg_at_2_2", "mrr_1"],
+        ["ndcg_at_2", "mrr", "ndcg_at_2_1", "mrr_1"],
     ),
     "odd names": (
         lambda: [NDCG(name="ndcg@2"), NDCG(name="a/b c>d")],
@@ -314,7 +312,7 @@ def test_the_state_of_a_model_is_a_tree(metrics, rng):
     model.set_state_tree({"metrics_variables": trees[0]})
     found = model.get_state_tree("numpy_array")["metrics_variables"]
     for name in names:
-        assert trees[0][name]["lists_seen"] == LISTS
+        assert np.all(trees[0][name]["lists_seen"] == LISTS)
         for variable, value in trees[0][name].items():
             np.testing.assert_array_equal(found[name][variable], value)
 
@@ -328,7 +326,7 @@ def test_keys_of_exported_states_are_not_paths(data):
     state = keras_rank.utils.export_state(second)
     assert next(iter(state)) == "ndcg_at_2/totals"
     keras_rank.utils.merge_state(first, [state, second])
-    assert first.lists_seen == 3 * second.lists_seen
+    assert first.variables[-1] == 3 * second.variables[-1]
 
 
 @pytest.mark.trains

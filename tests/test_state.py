@@ -56,7 +56,7 @@ def test_adding_variables_is_merging(rng):
     merged = keras_rank.utils.merge_state(parts[0], parts[1:])
     assert merged is parts[0]
     assert float(merged.result()) == expected
-    assert int(merged.lists_seen + 0) == int(whole.lists_seen + 0)
+    assert int(merged.variables[-1] + 0) == int(whole.variables[-1] + 0)
 
 
 def test_merging_different_metrics_is_an_error():

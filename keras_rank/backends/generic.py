@@ -340,6 +340,11 @@ def power_of_two(x: Tensor) -> Tensor:
     return backends.backend.constant(2.0, x) ** x
 
 
+def has_float64() -> bool:
+    """Whether `in_float64` computes in float64."""
+    return backends.backend.widest("float64") == "float64"
+
+
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     """Returns `function(*tensors)`, with tensors in float64 if the device has it.
 
@@ -351,10 +356,12 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     return function(*(ops.cast(x, dtype) for x in tensors))
 
 
-def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Splits float64 numbers into float32 ones and their rounding errors."""
+def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Splits numbers into float32 ones, each the rounding error of those before."""
     high = ops.cast(x, "float32")
-    return high, ops.cast(x - ops.cast(high, x.dtype), "float32")
+    rest = x - ops.cast(high, x.dtype)
+    low = ops.cast(rest, "float32")
+    return high, low, ops.cast(rest - ops.cast(low, x.dtype), "float32")
 
 
 def no_fma(products: Tensor) -> Tensor:

@@ -199,8 +199,12 @@ def _made_once(function: Callable[..., Tensor], *numbers: Any) -> Array:
         return np.asarray(jax.jit(lambda: function(*numbers))())
 
 
+def has_float64() -> bool:
+    return jax.default_backend() in ("cpu", "gpu")
+
+
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
-    if jax.default_backend() not in ("cpu", "gpu"):
+    if not backends.backend.has_float64():
         # Otherwise a TPU rounds factors to bfloat16.
         with jax.default_matmul_precision("float32"):
             return function(*tensors)
@@ -217,10 +221,12 @@ def _float64() -> Any:
     return experimental.enable_x64(True)  # type: ignore[attr-defined]
 
 
-def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
+def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # XLA may drop a cast there and back.
-    rounded = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=23)
-    return ops.cast(x, "float32"), ops.cast(x - rounded, "float32")
+    rest = x - jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=23)
+    remainder = rest - jax.lax.reduce_precision(rest, exponent_bits=8, mantissa_bits=23)
+    high, low, remainder = (ops.cast(part, "float32") for part in (x, rest, remainder))
+    return high, low, remainder
 
 
 def no_fma(products: Tensor) -> Tensor:

@@ -59,9 +59,10 @@ def power_of_two(x: Tensor) -> Tensor:
     return np.exp2(x)
 
 
-def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
-    high = x.astype("float32")
-    return high, (x - high).astype("float32")
+def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    rest = x - (high := x.astype("float32"))
+    low = rest.astype("float32")
+    return high, low, (rest - low).astype("float32")
 
 
 def quiet() -> contextlib.AbstractContextManager[Any]:

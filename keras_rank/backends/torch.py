@@ -137,9 +137,9 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     return function(*(x.double() for x in tensors))
 
 
-def split_float64(x: Tensor) -> tuple[Tensor, Tensor]:
-    high = x.float()
-    return high, (x - high).float()
+def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    rest = x - (high := x.float())
+    return high, (low := rest.float()), (rest - low).float()
 
 
 @contextlib.contextmanager

@@ -19,8 +19,13 @@ from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
 from keras_rank.metrics.names import Member
-from keras_rank.metrics.ordered import M, grouped
-from keras_rank.metrics.update import check_takes_targets, number_of_ranks
+from keras_rank.metrics.update import (
+    M,
+    check_takes_targets,
+    grouped,
+    number_of_ranks,
+    with_ranked,
+)
 from keras_rank.ranking.tie_breaking import Ties
 
 # With `verbose="auto"`, progress is shown after this many seconds.
@@ -79,8 +84,7 @@ def evaluate(
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
     of_lists, of_exposure = by_kind(group.members)
-    # Copies, as the metrics may be in use elsewhere.
-    states = {member.name: member.stateless_reset_state() for member in group.members}
+    state, of_items = group._sums.zeros(), {}
     # Opened once, as to encode or to read the candidates may take long.
     given = targets, queries, candidates, sample_weight, score, exclude, block_size
     task_in = functools.cache(functools.partial(retrieval, *given))
@@ -89,18 +93,13 @@ def evaluate(
         counts = task.counted(ties, key, _progress(verbose, task.candidates.items))
         for lists, part in _parts(task.lists, counts, ties, k):
             ranked = ranked_by_counts(lists, part, ties, k, targets)
-            for member in members:
-                states[member.name] = member.stateless_update_state(
-                    states[member.name], ranked
-                )
-    variables = [value for member in group.members for value in states[member.name]]
-    results = group.stateless_result(variables)
+            state = with_ranked(members, ranked, state)
     for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
         task = task_in(dtype)
         shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
         for member in shown_by:
-            value = member.of_shown(shown, task.candidates.items)
-            results[group.prefix + member.name] = value
+            of_items[member.name] = member.of_shown(shown, task.candidates.items)
+    results = group._results_of(state, of_items)
     return {name: float(value) for name, value in results.items()}
 
 

@@ -1,7 +1,10 @@
 """The base class of metrics of lists, with their `update_state` and `result`."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any, TypedDict
+
+import keras
 
 from keras_rank import state
 from keras_rank.arguments import (
@@ -17,11 +20,12 @@ from keras_rank.arguments import (
     check_number,
     names_arguments,
 )
-from keras_rank.backends import Tensor, backend
+from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
-from keras_rank.metrics.ordered import OrderedMetric, assign
-from keras_rank.metrics.update import updates_of
+from keras_rank.metrics.ordered import OrderedMetric
+from keras_rank.metrics.update import results, updates_of
+from keras_rank.metrics.variables import Sums, assign
 from keras_rank.ranking.ranking import Ranking
 
 
@@ -152,15 +156,14 @@ class RankingMetric(OrderedMetric):
         )
         check = check_flag if self.takes_sparse_labels else check_not_sparse
         self.sparse_labels = check("sparse_labels", sparse_labels)
-        self.totals = self._sum_variable(state.SHAPE, "float32", "totals")
-        self.remainders = self._sum_variable(state.SHAPE[1:], "float32", "remainders")
+        self._sums = Sums(self._place)
+        # Its place among the members, if a group has them.
+        self._slot = 0
         # Here, as torch.compile can't trace `inspect`.
         names = inspect.signature(type(self)).parameters
         self._names_of_arguments = tuple(
-            name for name in names if name not in ("seed", "name")
+            name for name in names if name not in ("shuffle_ties", "seed", "name")
         )
-        # Keys the shuffle. It may wrap after 2**31 lists.
-        self.lists_seen = self._sum_variable((), "int32", "lists_seen")
         # Whether no batch was added yet.
         self._is_new = True
 
@@ -218,12 +221,7 @@ class RankingMetric(OrderedMetric):
 
     def result(self) -> Tensor:
         """Returns the mean over all lists since the last reset, 0 if there are none."""
-        return backend.enter(
-            state.mean,
-            (self.empty_value, self._compute_dtype),
-            self.totals.value,
-            self.remainders.value,
-        )
+        return self._of_sums(state.mean)
 
     def standard_error(self) -> Tensor:
         """Returns the standard error of the result over samples of lists.
@@ -237,12 +235,7 @@ class RankingMetric(OrderedMetric):
             A scalar tensor: NaN for fewer than two lists that count, or if squares of
             weights, or of weights times values, are out of the range of float32.
         """
-        return backend.enter(
-            state.standard_error,
-            (self.empty_value, self._compute_dtype),
-            self.totals.value,
-            self.remainders.value,
-        )
+        return self._of_sums(state.standard_error)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -253,6 +246,22 @@ class RankingMetric(OrderedMetric):
             "relevance_threshold": self.relevance_threshold,
             "sparse_labels": self.sparse_labels,
         }
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """The variables of the sums, unless its group has them, and any other."""
+        sums = [] if self._in_group else self._sums.variables
+        return [*sums, *super().variables]
+
+    def reset_state(self) -> None:
+        super().reset_state()
+        if self._in_group:
+            none, slots = self._sums.zeros(), [self._slot]
+            assign(self._sums.updates(self._sums.state.replaced(slots, none.of(slots))))
+
+    def _of_sums(self, statistic: Callable[..., Tensor]) -> Tensor:
+        (value,) = results(statistic, [self], self._sums.state.one(self._slot))
+        return value
 
     @property
     def _weighs_empty_lists(self) -> bool:

@@ -16,6 +16,8 @@ from keras_rank.arguments import (
 from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.exposure import concentration, share_shown
 from keras_rank.metrics import ordered, shown
+from keras_rank.metrics.update import grouped
+from keras_rank.metrics.variables import SumVariable, Update, assign, end_compiling
 
 
 class ExposureArguments(TypedDict, total=False):
@@ -69,8 +71,8 @@ class ExposureMetric(ordered.OrderedMetric):
             items = check_positive("items", items, "a positive integer or None")
         self.items = items
         # int32 is exact on every device, up to 2**31 lists.
-        self.counts = self._sum_variable((items or 0,), "int32", "counts")
-        self.lists_seen = self._sum_variable((), "int32", "lists_seen")
+        self.counts = SumVariable(self._place, (items or 0,), "int32", "counts")
+        self.lists_seen = SumVariable(self._place, (), "int32", "lists_seen")
 
     @names_arguments
     def update_state(
@@ -93,7 +95,7 @@ class ExposureMetric(ordered.OrderedMetric):
             ValueError: if shapes or dtypes don't match. The state is unchanged then. In
                 a graph that does not know sizes, TensorFlow raises its own error.
         """
-        ordered.assign(updates_of([self], y_true, y_pred, sample_weight))
+        assign(updates_of([self], y_true, y_pred, sample_weight))
 
     def result(self) -> Tensor:
         """Returns the result over all lists since the last reset, 0 for no lists."""
@@ -211,16 +213,14 @@ class Gini(ExposureMetric):
 
 def updates_of(
     metrics: Sequence[ExposureMetric], y_true: Any, y_pred: Any, sample_weight: Any
-) -> list[ordered.Update]:
+) -> list[Update]:
     """Returns the new states of metrics after a batch of lists.
 
     Lists are ordered once for all metrics with the same order.
     """
-    ordered.end_compiling()
-    alike = ordered.grouped(
-        metrics, lambda m: (_known_items(m), m.sparse_labels, m._order)
-    )
-    updates: list[ordered.Update] = []
+    end_compiling()
+    alike = grouped(metrics, lambda m: (_known_items(m), m.sparse_labels, m._order))
+    updates: list[Update] = []
     for (items, sparse_labels, (ties, key)), members in alike.items():
         cutoffs = tuple({member.k: None for member in members})
         showing = shown.Showing(sparse_labels, ties, cutoffs, items)

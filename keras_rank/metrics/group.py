@@ -1,22 +1,24 @@
 """Many metrics as one that orders each batch once."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
+from keras_rank import state
 from keras_rank.arguments import check_flag, names_arguments
 from keras_rank.backends import Tensor
 from keras_rank.metrics import exposure, update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.exposure import ExposureMetric
 from keras_rank.metrics.names import BY_NAME, Member, question_of
-from keras_rank.metrics.ordered import (
+from keras_rank.metrics.variables import (
     Place,
     PlacedMetric,
+    State,
+    Sums,
     assign,
-    end_compiling,
     place,
 )
 
@@ -94,8 +96,8 @@ class RankingMetrics(PlacedMetric):
         self.prefix = prefix
         self.standard_errors = has_errors
         self.members = members
-        end_compiling()
         place(self._places(), {})
+        self._sums = _joined(self._place, by_kind(members)[0])
         _share_drawn_seed(members)
 
     @property
@@ -123,13 +125,10 @@ class RankingMetrics(PlacedMetric):
 
     def result(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their results, in order."""
-        results = {}
-        for member in self.members:
-            name = self.prefix + member.name
-            results[name] = member.result()
-            if self.standard_errors:
-                results[_ERROR.format(name)] = member.standard_error()
-        return results
+        _, of_exposure = by_kind(self.members)
+        return self._results_of(
+            self._sums.state, {member.name: member.result() for member in of_exposure}
+        )
 
     def standard_error(self) -> dict[str, Tensor]:
         """Returns a dict from the names of the members to their standard errors.
@@ -141,8 +140,40 @@ class RankingMetrics(PlacedMetric):
             for member in self.members
         }
 
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """The variables of the sums, and those of the metrics of exposure."""
+        sums = self._sums.variables if by_kind(self.members)[0] else []
+        return [*sums, *super().variables]
+
+    def _results_of(
+        self, sums: State, of_exposure: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The results, given the sums and the results of the metrics of exposure."""
+        values = of_exposure | self._of_sums(state.mean, sums)
+        errors = (
+            self._of_sums(state.standard_error, sums) if self.standard_errors else {}
+        )
+        results = {}
+        for member in self.members:
+            name = self.prefix + member.name
+            results[name] = values[member.name]
+            if self.standard_errors:
+                results[_ERROR.format(name)] = errors[member.name]
+        return results
+
+    def _of_sums(
+        self, statistic: Callable[..., Tensor], sums: State
+    ) -> dict[str, Tensor]:
+        """The mean of each member, or its standard error."""
+        members, _ = by_kind(self.members)
+        names = (member.name for member in members)
+        return dict(zip(names, update.results(statistic, members, sums), strict=True))
+
     def _places(self) -> list[tuple[Place, str]]:
-        return [(each._place, self.prefix + each.name) for each in self.members]
+        of_exposure = by_kind(self.members)[1]
+        others = [(each._place, self.prefix + each.name) for each in of_exposure]
+        return [*super()._places(), *others]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -199,7 +230,8 @@ def _member(metric: Any, as_written: bool = False) -> Member:
     if isinstance(metric, dict):
         member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
-        return member
+        # The sums of a metric are in one group: another gets a copy.
+        return member._with_seed(member.seed) if member._in_group else member
     raise ValueError(
         "`metrics` should hold ranking metrics: instances of "
         "`keras_rank.metrics.RankingMetric`, their configs, or strings such as "
@@ -246,6 +278,14 @@ def _described(metric: Member) -> str:
         f"{name}={config[name]!r}" for name in names if name in config
     )
     return f"{type(metric).__name__}({arguments})"
+
+
+def _joined(place: Place, members: Sequence[RankingMetric]) -> Sums:
+    """The sums of members, which these have in common from now on."""
+    sums = Sums(place, [member._sums.state.one(member._slot) for member in members])
+    for slot, member in enumerate(members):
+        member._sums, member._in_group, member._slot = sums, True, slot
+    return sums
 
 
 def _share_drawn_seed(members: Sequence[Member]) -> None:

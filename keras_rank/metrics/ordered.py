@@ -1,10 +1,7 @@
 """What metrics that order lists by score have in common: a cutoff, ties, a name."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Self, TypeVar
-
-import keras
+from typing import Any, Self
 
 from keras_rank.arguments import (
     Seed,
@@ -14,7 +11,7 @@ from keras_rank.arguments import (
     drawn_seed,
 )
 from keras_rank.arrays.hashing import key_of_seed
-from keras_rank.backends import Tensor, backend
+from keras_rank.metrics.variables import PlacedMetric
 from keras_rank.ranking.tie_breaking import Ties
 
 # The values of `shuffle_ties`, by what they stand for.
@@ -23,69 +20,6 @@ SHUFFLE_TIES: dict[Ties, ShuffleTies] = {
     "stable": False,
     "average": "average",
 }
-
-# A variable, and its new value.
-Update = tuple[keras.Variable, Tensor]
-
-M = TypeVar("M", bound="OrderedMetric")
-K = TypeVar("K", bound=Hashable)
-
-
-class Place:
-    """Where the variables of a metric are in the state tree of a model."""
-
-    path = ""
-
-
-# The paths of the metrics that Keras is compiling into one model.
-_places_in_model: dict[str, Place] = {}
-
-
-class PlacedMetric(keras.metrics.Metric):
-    """A metric with a place of its own in the state tree of a model.
-
-    Its path is its name, as for Keras's metrics. Of equal names in one model, such as
-    those of two outputs, the second gets a number, as Keras numbers results.
-    """
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        # Keras sets the name again when it compiles a model: that of one metric after
-        # the other, before it updates the first.
-        is_compiled = "_name" in vars(self)
-        self._name = name
-        if is_compiled:
-            place(self._places(), _places_in_model)
-
-    def _places(self) -> Iterable[tuple[Place, str]]:
-        """The places of variables, and what they are named after."""
-        raise NotImplementedError
-
-
-def place(places: Iterable[tuple[Place, str]], taken: dict[str, Place]) -> None:
-    """Gives each place a path that no other has taken."""
-    for each, name in places:
-        # A path is split at this character.
-        path = first = name.replace("/", ">")
-        number = 0
-        while taken.get(path, each) is not each:
-            number += 1
-            path = f"{first}_{number}"
-        taken[path] = each
-        each.path = path
-
-
-def end_compiling() -> None:
-    """Notes that Keras has compiled the metrics of a model, or failed to.
-
-    It then updates them, or the user makes new ones.
-    """
-    if _places_in_model:
-        _places_in_model.clear()
 
 
 class OrderedMetric(PlacedMetric):
@@ -99,6 +33,9 @@ class OrderedMetric(PlacedMetric):
 
     # Whether `y_true` holds ids.
     sparse_labels = False
+
+    # Whether a group has its sums.
+    _in_group = False
 
     # What says which orders of ties it takes.
     _check_ties = staticmethod(check_ties)
@@ -114,9 +51,6 @@ class OrderedMetric(PlacedMetric):
     ) -> None:
         self.k = k
         super().__init__(name=name or self._default_name(), dtype=dtype)
-        self._place = Place()
-        end_compiling()
-        place(self._places(), {})
         self._seed, self._seed_is_drawn = check_seed(seed), seed is None
         self.shuffle_ties = shuffle_ties
 
@@ -146,10 +80,14 @@ class OrderedMetric(PlacedMetric):
 
     @seed.setter
     def seed(self, seed: int | None) -> None:
-        # Here, as torch.compile can't trace how the key is made.
         if seed is None and self._ties == "shuffle":
             seed = drawn_seed()
-        self._seed, self._key = seed, 0 if seed is None else key_of_seed(seed)
+        self._seed = seed
+        # Metrics with the same one may share an order. The key is made here, as
+        # torch.compile can't trace how.
+        is_shuffled = self._ties == "shuffle"
+        key = key_of_seed(seed) if is_shuffled and seed is not None else 0
+        self._order = self._ties, key
 
     def _with_seed(self, seed: int | None) -> Self:
         """The metric with another seed, which has its state in common with this one."""
@@ -168,68 +106,8 @@ class OrderedMetric(PlacedMetric):
         # As Keras's own metrics do in `__init__`.
         self.higher_is_better = direction == "up"
 
-    def _places(self) -> list[tuple[Place, str]]:
-        return [(self._place, self.name)]
-
-    def _sum_variable(
-        self, shape: tuple[int, ...], dtype: str, name: str
-    ) -> keras.Variable:
-        """Creates a variable that is summed over replicas."""
-        with backend.lasting():
-            return SumVariable(self._place, shape, dtype, name)
-
-    @property
-    def _order(self) -> tuple[Ties, int]:
-        """How ties are ordered: metrics with the same one may share an order."""
-        return self._ties, self._key if self._ties == "shuffle" else 0
-
     def _default_name(self) -> str:
         class_name = type(self).__name__
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
         name = self.base_name or words
         return name if self.k is None else f"{name}_at_{self.k}"
-
-
-def grouped(metrics: Sequence[M], by: Callable[[M], K]) -> dict[K, list[M]]:
-    """Groups metrics by a key."""
-    groups: dict[K, list[M]] = {}
-    for metric in metrics:
-        groups.setdefault(by(metric), []).append(metric)
-    return groups
-
-
-def assign(updates: Sequence[Update]) -> None:
-    """Assigns new values to variables."""
-    for variable, value in updates:
-        variable.assign(value)
-
-
-class SumVariable(keras.Variable):
-    """A variable that is summed over replicas, at the place of its metric.
-
-    `add_variable` would create it in the precision of a mixed-precision policy, which
-    is too low for sums, and at a path that does not follow: a group has its members
-    when their variables exist. Its name scope also fails in a graph of TensorFlow for
-    names such as "ndcg@10".
-    """
-
-    def __init__(
-        self, place: Place, shape: tuple[int, ...], dtype: str, name: str
-    ) -> None:
-        self._place = place
-        super().__init__(
-            initializer="zeros",
-            shape=shape,
-            dtype=dtype,
-            trainable=False,
-            autocast=False,
-            aggregation="sum",
-            synchronization="on_read",
-            name=name,
-        )
-
-    @property
-    def path(self) -> str:
-        """The path of the metric, and the name."""
-        scope = super().path.removesuffix(self.name)
-        return f"{scope}{self._place.path}/{self.name}"

@@ -1,12 +1,11 @@
 """One batch for many metrics: read and ordered once, with the results of all added."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from keras import ops
 
-from keras_rank import state
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.reading import (
@@ -22,19 +21,18 @@ from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.metrics.ordered import (
     SHUFFLE_TIES,
     OrderedMetric,
-    Update,
-    end_compiling,
-    grouped,
 )
+from keras_rank.metrics.variables import State, Update, end_compiling
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.tie_breaking import Ties
+from keras_rank.state import add
 
 if TYPE_CHECKING:
     from keras_rank.metrics.base import RankingMetric
 
-# The totals, the remainders and the number of lists seen of a metric.
-State: TypeAlias = tuple[Tensor, Tensor, Tensor]
+M = TypeVar("M", bound=OrderedMetric)
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,28 +62,21 @@ class UpdateSpec:
         cls, metrics: "Sequence[RankingMetric]", ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
-        which = [m._order if ties is None else (ties, 0) for m in metrics]
-        places = list(dict.fromkeys(which))
-        is_sparse = metrics[0].sparse_labels
+
+        def order_of(metric: "RankingMetric") -> tuple[Ties, int]:
+            return metric._order if ties is None else (ties, 0)
+
+        by_order = grouped(metrics, order_of)
+        is_sparse, places = metrics[0].sparse_labels, list(by_order)
         return cls(
             metrics=tuple(metrics),
             arguments=tuple(metric._arguments for metric in metrics),
             dtype=metrics[0]._compute_dtype,
             orders=tuple(
-                OrderSpec(
-                    is_sparse,
-                    place[0],
-                    number_of_ranks(
-                        [
-                            m
-                            for m, its in zip(metrics, which, strict=True)
-                            if its == place
-                        ]
-                    ),
-                )
-                for place in places
+                OrderSpec(is_sparse, its_ties, number_of_ranks(members))
+                for (its_ties, _), members in by_order.items()
             ),
-            order_of=tuple(places.index(each) for each in which),
+            order_of=tuple(places.index(order_of(metric)) for metric in metrics),
             keys=tuple(key for _, key in places),
         )
 
@@ -103,6 +94,14 @@ class UpdateSpec:
         return rankings
 
 
+def grouped(metrics: Sequence[M], by: Callable[[M], K]) -> dict[K, list[M]]:
+    """Groups metrics by a key."""
+    groups: dict[K, list[M]] = {}
+    for metric in metrics:
+        groups.setdefault(by(metric), []).append(metric)
+    return groups
+
+
 def number_of_ranks(metrics: Sequence[OrderedMetric]) -> int | None:
     """How many ranks metrics need together, `None` for all."""
     cutoffs = [metric.k for metric in metrics if metric.k is not None]
@@ -112,32 +111,63 @@ def number_of_ranks(metrics: Sequence[OrderedMetric]) -> int | None:
 def updates_of(
     metrics: "Sequence[RankingMetric]", y_true: Any, y_pred: Any, sample_weight: Any
 ) -> list[Update]:
-    """Returns the new states of metrics after a batch of lists.
+    """Returns the new values of the variables of metrics, which share them.
 
-    All are computed before any is assigned, so that an error leaves all states
-    unchanged.
+    All is computed before any is assigned, so that an error leaves the state unchanged.
     """
     end_compiling()
+    sums = metrics[0]._sums
+    new = sums.state
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
-        _check_take(metrics, y_true)
-        spec, states = UpdateSpec.of(metrics), _states_of(metrics)
-        lists, ranking = y_true.fresh()
-        return _updates(spec, backend.enter(_with_ranked, spec, lists, ranking, states))
-    updates: list[Update] = []
+        return sums.updates(with_ranked(metrics, y_true, new))
     for (sparse_labels, _), members in alike(metrics).items():
         batch = (read_sparse if sparse_labels else read)(y_true, y_pred, sample_weight)
         check_labels_for(members, "y_true", y_true, sparse_labels)
-        spec, states = UpdateSpec.of(members), _states_of(members)
+        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         if backend.is_ours(spec):
             if not sparse_labels and _has_first_batch(members, batch):
                 warn_of_single_items(batch, y_true, y_pred)
             batch = bucket_shapes(batch, sparse_labels)
-            new_states = backend.enter(_with_batch, spec, batch, spec.keys, states)
+            its = backend.enter(_with_batch, spec, batch, spec.keys, new.of(slots))
         else:
-            new_states = _by_steps(spec, batch, states)
-        updates += _updates(spec, new_states)
-    return updates
+            its = _by_steps(spec, batch, new.of(slots))
+        new = new.replaced(slots, its)
+    return sums.updates(new)
+
+
+def with_ranked(
+    metrics: "Sequence[RankingMetric]", ranked: RankedLists, state: State
+) -> State:
+    """Returns the state of a group with ranked lists added for some of its members."""
+    _check_take(metrics, ranked)
+    spec, slots = UpdateSpec.of(metrics), [metric._slot for metric in metrics]
+    new = backend.enter(_with_ranked, spec, *ranked.fresh(), state.of(slots))
+    return state.replaced(slots, new)
+
+
+def results(
+    statistic: Callable[..., Tensor], metrics: "Sequence[RankingMetric]", state: State
+) -> list[Tensor]:
+    """Returns the mean of each metric, or its standard error, given their state."""
+    found: dict[tuple[float | None, str], list[Tensor]] = {}
+    values = []
+    for place, metric in enumerate(metrics):
+        which = metric.empty_value, metric._compute_dtype
+        if which not in found:
+            found[which] = backend.enter(_of_each, (statistic, which), *state[:2])
+        values.append(found[which][place])
+    return values
+
+
+def _of_each(
+    statistic_and_which: tuple[Callable[..., Tensor], tuple[float | None, str]],
+    totals: Tensor,
+    remainders: Tensor,
+) -> list[Tensor]:
+    statistic, which = statistic_and_which
+    values = statistic(which, totals, remainders)
+    return list(ops.unstack(values)) if len(values.shape) else [values]
 
 
 def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> bool:
@@ -152,21 +182,6 @@ def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> boo
     for metric in metrics:
         metric._is_new = False
     return is_first
-
-
-def _states_of(metrics: "Sequence[RankingMetric]") -> list[State]:
-    return [
-        (metric.totals.value, metric.remainders.value, metric.lists_seen.value)
-        for metric in metrics
-    ]
-
-
-def _updates(spec: UpdateSpec, states: Sequence[State]) -> list[Update]:
-    updates: list[Update] = []
-    for metric, values in zip(spec.metrics, states, strict=True):
-        variables = metric.totals, metric.remainders, metric.lists_seen
-        updates += zip(variables, values, strict=True)
-    return updates
 
 
 def alike(
@@ -209,22 +224,20 @@ def _check_take(metrics: "Sequence[RankingMetric]", ranked: RankedLists) -> None
 
 
 def _with_batch(
-    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], states: Sequence[State]
-) -> list[State]:
-    """The states of metrics with lists added."""
+    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], state: State
+) -> State:
+    """The state of metrics with lists added."""
     lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
-    rankings = _in_orders(spec, lists, keys, _lists_seen(spec, states))
+    rankings = _in_orders(spec, lists, keys, _lists_seen(spec, state))
     columns = _columns_of(spec, lists, spec.rankings(rankings))
-    return _added(None, columns, states)
+    return _added(None, columns, state)
 
 
-def _by_steps(
-    spec: UpdateSpec, batch: RawBatch, states: Sequence[State]
-) -> list[State]:
+def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
     """The same, with programs before and after what a user wrote."""
     kind = spec.orders[0].of_targets, spec.dtype
     lists = backend.enter(standardize, kind, batch)
-    first_lists = _lists_seen(spec, states)
+    first_lists = _lists_seen(spec, state)
     rankings = [
         rank_by_scores(order, lists, key, first_list)
         if order.by_steps
@@ -235,16 +248,16 @@ def _by_steps(
     ]
     ranked = dataclasses.replace(spec, orders=())
     columns = backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
-    return backend.enter(_added, None, columns, states)
+    return backend.enter(_added, None, columns, state)
 
 
 def _with_ranked(
-    spec: UpdateSpec, lists: Lists, ranking: Ranking, states: Sequence[State]
-) -> list[State]:
-    """The states of metrics with ranked lists added."""
+    spec: UpdateSpec, lists: Lists, ranking: Ranking, state: State
+) -> State:
+    """The state of metrics with ranked lists added."""
     cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
     rankings = [cuts[metric.k] for metric in spec.metrics]
-    return _added(None, _columns_of(spec, lists, rankings), states)
+    return _added(None, _columns_of(spec, lists, rankings), state)
 
 
 def values_with(
@@ -271,9 +284,11 @@ def values_with(
     ]
 
 
-def _lists_seen(spec: UpdateSpec, states: Sequence[State]) -> list[Tensor]:
+def _lists_seen(spec: UpdateSpec, state: State) -> list[Tensor]:
     """The number of lists seen before, for each order."""
-    return [states[spec.order_of.index(i)][2] for i in range(len(spec.orders))]
+    if not state.is_stacked:
+        return [state.lists_seen]
+    return [state.lists_seen[spec.order_of.index(i)] for i in range(len(spec.orders))]
 
 
 def _in_orders(
@@ -348,38 +363,13 @@ def _columns_of(
     return columns
 
 
-def _added(
-    _: None, of_metrics: Sequence[Sequence[Tensor]], states: Sequence[State]
-) -> list[State]:
-    """The states with the columns of a batch added, those of each metric."""
-    number, columns = len(states), zip(*of_metrics, strict=True)
-    all_columns = [column for kind in columns for column in kind]
-    stacked = backend.library_of(all_columns[0]).stack(all_columns)
-    if number > 1:
-        stacked = ops.reshape(stacked, (4, number, -1))
+def _added(_: None, of_metrics: Sequence[Sequence[Tensor]], state: State) -> State:
+    """The state with the columns of a batch added, those of each metric."""
+    all_columns = [x for columns in zip(*of_metrics, strict=True) for x in columns]
+    columns = backend.library_of(all_columns[0]).stack(all_columns)
+    if state.is_stacked:
+        columns = ops.reshape(columns, (4, len(of_metrics), -1))
         # Otherwise the formulas of all metrics would be computed for each product.
-        stacked = backend.fusion_barrier(stacked)
-    high, low = state.products(stacked)
-    sums, remainders, lists_seen = zip(*states, strict=True)
-    new_totals, new_remainders = state.add(
-        _joined(sums), _joined(remainders), high, low
-    )
-    # The last of the sums is the number of lists.
-    number_of_lists = ops.cast((high if number == 1 else high[..., 0])[-1, -1], "int32")
-    return list(
-        zip(
-            _parted(new_totals, number),
-            _parted(new_remainders, number),
-            [seen + number_of_lists for seen in lists_seen],
-            strict=True,
-        )
-    )
-
-
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    """Stacks tensors, so that one operation adds to all."""
-    return tensors[0] if len(tensors) == 1 else ops.stack(tensors, axis=-1)
-
-
-def _parted(tensor: Tensor, number: int) -> list[Tensor]:
-    return [tensor] if number == 1 else ops.unstack(tensor, number, axis=-1)
+        columns = backend.fusion_barrier(columns)
+    totals, remainders, number = add(state.totals, state.remainders, columns)
+    return State(totals, remainders, state.lists_seen + ops.cast(number, "int32"))

@@ -34,19 +34,29 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     ['ndcg_at_10/totals', 'ndcg_at_10/remainders', 'ndcg_at_10/lists_seen']
     """
     return {
-        name: np.array(ops.convert_to_numpy(variable))
-        for name, variable in _named_variables(metric).items()
+        name: np.array(ops.convert_to_numpy(variable)[index])
+        for name, (variable, index) in _places(metric).items()
     }
 
 
-def _named_variables(metric: Any) -> dict[str, keras.Variable]:
-    """The variables by names that, unlike their paths, are the same in any process."""
+def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
+    """The variables, and what indexes the part of each member, by names.
+
+    Unlike paths, the names are the same in any process.
+    """
     prefix = getattr(metric, "prefix", "")
     return {
-        f"{prefix}{member.name}/{variable.name}": variable
+        f"{prefix}{member.name}/{variable.name}": (variable, index)
         for member in getattr(metric, "members", [metric])
-        for variable in member.variables
+        for variable, index in _variables(member)
     }
+
+
+def _variables(member: Any) -> list[tuple[keras.Variable, Any]]:
+    own = [(variable, ...) for variable in member.variables]
+    if not getattr(member, "_in_group", False):
+        return own
+    return [(x, (..., member._slot)) for x in member._sums.variables] + own
 
 
 def merge_state(
@@ -92,27 +102,28 @@ def merge_state(
         )
     # All are checked and copied before any is added.
     states = [_values(metric, other) for other in others]
-    variables = _named_variables(metric).values()
+    places = _places(metric)
+    variables = {id(variable): variable for variable, _ in places.values()}.values()
     for values in states:
-        new_values = [
-            _sum_of(variable, ops.convert_to_tensor(value, variable.dtype))
-            for variable, value in zip(variables, values, strict=True)
-        ]
+        added = {id(x): np.zeros_like(ops.convert_to_numpy(x)) for x in variables}
+        for (variable, index), value in zip(places.values(), values, strict=True):
+            added[id(variable)][index] = value
+        new_values = [_sum_of(x, added[id(x)]) for x in variables]
         for variable, new_value in zip(variables, new_values, strict=True):
             variable.assign(new_value)
     return metric
 
 
-def _sum_of(variable: keras.Variable, value: Tensor) -> Tensor:
-    is_totals = tuple(variable.shape) == state.SHAPE
-    return state.merge(variable.value, value) if is_totals else variable + value
+def _sum_of(variable: keras.Variable, value: np.ndarray[Any, Any]) -> Tensor:
+    added = ops.convert_to_tensor(value, variable.dtype)
+    is_totals = tuple(variable.shape)[: len(state.SHAPE)] == state.SHAPE
+    return state.merge(variable.value, added) if is_totals else variable + added
 
 
 def _values(metric: Any, other: Any) -> list[Any]:
     """Returns the values to add to the variables of a metric, in their order."""
     if isinstance(other, Mapping):
-        variables = _named_variables(metric)
-        expected = {name: tuple(x.shape) for name, x in variables.items()}
+        expected = {name: value.shape for name, value in export_state(metric).items()}
         received = {name: np.shape(value) for name, value in other.items()}
         if received != expected:
             is_old = any(

@@ -20,7 +20,7 @@ from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
-from keras_rank.metrics.ordered import grouped
+from keras_rank.metrics.update import grouped
 from keras_rank.ranking.tie_breaking import Ties
 
 # Arrays of padded lists, or of their values, by what they hold.

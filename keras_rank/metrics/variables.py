@@ -1,0 +1,206 @@
+"""The variables of metrics: sums over lists, at places of their own in a model."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from keras_rank import state
+from keras_rank.backends import Tensor, backend
+
+# A variable, and its new value.
+Update = tuple[keras.Variable, Tensor]
+
+
+class Place:
+    """Where the variables of a metric are in the state tree of a model."""
+
+    path = ""
+
+
+# The paths of the metrics that Keras is compiling into one model.
+_places_in_model: dict[str, Place] = {}
+
+
+class PlacedMetric(keras.metrics.Metric):
+    """A metric with a place of its own in the state tree of a model.
+
+    Its path is its name, as for Keras's metrics. Of equal names in one model, such as
+    those of two outputs, the second gets a number, as Keras numbers results.
+    """
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        # Keras sets the name again when it compiles a model: that of one metric after
+        # the other, before it updates the first.
+        is_compiled = "_name" in vars(self)
+        self._name = name
+        if is_compiled:
+            place(self._places(), _places_in_model)
+        else:
+            end_compiling()
+            self._place = Place()
+            place([(self._place, name)], {})
+
+    def _places(self) -> list[tuple[Place, str]]:
+        """The places of variables, and what they are named after."""
+        return [(self._place, self.name)]
+
+
+def place(places: Iterable[tuple[Place, str]], taken: dict[str, Place]) -> None:
+    """Gives each place a path that no other has taken."""
+    for each, name in places:
+        # A path is split at this character.
+        path = first = name.replace("/", ">")
+        number = 0
+        while taken.get(path, each) is not each:
+            number += 1
+            path = f"{first}_{number}"
+        taken[path] = each
+        each.path = path
+
+
+def end_compiling() -> None:
+    """Notes that Keras has compiled the metrics of a model, or failed to.
+
+    It then updates them, or the user makes new ones.
+    """
+    if _places_in_model:
+        _places_in_model.clear()
+
+
+class SumVariable(keras.Variable):
+    """A variable that is summed over replicas, at the place of its metric.
+
+    `add_variable` would create it in the precision of a mixed-precision policy, which
+    is too low for sums, and at a path that does not follow: a group has its members
+    when their variables exist. Its name scope also fails in a graph of TensorFlow for
+    names such as "ndcg@10".
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        shape: tuple[int, ...],
+        dtype: str,
+        name: str,
+        first: Tensor | None = None,
+    ) -> None:
+        self._place = place
+        initializer = "zeros" if first is None else lambda shape, dtype: first
+        with backend.lasting():
+            super().__init__(
+                initializer=initializer,
+                shape=shape,
+                dtype=dtype,
+                trainable=False,
+                autocast=False,
+                aggregation="sum",
+                synchronization="on_read",
+                name=name,
+            )
+
+    @property
+    def path(self) -> str:
+        """The path of the metric, and the name."""
+        scope = super().path.removesuffix(self.name)
+        return f"{scope}{self._place.path}/{self.name}"
+
+
+class State(NamedTuple):
+    """The sums of one metric, or those of many, stacked along the last axis.
+
+    Attributes:
+        totals: float32 tensor of shape `(2, 4, 4)`. See `keras_rank.state`.
+        remainders: float32 tensor of shape `(4, 4)`. What is too small for them.
+        lists_seen: int32 scalar. It keys the shuffle, and may wrap after 2**31 lists.
+    """
+
+    totals: Tensor
+    remainders: Tensor
+    lists_seen: Tensor
+
+    @property
+    def is_stacked(self) -> bool:
+        return len(self.lists_seen.shape) > 0
+
+    def of(self, slots: Sequence[int]) -> "State":
+        """Returns the sums of some metrics, stacked."""
+        if self._are_all(slots):
+            return self
+        return stacked([self.one(slot) for slot in slots])
+
+    def replaced(self, slots: Sequence[int], others: "State") -> "State":
+        """Returns the sums of all metrics, those of some replaced by others."""
+        if self._are_all(slots):
+            return others
+        each = self.each()
+        for slot, other in zip(slots, others.each(), strict=True):
+            each[slot] = other
+        return stacked(each)
+
+    def one(self, slot: int) -> "State":
+        """Returns the sums of one metric, not stacked."""
+        return State(*(x[..., slot] for x in self)) if self.is_stacked else self
+
+    def each(self) -> "list[State]":
+        """Returns the sums of each of many metrics."""
+        number = self.lists_seen.shape[0]
+        parts = (ops.unstack(x, number, axis=-1) for x in self)
+        return [State(*each) for each in zip(*parts, strict=True)]
+
+    def _are_all(self, slots: Sequence[int]) -> bool:
+        return tuple(self.lists_seen.shape) in ((), (len(slots),))
+
+
+def stacked(states: Sequence[State]) -> State:
+    """Stacks the sums of metrics."""
+    return State(*(ops.stack(x, axis=-1) for x in zip(*states, strict=True)))
+
+
+class Sums:
+    """The variables of a metric, or those that all members of a group have in common.
+
+    Three, however many members there are: they are arguments of each compiled step, and
+    what replicas exchange.
+
+    Attributes:
+        variables: the variables, as in `State`.
+    """
+
+    def __init__(self, place: Place, members: Sequence[State] = ()) -> None:
+        """Creates the variables: zeros, or the sums that members have already."""
+        shapes = State(state.SHAPE, state.SHAPE[1:], ())
+        dtypes = State("float32", "float32", "int32")
+        many = (len(members),) if members else ()
+        with backend.lasting():
+            first = stacked(members) if members else (None, None, None)
+        self.variables = [
+            SumVariable(place, (*shape, *many), dtype, name, value)
+            for shape, dtype, name, value in zip(
+                shapes, dtypes, State._fields, first, strict=True
+            )
+        ]
+
+    @property
+    def state(self) -> State:
+        return State(*(variable.value for variable in self.variables))
+
+    def updates(self, new: State) -> list[Update]:
+        """Returns the variables with their new values."""
+        return list(zip(self.variables, new, strict=True))
+
+    def zeros(self) -> State:
+        """The sums of no lists."""
+        return State(*(ops.zeros(x.shape, x.dtype) for x in self.variables))
+
+
+def assign(updates: Sequence[Update]) -> None:
+    """Assigns new values to variables."""
+    for variable, value in updates:
+        variable.assign(value)
