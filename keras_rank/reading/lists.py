@@ -1,23 +1,20 @@
 """Columns of lists, with the items of a query in each row, as rows of items."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from keras_rank.reading.engine import Connection, Relation, query
+from keras_rank.reading.engine import Connection, Relation, query, stored
 from keras_rank.reading.part import INTEGERS, TYPES_OF_NUMBERS, ColumnRef, Part
 from keras_rank.reading.query_dicts import not_understood
 from keras_rank.reading.text import NUMBERS
 
 # The types of ids in lists. The last one is that of empty lists.
 _IDS = {*INTEGERS, "VARCHAR", "UUID", '"NULL"'}
-# The numbers of tables.
-_TABLES = itertools.count()
 
 
 class ItemsPart(Part):
-    """The rows of items of a table with lists. An empty list is one without an item."""
+    """The items of a table with lists. An empty list has a row without an item."""
 
-    def __init__(self, name: str, columns: Sequence[str], rows: Relation) -> None:
+    def __init__(self, name: str, columns: Iterable[str], rows: Relation) -> None:
         super().__init__(name, columns)
         self._rows = rows
 
@@ -28,10 +25,10 @@ class ItemsPart(Part):
         return self._rows
 
 
-def has_lists(part: Part, item: str) -> bool:
-    """Whether a column of items holds lists."""
-    names = part.columns
-    return item in names and part.type_of(names.index(item)).endswith("]")
+def has_lists(part: Part, name: str) -> bool:
+    """Whether a column holds lists."""
+    columns = part.columns
+    return name in columns and part.type_of(columns.index(name)).endswith("]")
 
 
 def items_of(
@@ -47,59 +44,47 @@ def items_of(
         part: the table.
         found: the names of the columns, by what they hold.
     """
-    number = NUMBERS[argument]
-    sought = [ColumnRef(role, found[role]) for role in ("query", "item", number)]
-    has_numbers = has_lists(part, found[number])
+    id_, item, number = sought = [
+        ColumnRef(role, found[role]) for role in ("query", "item", NUMBERS[argument])
+    ]
+    has_numbers = has_lists(part, number.name)
     if not has_numbers:
-        _require_no_numbers(part, sought)
-    type_ = part.type_of(part.place(sought[1])).rpartition("[")[0]
+        _require_no_numbers(part, item, number)
+    type_ = part.type_of(part.place(item)).rpartition("[")[0]
     if type_ not in _IDS:
         accepted = "a column of ids, or of lists of texts or integers"
-        raise sought[1].refused(accepted, f"which has lists of the type {type_}")
+        raise item.refused(accepted, f"which has lists of the type {type_}")
     # Those of arrays have a fixed length.
-    kept = items = f'CAST("1" AS {type_}[])'
-    if type_ in INTEGERS:
-        kept = f"list_filter({items}, lambda x: x <> -1)"
-    numbers = '"2"' if has_numbers else "NULL"
-    table = f"lists_{next(_TABLES)}"
-    query(
-        part.read(sought if has_numbers else sought[:2]),
-        f'SELECT "0", {items} AS items, {kept} AS kept, {numbers} AS numbers '
-        "FROM source",
-    ).create(table)
-    lists = connection.table(table)
+    items = f'CAST("1" AS {type_}[])'
+    kept = f"list_filter({items}, lambda x: x <> -1)" if type_ in INTEGERS else items
+    columns = f'SELECT "0", {items} AS items, {kept} AS kept'
     wrong = "items IS NULL OR len(items) <> list_count(items)"
     if has_numbers or argument == "run":
         wrong += " OR items[:len(kept)] <> kept"
-    if has_numbers:
-        wrong += " OR len(items) IS DISTINCT FROM len(numbers)"
-    for query_, ids, _, given in lists.filter(wrong).limit(1).fetchall():
-        if has_numbers and ids is not None:
-            raise ValueError(
-                f"`{argument}` should have as many {number}s as ids for each query, "
-                f"with -1 only as padding at the end. Received: {ids} and {given}, for "
-                f"the query {query_!r}"
-            )
-        raise not_understood(argument, query_, ids)
-    if has_numbers:
-        numbers = "numbers[:len(kept)]"
-    else:
-        of_place = "1.0" if argument == "qrels" else "-i"
-        numbers = f"[{of_place}::DOUBLE FOR i IN range(len(kept))]"
-    if argument == "qrels":
-        # A query without judgements.
-        lists = lists.filter("len(kept) > 0")
-    rows = query(
-        lists,
-        'SELECT "0", unnest(if(len(kept) = 0, [NULL], kept)) AS "1", '
-        f'unnest(if(len(kept) = 0, [NULL], {numbers})) AS "2" FROM source',
+    numbers = (
+        f"[{'-i' if argument == 'run' else '1'}::DOUBLE FOR i IN range(len(kept))]"
     )
-    return ItemsPart(part.name, [x.name for x in sought], rows)
+    if has_numbers:
+        columns += ', "2" AS numbers'
+        wrong += " OR len(items) IS DISTINCT FROM len(numbers)"
+        numbers = "numbers[:len(kept)]"
+    read = part.read(sought if has_numbers else [id_, item])
+    lists = stored(connection, query(read, f"{columns} FROM source"))
+    for of_query, ids, _, *given in lists.filter(wrong).limit(1).fetchall():
+        raise not_understood(argument, of_query, [ids, *given] if given else ids)
+    if argument == "qrels":
+        # Others have no judgements.
+        lists = lists.filter("len(kept) > 0")
+    unnested = ", ".join(
+        f'unnest(if(len(kept) = 0, [NULL], {values})) AS "{i}"'
+        for i, values in enumerate(("kept", numbers), 1)
+    )
+    rows = query(lists, f'SELECT "0", {unnested} FROM source')
+    return ItemsPart(part.name, found.values(), rows)
 
 
-def _require_no_numbers(part: Part, sought: Sequence[ColumnRef]) -> None:
+def _require_no_numbers(part: Part, item: ColumnRef, number: ColumnRef) -> None:
     """Raises for a column that may hold the numbers of the items in lists."""
-    item, number = sought[1:]
     for place, name in enumerate(part.columns):
         type_ = part.type_of(place)
         is_like = type_.startswith(TYPES_OF_NUMBERS) and type_.endswith("]")

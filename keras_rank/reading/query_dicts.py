@@ -24,10 +24,11 @@ _COLUMN = re.compile(
     re.IGNORECASE,
 )
 _ACCEPTED = {
-    "qrels": "a list or set of those of relevant items. Leave a query without "
-    "judgements out",
-    "run": "a list, the best first, with -1 only as padding at its end. Where nothing "
-    "was found, pass an empty one, which counts as 0",
+    "qrels": "a list or set of those of relevant items, in a table perhaps with as "
+    "many labels. Leave a query without judgements out",
+    "run": "a list, the best first, in a table perhaps with as many scores, and -1 "
+    "only as padding at its end. Where nothing was found, pass an empty one, which "
+    "counts as 0",
 }
 
 
@@ -64,13 +65,18 @@ def _in_order(source: Any) -> Any:
         return None
     if isinstance(source, list | tuple):
         return source or None
-    if not hasattr(source, "__array__"):
-        return None
-    if isinstance(source, np.ma.MaskedArray):
+    array = _on_host(source)
+    if isinstance(array, np.ma.MaskedArray):
         # Ids under the mask become `None`, which is refused.
-        return source.tolist()
-    array = ops.convert_to_numpy(source) if ops.is_tensor(source) else source
-    return np.asarray(array) if np.ndim(array) else None
+        return array.tolist()
+    is_array = hasattr(array, "__array__") and np.ndim(array)
+    return np.asarray(array) if is_array else None
+
+
+def _on_host(x: Any) -> Any:
+    """A tensor as an array, and others unchanged."""
+    is_tensor = ops.is_tensor(x) and not isinstance(x, np.ndarray)
+    return ops.convert_to_numpy(x) if is_tensor else x
 
 
 def _placed(lists: Any, columns: Columns) -> Any:
@@ -145,9 +151,9 @@ def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[An
     """
     if isinstance(items, Mapping):
         return list(items)
-    given = ops.convert_to_numpy(items) if ops.is_tensor(items) else items
-    convert = getattr(given, "tolist", None) or getattr(given, "to_list", None)
-    ids = convert() if convert else given
+    ids = _on_host(items)
+    convert = getattr(ids, "tolist", None) or getattr(ids, "to_list", None)
+    ids = convert() if convert else ids
     accepted = (list, tuple, set, frozenset) if name == "qrels" else (list, tuple)
     if not isinstance(ids, accepted) or not all(
         isinstance(item, str | int | np.integer)
