@@ -226,12 +226,9 @@ def evaluate_run(
     members = members_of(metrics, rules)
     protocol = Protocol(duplicates, missing, ignore_identical_ids)
     followed = rules if ties is None else f"{rules}, ties={ties}"
-    if unjudged == "drop":
-        followed += ", unjudged=drop"
-    if missing == "skip":
-        followed += ", missing=skip"
-    if ignore_identical_ids:
-        followed += ", ignore_identical_ids"
+    followed += ", unjudged=drop" * (unjudged == "drop")
+    followed += ", missing=skip" * (missing == "skip")
+    followed += ", ignore_identical_ids" * ignore_identical_ids
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)

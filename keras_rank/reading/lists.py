@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from keras_rank.reading.engine import Connection, Relation, query, stored
-from keras_rank.reading.part import INTEGERS, TYPES_OF_NUMBERS, ColumnRef, Part
+from keras_rank.reading.part import INTEGERS, NUMERIC, ColumnRef, Part
 from keras_rank.reading.query_dicts import not_understood
 from keras_rank.reading.text import NUMBERS
 
@@ -87,7 +87,7 @@ def _require_no_numbers(part: Part, item: ColumnRef, number: ColumnRef) -> None:
     """Raises for a column that may hold the numbers of the items in lists."""
     for place, name in enumerate(part.columns):
         type_ = part.type_of(place)
-        is_like = type_.startswith(TYPES_OF_NUMBERS) and type_.endswith("]")
+        is_like = type_.startswith(NUMERIC) and type_.endswith("]")
         if name == number.name or (is_like and name != item.name):
             raise number.refused(
                 f"the lists of numbers beside those of items, or leave out {name!r}",

@@ -13,7 +13,7 @@ _BIG = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
 INTEGERS = _SMALL | _BIG
 _FLOATS = {"FLOAT", "DOUBLE"}
 _LARGE = (*_BIG, "DECIMAL")
-TYPES_OF_NUMBERS = (*INTEGERS, *_FLOATS, "BOOLEAN", "DECIMAL")
+NUMERIC = (*INTEGERS, *_FLOATS, "BOOLEAN", "DECIMAL")
 # Types that cannot be ids.
 _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 # The type of a column that has no values.
@@ -113,9 +113,7 @@ class Part(abc.ABC):
     def number_type(self, sought: ColumnRef) -> str:
         """Returns the type of a column of numbers."""
         type_ = self.type_of(self.place(sought))
-        if type_ == _NOTHING or (
-            type_.startswith(TYPES_OF_NUMBERS) and type_[-1] != "]"
-        ):
+        if type_ == _NOTHING or (type_.startswith(NUMERIC) and type_[-1] != "]"):
             return type_
         found = self.read([sought]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow as pa
 from keras_rank.arguments import check_choice, check_flag
 from keras_rank.reading import files, lists, query_dicts, roles, sources
 from keras_rank.reading.engine import Connection, Relation, connect, numbered
-from keras_rank.reading.part import ColumnRef, ColumnRefs, common_type
+from keras_rank.reading.part import ColumnRef, Part, common_type
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
 from keras_rank.reading.text import NUMBERS
 
@@ -112,44 +113,55 @@ def _create(
     """
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
+    number = NUMBERS[name]
     with files.errors_of(name, source):
-        table, number = query_dicts.tabulated(name, source, columns), NUMBERS[name]
-        parts = sources.parts_of(connection, name, table, roles.names_of(columns))
-        found, *others = [roles.roles_of(name, part, columns) for part in parts]
-        if any(each != found for each in others):
-            raise ValueError(
-                f"`{name}` should be files with columns in one order. Received: "
-                f"{files.named(source)}, with {[found, *others]}"
-            )
+        parts, found = _parts_of(connection, name, source, columns)
         ids = {
             role: ColumnRef(role, column, is_required=True, is_finite=role == "label")
             for role, column in found.items()
         }
         numbers = {number: ids.pop(number)}
-        parts = [part.with_lists(found["item"]) for part in parts]
         are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
-        are_bare = are_lists and not lists.has_lists(parts[0], found[number])
+        are_scored = all(lists.has_lists(part, found[number]) for part in parts)
         if are_lists:
             parts = [lists.items_of(connection, name, x, found) for x in parts]
         numbered(sources.select(parts, ids, numbers)).create(name)
         table = connection.table(name)
         items = table.filter("item IS NOT NULL") if are_lists else table
         _require_rows(name, source, items)
-        if are_bare and name == "run":
-            _require_one_list(table)
-        if duplicates == "error":
-            _require_distinct(name, source, {} if are_lists else ids, items)
-        else:
-            connection.execute(
-                "CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
-                f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
+        is_ranked = name == "run" and are_lists and not are_scored
+        for query, _ in _repeated(table, number) if is_ranked else ():
+            raise ValueError(
+                "`run` should have one list for each query if it has no scores. "
+                f"Received: several for the query {query!r}"
             )
-            table = connection.table(name)
+        for twice in _repeated(items, "item") if duplicates == "error" else ():
+            raise sources.received_twice(name, source, {} if are_lists else ids, twice)
         is_bare = not parts[0].has_names and len(parts[0].columns) == 3
         if name == "run" and is_bare and found[number] != columns.score:
             # Nothing says that they are scores.
             _require_scores(table, source)
-    return table
+    if duplicates != "error":
+        connection.execute(
+            "CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
+            f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
+        )
+    return connection.table(name)
+
+
+def _parts_of(
+    connection: Connection, name: str, source: Any, columns: Columns
+) -> tuple[Sequence[Part], dict[str, str]]:
+    """The parts of a source, and their common columns, by what they hold."""
+    table = query_dicts.tabulated(name, source, columns)
+    parts = sources.parts_of(connection, name, table, roles.names_of(columns))
+    found, *others = [roles.roles_of(name, part, columns) for part in parts]
+    if any(each != found for each in others):
+        raise ValueError(
+            f"`{name}` should be files with columns in one order. Received: "
+            f"{files.named(source)}, with {[found, *others]}"
+        )
+    return [part.with_lists(found["item"]) for part in parts], found
 
 
 def _count_left_out(connection: Connection) -> int:
@@ -187,21 +199,10 @@ def _require_rows(name: str, source: Any, table: Relation) -> None:
             )
 
 
-def _require_distinct(name: str, source: Any, ids: ColumnRefs, table: Relation) -> None:
-    """Raises for duplicate items of a query."""
-    counts = table.aggregate("query, item, count(*) AS number").filter("number > 1")
-    for query, item, _ in counts.limit(1).fetchall():
-        raise sources.received_twice(name, source, ids, (query, item))
-
-
-def _require_one_list(table: Relation) -> None:
-    """Raises for several lists of a query without scores, whose order is unknown."""
-    counts = table.aggregate("query, score, count(*) AS number").filter("number > 1")
-    for query, *_ in counts.limit(1).fetchall():
-        raise ValueError(
-            "`run` should have one list for each query if it has no scores. Received: "
-            f"several for the query {query!r}"
-        )
+def _repeated(table: Relation, name: str) -> list[tuple[Any, Any]]:
+    """A query and a value that it has twice in a column, if there are any."""
+    counts = table.aggregate(f"query, {name}, count(*) AS number").filter("number > 1")
+    return counts.project(f"query, {name}").limit(1).fetchall()
 
 
 def _require_scores(table: Relation, source: Any) -> None:

@@ -91,22 +91,20 @@ def _tabular(argument: str, source: Any) -> Any:
         return source
     if isinstance(source, duckdb.DuckDBPyRelation):
         return source.to_arrow_reader()
-    methods = {"collect": "a table", "to_list": "lists"}
-    advice = [
-        f", which its method `{name}` makes {what}"
-        for name, what in methods.items()
-        if hasattr(source, name)
-    ]
+    is_series = argument != "rows" and hasattr(source, "to_list")
     is_table = hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)
-    if advice or not is_table:
+    if is_series or not is_table:
         accepted = (
             ", or, on both sides, lists of the ids of each query, "
             "or a dict of items for each query"
         ) * (argument != "rows")
+        advice = "`to_list` makes lists" if is_series else "`collect` makes a table"
         raise ValueError(
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
             "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
-            f"{accepted}. Received: {files.named(source)}{''.join(advice)}"
+            f"{accepted}. Received: {files.named(source)}"
+            + f", which its method {advice}"
+            * (is_series or hasattr(source, "collect"))
         )
     try:
         return pa.table(source)

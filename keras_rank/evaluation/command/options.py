@@ -58,9 +58,8 @@ _BOTH = """
 --ties CHOICE (rows runs): the order of tied items: as each metric says, or as in
     trec_eval, which is the default for qrels and runs
 --unjudged CHOICE (rows runs): how to treat items without a label
---duplicates CHOICE (rows runs): how to treat duplicate items of a query: in tables, an
-    error, or count each time, with --item; in runs, an error, or count the first row or
-    the one with the highest score
+--duplicates CHOICE (rows runs): how to treat duplicate items of a query: error; in
+    tables, which need --item, count each; in runs, count the first or highest one
 --missing CHOICE (runs): whether queries that a run lacks score 0 or are left out
 --ignore-identical-ids (runs): leave out retrieved items with the id of their query
 --memory-limit SIZE (rows runs): the memory limit, such as 2GB
@@ -89,9 +88,8 @@ _COMPARE = """
 """
 _OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=]*)(\.*) \(([\w ]+)\): (.+)")
 _CHOICES: dict[str, Sequence[str]] = {
-    **{"rules": RULES, **CHOICES, **OF_RUNS, "gains": sorted(GAINS)},
-    "duplicates": (*CHOICES["duplicates"], *OF_RUNS["duplicates"][1:]),
-    "output": OUTPUTS,
+    **{"rules": RULES, **OF_RUNS, **CHOICES, "gains": sorted(GAINS), "output": OUTPUTS},
+    "duplicates": ("error", "count", "first", "max"),
     **{"test": TESTS, "correction": (*CORRECTIONS, "none")},
 }
 # What an option without an effect should be left out with.
@@ -175,10 +173,10 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
         value = getattr(parsed, name)
         if value not in (None, []) and value is not False:
             option = f"--{name.replace('_', '-')}"
-            values = value if isinstance(value, list) else [value] * (value is not True)
-            received = " ".join(map(str, [option, *values]))
+            values = " ".join(map(str, value)) if isinstance(value, list) else value
             raise ValueError(
-                f"{option} should be left out with {where}. Received: {received}"
+                f"{option} should be left out with {where}. Received: {option}"
+                + f" {values}" * (value is not True)
             )
     if job == "rows" and parsed.duplicates is not None and parsed.item is None:
         raise ValueError(

@@ -34,6 +34,10 @@ class Judged(PrecisionAtK):
 
     base_name = "judged"
 
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return {k: v for k, v in config.items() if k != "relevance_threshold"}
+
 
 class Measured(NamedTuple):
     """What reports need to know of a metric."""

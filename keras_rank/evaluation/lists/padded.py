@@ -180,14 +180,14 @@ def _labels_of(metric: RankingMetric) -> str:
 def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     """The columns of health for a padded batch."""
     is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
+    is_judged = batch["judged"] > 0.0
     is_retrieved = is_item & is_found
     scores = np.sort(np.where(is_retrieved, batch["score"], -np.inf), axis=1)[:, ::-1]
     retrieved = is_retrieved.sum(axis=1).astype(np.int32)
     tied = (scores[:, 1:] == scores[:, :-1]) & (scores[:, 1:] > -np.inf)
     found: Batch = {
         "retrieved": retrieved,
-        "unjudged": (retrieved > 0)
-        & ~np.any((batch["judged"] > 0.0) & is_retrieved, axis=1),
+        "unjudged": (retrieved > 0) & ~np.any(is_retrieved & is_judged, axis=1),
         "constant": (np.sum(tied, axis=1) == retrieved - 1) & (retrieved > 1),
         "ties": np.any(tied, axis=1),
     }
