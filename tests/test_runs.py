@@ -886,6 +886,14 @@ def test_ids_in_the_order_of_the_queries(dtype):
     assert evaluation.per_list["query_id"].to_pylist() == [0, 1, 2]
 
 
+def test_keys_of_dicts_are_no_padding():
+    run = {1: {-1: 0.9, 7: 0.8, 8: 0.7}}
+    assert evaluate_run({1: {7: 1, 9: 1}}, run, ["mrr"])["mrr"] == 1 / 2
+    assert evaluate_run({1: {-1: 1}}, run, ["mrr"])["mrr"] == 1.0
+    columns = {"query_id": [1], "item_id": [[7, -1, -1]], "score": [[0.9, 0.1, 0.1]]}
+    assert evaluate_run({1: [7]}, columns, ["precision"])["precision"] == 1.0
+
+
 def test_one_relevant_id_for_each_query():
     for relevant in ([4, 5], np.array([4, 5]), np.array([[4], [5]]), [{4}, [5]]):
         assert found_in(relevant, [[3, 4], [5, 1]])["mrr"] == 3 / 4

@@ -228,7 +228,7 @@ def evaluate_run(
     followed = rules if ties is None else f"{rules}, ties={ties}"
     followed += ", unjudged=drop" * (unjudged == "drop")
     followed += ", missing=skip" * (missing == "skip")
-    followed += ", ignore_identical_ids" * ignore_identical_ids
+    followed += ", ignore_identical_ids" * bool(ignore_identical_ids)
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)

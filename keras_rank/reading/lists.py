@@ -32,9 +32,13 @@ def has_lists(part: Part, name: str) -> bool:
 
 
 def items_of(
-    connection: Connection, argument: str, part: Part, found: Mapping[str, str]
+    connection: Connection,
+    argument: str,
+    part: Part,
+    found: Mapping[str, str],
+    is_padded: bool,
 ) -> ItemsPart:
-    """Returns the items of a table with lists, where -1 is padding at their ends.
+    """Returns the items of a table with lists.
 
     Items without numbers have the label 1, or scores that keep their order.
 
@@ -43,6 +47,8 @@ def items_of(
         argument: `"qrels"` or `"run"`.
         part: the table.
         found: the names of the columns, by what they hold.
+        is_padded: whether -1 at the end of a list with numbers is padding, as it is in
+            lists without.
     """
     id_, item, number = sought = [
         ColumnRef(role, found[role]) for role in ("query", "item", NUMBERS[argument])
@@ -56,7 +62,9 @@ def items_of(
         raise item.refused(accepted, f"which has lists of the type {type_}")
     # Those of arrays have a fixed length.
     items = f'CAST("1" AS {type_}[])'
-    kept = f"list_filter({items}, lambda x: x <> -1)" if type_ in INTEGERS else items
+    kept = items
+    if type_ in INTEGERS and (is_padded or not has_numbers):
+        kept = f"list_filter({items}, lambda x: x <> -1)"
     columns = f'SELECT "0", {items} AS items, {kept} AS kept'
     wrong = "items IS NULL OR len(items) <> list_count(items)"
     if has_numbers or argument == "run":

@@ -115,7 +115,10 @@ def _create(
         source = _standard_input(name)
     number = NUMBERS[name]
     with files.errors_of(name, source):
-        parts, found = _parts_of(connection, name, source, columns)
+        table = query_dicts.tabulated(name, source, columns)
+        # The keys of a dict are no padding.
+        is_padded = table is source
+        parts, found = _parts_of(connection, name, table, columns)
         ids = {
             role: ColumnRef(role, column, is_required=True, is_finite=role == "label")
             for role, column in found.items()
@@ -124,7 +127,10 @@ def _create(
         are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
         are_scored = all(lists.has_lists(part, found[number]) for part in parts)
         if are_lists:
-            parts = [lists.items_of(connection, name, x, found) for x in parts]
+            parts = [
+                lists.items_of(connection, name, part, found, is_padded)
+                for part in parts
+            ]
         numbered(sources.select(parts, ids, numbers)).create(name)
         table = connection.table(name)
         items = table.filter("item IS NOT NULL") if are_lists else table
@@ -153,8 +159,7 @@ def _parts_of(
     connection: Connection, name: str, source: Any, columns: Columns
 ) -> tuple[Sequence[Part], dict[str, str]]:
     """The parts of a source, and their common columns, by what they hold."""
-    table = query_dicts.tabulated(name, source, columns)
-    parts = sources.parts_of(connection, name, table, roles.names_of(columns))
+    parts = sources.parts_of(connection, name, source, roles.names_of(columns))
     found, *others = [roles.roles_of(name, part, columns) for part in parts]
     if any(each != found for each in others):
         raise ValueError(
