@@ -17,6 +17,7 @@ from keras_rank.metrics import (
     DCG,
     NDCG,
     AverageRelevancePosition,
+    Coverage,
     HitRate,
     MeanAveragePrecision,
     MeanReciprocalRank,
@@ -155,6 +156,68 @@ def test_what_members_share_is_computed_once(monkeypatch):
         return len(calls)
 
     assert number_of_calls([1, 5, 10]) == number_of_calls([10]) > 0
+
+
+def test_a_group_has_three_variables():
+    group = RankingMetrics([*NINE, Coverage(k=2, items=3)])
+    names = [variable.name for variable in group.variables]
+    assert names == ["totals", "remainders", "lists_seen", "counts", "lists_seen"]
+
+
+def test_members_have_their_sums_in_the_group(rng):
+    """They can be used alone, and each one of a group of one, too."""
+    labels = rng.integers(0, 4, size=(BATCH, LIST_SIZE)).astype("float32")
+    scores = rng.normal(size=(BATCH, LIST_SIZE)).astype("float32")
+    for make in (lambda: [NDCG(k=2), DCG(k=3)], lambda: [DCG(k=3)]):
+        members, alone = make(), make()
+        members[0].update_state(labels[:2], scores[:2])  # before it is a member
+        group = RankingMetrics(members)
+        members[-1].update_state(labels[2:], scores[2:])
+        alone[0].update_state(labels[:2], scores[:2])
+        alone[-1].update_state(labels[2:], scores[2:])
+        for member, other in zip(members, alone, strict=True):
+            assert float(member.result()) == float(other.result())
+            assert float(group.result()[member.name]) == float(other.result())
+            error = float(member.standard_error())
+            assert error == pytest.approx(float(other.standard_error()), nan_ok=True)
+        members[-1].reset_state()
+        assert float(group.result()[members[-1].name]) == 0.0
+        if len(members) > 1:
+            assert float(members[0].result()) == float(alone[0].result())
+
+
+def test_a_member_of_another_group_is_copied():
+    first = RankingMetrics([NDCG(k=2), "mrr"])
+    first.update_state([[0, 1]], [[0.2, 0.1]])
+    second = RankingMetrics(first.members[1:])
+    second.update_state([[0, 1]], [[0.1, 0.2]])
+    assert float(first.result()["mrr"]) == 0.5
+    assert float(second.result()["mrr"]) == 0.75
+
+
+def test_members_of_other_labels_and_dtypes(rng):
+    """Each sort of members is computed by itself, and all sums are in one place."""
+
+    def members():
+        return [
+            MeanReciprocalRank(name="dense"),
+            MeanReciprocalRank(sparse_labels=True, name="sparse"),
+            MeanReciprocalRank(dtype="float64", empty_value=0.5, name="wide"),
+            HitRate(k=2, empty_value=None, name="hits"),
+        ]
+
+    ids = rng.permuted(np.tile(np.arange(LIST_SIZE), (BATCH, 1)), axis=1)
+    scores = rng.normal(size=(BATCH, LIST_SIZE)).astype("float32")
+    group = RankingMetrics(members(), standard_errors=True)
+    group.update_state(ids, scores)
+    for member in members():
+        member.update_state(ids, scores)
+        results = group.result()
+        assert float(results[member.name]) == float(member.result())
+        found = float(results[f"{member.name}_stderr"])
+        assert found == float(member.standard_error())
+    only = keras_rank.utils.export_state(group.members[1])
+    assert only["sparse/lists_seen"] == BATCH
 
 
 def test_members_without_a_seed_share_one():

@@ -14,7 +14,7 @@ from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.backends import backend, numpy
 from keras_rank.metrics.ordered import SHUFFLE_TIES
 from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
-from keras_rank.ranking.tie_breaking import list_keys, shuffle_keys
+from keras_rank.ranking.tie_breaking import item_keys, list_keys
 
 LISTS, ITEMS = 3, 1500
 
@@ -191,7 +191,7 @@ def has_order_by_score_then_by_hash(scores):
     kind = OrderSpec(False, "shuffle", None)
     ranking = rank_by_scores(kind, lists, key_of_seed(7), 5)
     numbers = np.arange(1, scores.shape[1] + 1, dtype="int32")[None]
-    keys = shuffle_keys(
+    keys = item_keys(
         list_keys(key_of_seed(7), lists.has_items, 5), ops.convert_to_tensor(numbers)
     )
     keys = ops.convert_to_numpy(keys).astype("int64")

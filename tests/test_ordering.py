@@ -99,7 +99,7 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
     """The numbers themselves: the same on every backend, and in every release."""
     lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
     keys = ops.convert_to_numpy(
-        tie_breaking.shuffle_keys(
+        tie_breaking.item_keys(
             tie_breaking.list_keys(key_of_seed(7), lists.has_items, 5),
             ops.arange(1, 5, dtype="int32")[None],
         )
@@ -138,7 +138,7 @@ def test_preferences_that_float32_does_not_tell_apart(start, rng, monkeypatch):
     keys = keys.astype("int32")
     monkeypatch.setattr(
         tie_breaking,
-        "shuffle_keys",
+        "item_keys",
         lambda list_keys, numbers: backend.take(
             ops.convert_to_tensor(keys), numbers - 1
         ),

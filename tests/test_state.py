@@ -11,35 +11,47 @@ from strategies import BATCH, LIST_SIZE
 import keras_rank
 from keras_rank import functional, metrics
 from keras_rank import state as sums_of
+from keras_rank.backends import backend
 
 
-def exact(pair):
-    return np.asarray(pair, "float64").sum(axis=0)
+@pytest.fixture(params=["float64", "float32"])
+def dtype(request, monkeypatch):
+    """What sums are added in: a device without float64 adds pairs of float32."""
+    monkeypatch.setattr(backend, "has_float64", lambda: request.param == "float64")
+    if request.param == "float32":
+        monkeypatch.setattr(backend, "in_float64", None)
+    return request.param
 
 
-def test_sums_go_on_beyond_two_to_the_24():
+def sums_with(columns, start=0.0):
+    """The totals after lists, one at a time, given the columns of each."""
+    high = np.full((4, 4), start, "float32")
+    totals = ops.convert_to_tensor(np.stack([high, np.zeros_like(high)]))
+    rest = ops.zeros((4, 4))
+    for column in columns:
+        given = ops.convert_to_tensor(column[:, None])
+        totals, rest, number = sums_of.add(totals, rest, given)
+        assert float(number) == int(column[-1] ** 2)
+    return np.asarray(ops.convert_to_numpy(totals), "float64").sum(axis=0)
+
+
+def test_sums_go_on_beyond_two_to_the_24(dtype):
     """Where `keras.metrics.Mean` stops counting."""
     start = np.float32(2**24)
     assert start + np.float32(1) == start
-    start = np.stack([np.full((4, 4), 2**24), np.zeros((4, 4))])
-    sums, rest = ops.convert_to_tensor(start, "float32"), ops.zeros((4, 4))
-    addends = ops.array([[1.0, 0.7, 1e-3, 0.0]] * 4)
-    for _ in range(100):
-        sums, rest = sums_of.add(sums, rest, addends, ops.zeros((4, 4)))
-    found = exact(ops.convert_to_numpy(sums)) - 2**24
-    np.testing.assert_allclose(found, [[100, 70, 0.1, 0]] * 4, rtol=1e-6)
+    column = np.float32([1.0, 0.7, 1e-3, 0.0])
+    found = sums_with([column] * 100, start) - 2**24
+    expected = 100 * np.outer(*np.float64([column, column]))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.programs
-def test_sums_of_many_addends(rng):
-    addends = rng.random((3000, 4, 4)) * 1e4
-    high = addends.astype("float32")
-    low = (addends - high).astype("float32")
-    sums, rest = ops.zeros(sums_of.SHAPE), ops.zeros((4, 4))
-    for parts in zip(high, low, strict=True):
-        sums, rest = sums_of.add(sums, rest, *map(ops.convert_to_tensor, parts))
-    found = exact(ops.convert_to_numpy(sums))
-    np.testing.assert_allclose(found, addends.sum(0), rtol=1e-11)
+def test_sums_of_many_addends(dtype, rng):
+    columns = (rng.random((3000, 4)) * 100).astype("float32")
+    columns[:, -1] = 1.0
+    factors = columns.astype(dtype)
+    products = (factors[:, :, None] * factors[:, None]).astype("float64")
+    np.testing.assert_allclose(sums_with(columns), products.sum(0), rtol=1e-11)
 
 
 def test_adding_variables_is_merging(rng):
@@ -111,7 +123,8 @@ def test_an_exported_state_stays_what_it_is():
     metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
     metric.reset_state()
     assert state["ndcg/lists_seen"] == 1
-    np.testing.assert_array_equal(exact(state["ndcg/totals"])[sums_of.LISTS], [1] * 4)
+    sums = state["ndcg/totals"].sum(axis=0)
+    np.testing.assert_array_equal(sums[sums_of.LISTS], [1] * 4)
 
 
 def test_a_metric_is_merged_with_itself():

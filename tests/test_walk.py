@@ -15,10 +15,10 @@ PACKAGE = os.path.dirname(keras_rank.__file__)
 
 # Calls, functions and files, of a second update. On JAX, it is a compiled program.
 BUDGETS = {
-    "numpy": {"plain": (255, 170, 25), "tied": (335, 190, 25)},
-    "torch": {"plain": (255, 160, 25), "tied": (330, 180, 25)},
-    "tensorflow": {"plain": (295, 160, 25), "tied": (400, 180, 25)},
-    "jax": {"plain": (80, 50, 15), "tied": (80, 50, 15)},
+    "numpy": {"plain": (245, 165, 23), "tied": (325, 185, 25)},
+    "torch": {"plain": (245, 155, 23), "tied": (320, 175, 25)},
+    "tensorflow": {"plain": (290, 155, 23), "tied": (390, 175, 25)},
+    "jax": {"plain": (75, 45, 11), "tied": (75, 45, 11)},
 }[keras.backend.backend()]
 
 

@@ -114,22 +114,13 @@ def count_before(
 
     def by_sorting() -> Tensor:
         in_order, keys_in_order = backend.sort_pairs(entries, keys)
-        behind = _number_behind(in_order, keys_in_order, thresholds, own_keys)
+        pairs = (in_order, thresholds), (keys_in_order, own_keys)
+        behind = _bisected(_is_not_before, *pairs)
         size = size_of(in_order, 1)
         end = size if with_above else number_at_most(in_order, thresholds)
         return ops.cast(end - behind, dtype)
 
     return backend.branch(are_few(thresholds), by_comparing, by_sorting)
-
-
-def _number_behind(
-    in_order: Tensor, keys: Tensor, thresholds: Tensor, own_keys: Tensor
-) -> Tensor:
-    """Counts the entries below each threshold, or equal to it without a larger key.
-
-    Rows are sorted by entries and then by keys.
-    """
-    return _bisected(_is_not_before, (in_order, thresholds), (keys, own_keys))
 
 
 def are_few(thresholds: Tensor) -> Tensor | bool:

@@ -17,7 +17,7 @@ from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.shards import OpenShards, in_each_part
 from keras_rank.catalogue.targets import score_targets
-from keras_rank.lists.limits import as_compared, smallest_normal
+from keras_rank.lists.limits import as_compared, limits_of
 
 
 class Counts(NamedTuple):
@@ -214,7 +214,8 @@ def _above_and_not_below(scores: Tensor, targets: Tensor) -> Sequence[Tensor]:
         return counting.counts_in_order(in_order, targets)
     # Without rounding all scores first: denormal numbers equal 0.
     dtype = keras.backend.standardize_dtype(targets.dtype)
-    near = float(np.nextafter(np.asarray(smallest_normal(targets), dtype), 0))
+    normal = limits_of(dtype).smallest_normal
+    near = float(np.nextafter(np.asarray(normal, dtype), 0))
     low, high = (
         backend.where(targets == 0.0, bound, targets) for bound in (-near, near)
     )

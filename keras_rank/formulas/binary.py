@@ -5,11 +5,11 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_rank.arrays.arithmetic import ratio, running_total, total
-from keras_rank.arrays.chances import first_success, hypergeometric
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, geometric
+from keras_rank.formulas.chances import first_success, hypergeometric
 from keras_rank.formulas.graded import share_of_ideal
-from keras_rank.lists.relevance import JudgedLists
+from keras_rank.lists.relevance import JudgedLists, once_for_all_cutoffs
 from keras_rank.ranking.ranking import Ranking
 
 
@@ -219,6 +219,7 @@ def irrelevant_above_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     return ratio(whole + of_group, number[:, 0])
 
 
+@once_for_all_cutoffs
 def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The probability that the first relevant item is at a rank.
 
@@ -238,9 +239,9 @@ def first_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
 
 def reciprocal_of_first_relevant(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the reciprocal rank. `sum(P(first hit at r) / r)`."""
-    return total(lists.at_each_rank(first_hit, ranking) / ranking.ranks)
+    return total(first_hit(lists, ranking) / ranking.ranks)
 
 
 def any_hit(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of the hit rate. `sum(P(first hit at r))`."""
-    return backend.minimum(total(lists.at_each_rank(first_hit, ranking)), 1.0)
+    return backend.minimum(total(first_hit(lists, ranking)), 1.0)

@@ -11,7 +11,6 @@ from keras_rank.arguments import (
     check_flag,
     check_fraction,
     check_k,
-    check_number,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas.binary import (
@@ -26,7 +25,7 @@ from keras_rank.formulas.binary import (
     twice_hits_over_slots_and_relevant,
 )
 from keras_rank.functional.per_list import Formula, FormulaArguments
-from keras_rank.lists.relevance import below_threshold, from_threshold
+from keras_rank.lists.relevance import below_threshold
 
 
 @adds_arguments(Formula.per_list)
@@ -37,8 +36,6 @@ def average_precision(
     sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the average precision of each list.
@@ -76,12 +73,9 @@ def average_precision(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         precisions_at_relevant_ranks,
         (check_choice("normalizer", normalizer, NORMALIZERS),),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
@@ -93,8 +87,6 @@ def reciprocal_rank(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the reciprocal rank of the first relevant item of each list.
@@ -128,13 +120,7 @@ def reciprocal_rank(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        reciprocal_of_first_relevant,
-        (),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
-    )
+    formula = Formula(reciprocal_of_first_relevant)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -146,8 +132,6 @@ def precision(
     sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of the top k items of each list that are relevant.
@@ -182,12 +166,9 @@ def precision(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         hits_over_slots,
         (check_k(k), check_choice("denominator", denominator, DENOMINATORS)),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
@@ -200,8 +181,6 @@ def recall(
     sample_weight: Any = None,
     k: int | None = None,
     normalizer: str = "total",
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of the relevant items of each list that are in the top k.
@@ -235,12 +214,9 @@ def recall(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         hits_over_relevant,
         (check_choice("normalizer", normalizer, RECALL_NORMALIZERS),),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
@@ -252,8 +228,6 @@ def hit_rate(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes whether a relevant item is in the top k of each list.
@@ -283,10 +257,7 @@ def hit_rate(
     >>> f"{float(value[0]):.4f}"
     '1.0000'
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        any_hit, (), from_threshold(threshold), check_number("empty_value", empty_value)
-    )
+    formula = Formula(any_hit)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -298,8 +269,6 @@ def f1(
     sample_weight: Any = None,
     k: int | None = None,
     denominator: str = "available",
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the harmonic mean of precision and recall at k of each list.
@@ -335,12 +304,9 @@ def f1(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         twice_hits_over_slots_and_relevant,
         (check_k(k), check_choice("denominator", denominator, DENOMINATORS)),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
@@ -352,8 +318,6 @@ def r_precision(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the precision at R, the number of relevant items of each list.
@@ -386,13 +350,7 @@ def r_precision(
         Manning, Raghavan and Schütze, "Introduction to information retrieval",
         section 8.4, 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        hits_at_relevant_count,
-        (),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
-    )
+    formula = Formula(hits_at_relevant_count)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -405,8 +363,6 @@ def rank_biased_precision(
     k: int | None = None,
     persistence: float = 0.8,
     normalized: bool = False,
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the rank-biased precision of each list.
@@ -444,15 +400,12 @@ def rank_biased_precision(
         Moffat and Zobel, "Rank-biased precision for measurement of retrieval
         effectiveness", ACM TOIS 27(1), 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         discounted_hits,
         (
             check_fraction("persistence", persistence),
             check_flag("normalized", normalized),
         ),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
@@ -464,8 +417,6 @@ def bpref(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the binary preference (bpref) of each list.
@@ -501,14 +452,7 @@ def bpref(
         Buckley and Voorhees, "Retrieval evaluation with incomplete information",
         SIGIR 2004; min(R, N) instead of R as in trec_eval.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        irrelevant_above_relevant,
-        (),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
-        takes_sparse_labels=False,
-    )
+    formula = Formula(irrelevant_above_relevant, takes_sparse_labels=False)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -519,8 +463,6 @@ def fall_out(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    empty_value: float | None = 0.0,
-    relevance_threshold: float | None = 1.0,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of the irrelevant items of each list that are in the top k.
@@ -557,12 +499,7 @@ def fall_out(
         Manning, Raghavan and Schütze, "Introduction to information retrieval",
         section 8.4, 2008.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
-        hits_over_relevant,
-        (),
-        below_threshold(threshold),
-        check_number("empty_value", empty_value),
-        takes_sparse_labels=False,
+        hits_over_relevant, relevance_from=below_threshold, takes_sparse_labels=False
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)

@@ -1,5 +1,6 @@
 """Metrics of graded relevance as functions."""
 
+import functools
 from typing import Any, Unpack
 
 from keras_rank import discounts, gains
@@ -9,7 +10,6 @@ from keras_rank.arguments import (
     Function,
     adds_arguments,
     check_grade,
-    check_number,
     resolve,
 )
 from keras_rank.backends import Tensor
@@ -18,8 +18,8 @@ from keras_rank.formulas.graded import (
     expected_reciprocal_of_stop,
     normalized_discounted_gain,
 )
-from keras_rank.functional.per_list import Formula, FormulaArguments
-from keras_rank.lists.relevance import from_threshold, of_gain, of_gain_ratio
+from keras_rank.functional.per_list import Formula, SharedArguments
+from keras_rank.lists.relevance import of_gain, of_gain_ratio
 
 
 @adds_arguments(Formula.per_list)
@@ -33,7 +33,7 @@ def dcg(
     rank_discount_fn: str | Function = discounts.log2,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
-    **arguments: Unpack[FormulaArguments],
+    **arguments: Unpack[SharedArguments],
 ) -> Tensor:
     """Computes the discounted cumulative gain of each list.
 
@@ -75,14 +75,20 @@ def dcg(
     """
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
     discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         discounted_gain,
         (discount_fn,),
-        of_gain(gain_fn, threshold),
-        check_number("empty_value", empty_value),
+        functools.partial(of_gain, gain_fn),
     )
-    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+    return formula.per_list(
+        y_true,
+        y_pred,
+        sample_weight,
+        k,
+        empty_value=empty_value,
+        relevance_threshold=relevance_threshold,
+        **arguments,
+    )
 
 
 @adds_arguments(Formula.per_list)
@@ -96,7 +102,7 @@ def ndcg(
     rank_discount_fn: str | Function = discounts.log2,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
-    **arguments: Unpack[FormulaArguments],
+    **arguments: Unpack[SharedArguments],
 ) -> Tensor:
     """Computes the normalized discounted cumulative gain of each list.
 
@@ -148,14 +154,20 @@ def ndcg(
     """
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
     discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         normalized_discounted_gain,
         (discount_fn,),
-        of_gain_ratio(gain_fn, threshold),
-        check_number("empty_value", empty_value),
+        functools.partial(of_gain_ratio, gain_fn),
     )
-    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+    return formula.per_list(
+        y_true,
+        y_pred,
+        sample_weight,
+        k,
+        empty_value=empty_value,
+        relevance_threshold=relevance_threshold,
+        **arguments,
+    )
 
 
 @adds_arguments(Formula.per_list)
@@ -168,7 +180,7 @@ def expected_reciprocal_rank(
     max_grade: float = 4.0,
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
-    **arguments: Unpack[FormulaArguments],
+    **arguments: Unpack[SharedArguments],
 ) -> Tensor:
     """Computes the expected reciprocal rank (ERR) of each list.
 
@@ -205,11 +217,16 @@ def expected_reciprocal_rank(
         Chapelle, Metzler, Zhang and Grinspan, "Expected reciprocal rank for graded
         relevance", CIKM 2009.
     """
-    threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         expected_reciprocal_of_stop,
         (check_grade("max_grade", max_grade),),
-        from_threshold(threshold),
-        check_number("empty_value", empty_value),
     )
-    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+    return formula.per_list(
+        y_true,
+        y_pred,
+        sample_weight,
+        k,
+        empty_value=empty_value,
+        relevance_threshold=relevance_threshold,
+        **arguments,
+    )

@@ -14,7 +14,7 @@ from keras_rank.formulas.pairwise import (
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.functional.per_list import Formula, FormulaArguments
+from keras_rank.functional.per_list import Formula, SharedArguments
 from keras_rank.lists.relevance import of_label_above_zero
 
 
@@ -27,7 +27,7 @@ def average_relevance_position(
     k: int | None = None,
     empty_value: float | None = None,
     relevance_threshold: float | None = 1.0,
-    **arguments: Unpack[FormulaArguments],
+    **arguments: Unpack[SharedArguments],
 ) -> Tensor:
     """Computes the mean rank of the relevant items of each list, weighted by label.
 
@@ -62,9 +62,16 @@ def average_relevance_position(
         WSDM 2020.
     """
     check_left_out(empty_value)
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(mean_relevant_rank, (), of_label_above_zero(threshold), None)
-    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+    formula = Formula(mean_relevant_rank, relevance_from=of_label_above_zero)
+    return formula.per_list(
+        y_true,
+        y_pred,
+        sample_weight,
+        k,
+        empty_value=None,
+        relevance_threshold=relevance_threshold,
+        **arguments,
+    )
 
 
 @adds_arguments(Formula.per_list)
@@ -77,7 +84,7 @@ def pairwise_accuracy(
     tied_value: float = 0.5,
     empty_value: float | None = None,
     relevance_threshold: float | None = None,
-    **arguments: Unpack[FormulaArguments],
+    **arguments: Unpack[SharedArguments],
 ) -> Tensor:
     """Computes the share of pairs of each list that the scores order correctly.
 
@@ -125,12 +132,16 @@ def pairwise_accuracy(
     threshold = check_number("relevance_threshold", relevance_threshold)
     formula = Formula(
         ordered_pairs_over_pairs,
-        (
-            threshold,
-            check_share("tied_value", tied_value),
-        ),
-        (preferred, threshold),
-        None,
+        (threshold, check_share("tied_value", tied_value)),
+        relevance_from=lambda threshold: (preferred, threshold),
         compares_labels=True,
     )
-    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+    return formula.per_list(
+        y_true,
+        y_pred,
+        sample_weight,
+        k,
+        empty_value=None,
+        relevance_threshold=threshold,
+        **arguments,
+    )

@@ -1,7 +1,7 @@
 """What all functions share: the lists with their relevance, and their order."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from keras_rank.arguments import (
     Seed,
@@ -10,6 +10,7 @@ from keras_rank.arguments import (
     check_flag,
     check_k,
     check_not_sparse,
+    check_number,
     check_ties,
     names_arguments,
     shuffle_key,
@@ -24,14 +25,14 @@ from keras_rank.lists.reading import (
     read_sparse,
     warn_of_single_items,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.tensors import shape_of
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 
 
-class FormulaArguments(TypedDict, total=False):
+class SharedArguments(TypedDict, total=False):
     """The arguments that are the same for all functions."""
 
     shuffle_ties: ShuffleTies
@@ -40,17 +41,37 @@ class FormulaArguments(TypedDict, total=False):
     dtype: str | None
 
 
+class FormulaArguments(SharedArguments, total=False):
+    """Those, and the two that have another default in some functions."""
+
+    empty_value: float | None
+    relevance_threshold: float | None
+
+
+# What the items are worth: a function of lists may return it, given its further
+# arguments.
+AnyRelevance: TypeAlias = Relevance | tuple[Any, ...]
+
+
+class ValuesSpec(NamedTuple):
+    """What determines the values of ranked lists. An `empty_value` of `None` is NaN."""
+
+    formula: Callable[..., Tensor]
+    arguments: tuple[Any, ...]
+    relevance: AnyRelevance
+    empty_value: float | None
+    k: int | None
+
+
 class Formula(NamedTuple):
     """What a function computes from lists, their ranking and further arguments.
 
-    `relevance` says what the items are worth; it may be a function of lists that
-    returns it, and its further arguments. An `empty_value` of `None` stands for NaN.
+    `relevance_from` says what the items are worth, given the threshold.
     """
 
     function: Callable[..., Tensor]
-    arguments: tuple[Any, ...]
-    relevance: Relevance | tuple[Any, ...]
-    empty_value: float | None
+    arguments: tuple[Any, ...] = ()
+    relevance_from: Callable[[float | None], AnyRelevance] = from_threshold
     takes_sparse_labels: bool = True
     compares_labels: bool = False
 
@@ -61,30 +82,36 @@ class Formula(NamedTuple):
         sample_weight: Any,
         k: int | None,
         *,
+        empty_value: float | None = 0.0,
+        relevance_threshold: float | None = 1.0,
         shuffle_ties: ShuffleTies = True,
         seed: Seed = None,
         sparse_labels: bool = False,
         dtype: str | None = None,
     ) -> Tensor:
         """Computes a formula for lists or ranked lists."""
+        threshold = check_number("relevance_threshold", relevance_threshold)
+        relevance = self.relevance_from(threshold)
+        empty_value = check_number("empty_value", empty_value)
         k, is_sparse = check_k(k), check_flag("sparse_labels", sparse_labels)
+        spec = ValuesSpec(self.function, self.arguments, relevance, empty_value, k)
         if isinstance(y_true, RankedLists):
             y_true.check_alone(y_pred, sample_weight)
             _check_agree(y_true, shuffle_ties, seed, is_sparse, dtype)
             self._check_takes(y_true.given, y_true.lists.holds_targets)
             y_true.check_cutoff(k)
-            return backend.enter(_values, (self, k), *y_true.fresh())
+            return backend.enter(_values, spec, *y_true.fresh())
         self._check_takes(y_true, is_sparse)
         ties = check_ties(shuffle_ties)
         order = OrderSpec(is_sparse, ties, k)
         batch = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
         typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
-        if not backend.is_ours((self, order)):
-            return backend.enter(_values, (self, k), *_ranked(typed, batch, key))
+        if not backend.is_ours((spec, order)):
+            return backend.enter(_values, spec, *_ranked(typed, batch, key))
         if not is_sparse:
             warn_of_single_items(batch, y_true, y_pred)
         padded = bucket_shapes(batch, is_sparse)
-        values = backend.enter(_ranked_values, (typed, self), padded, key)
+        values = backend.enter(_ranked_values, (typed, spec), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])
 
     def _check_takes(self, y_true: Any, is_sparse: bool) -> None:
@@ -188,24 +215,20 @@ def _ranked_lists(
     return lists, rank_by_scores(spec, lists, key)
 
 
-def _values(
-    formula_at: tuple[Formula, int | None], lists: Lists, ranking: Ranking
-) -> Tensor:
-    formula, k = formula_at
-    relevance = formula.relevance
+def _values(spec: ValuesSpec, lists: Lists, ranking: Ranking) -> Tensor:
+    relevance = spec.relevance
     if isinstance(relevance, tuple):
         of_lists, *others = relevance
         relevance = of_lists(lists, *others)
     judged = JudgedLists(lists, relevance)
-    values = formula.function(judged, ranking.cut(k), *formula.arguments)
-    return judged.fill_empty(values, formula.empty_value)
+    values = spec.formula(judged, ranking.cut(spec.k), *spec.arguments)
+    return judged.fill_empty(values, spec.empty_value)
 
 
 def _ranked_values(
-    order_and_formula: tuple[tuple[str, OrderSpec], Formula],
+    order_and_values: tuple[tuple[str, OrderSpec], ValuesSpec],
     batch: RawBatch,
     key: Tensor,
 ) -> Tensor:
-    order, formula = order_and_formula
-    ranked = _ranked_lists(order, batch, key)
-    return _values((formula, order[1].k), *ranked)
+    order, spec = order_and_values
+    return _values(spec, *_ranked_lists(order, batch, key))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import ratio, running_count, size_of, total
+from keras_rank.arrays.arithmetic import ratio, running_count, total
 from keras_rank.arrays.counting import count_of
 from keras_rank.arrays.selection import is_long, largest_value, largest_values
 from keras_rank.arrays.sorting import Order
@@ -17,7 +17,7 @@ from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
 from keras_rank.lists.limits import (
     LARGEST_WEIGHT,
-    smallest_normal,
+    limits_of,
     within_limits,
     without_denormal,
 )
@@ -50,7 +50,7 @@ class DenseLists(Lists):
         if self.given_mask is not None:
             mask = ops.logical_and(mask, self.given_mask)
         if self.given_weights is not None:
-            tiny = smallest_normal(self.given_weights)
+            tiny = limits_of(self.given_weights.dtype).smallest_normal
             mask = ops.logical_and(mask, self.given_weights >= tiny)
         return mask
 
@@ -68,7 +68,7 @@ class DenseLists(Lists):
     @backend.cached_property
     def scores(self) -> Tensor:
         scores = self.given_scores
-        if self._lowest_label >= 0.0 and bool(ops.amin(scores) > -math.inf):
+        if self.is_full is True and bool(ops.amin(scores) > -math.inf):
             return scores
         have_rank = ops.logical_and(self.mask, scores > -math.inf)
         return backend.where(have_rank, scores, -math.inf)
@@ -124,13 +124,13 @@ class DenseLists(Lists):
     @backend.cached_property
     def _labels_or_none(self) -> Tensor:
         """The labels, `-inf` where there is no item."""
-        if self._lowest_label >= -math.inf:
+        if self._are_numbers is True:
             return self.given_labels
         return backend.where(self.mask, self.given_labels, -math.inf)
 
     def _of_labels(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """A function of the labels, which are below 0 where there is no item."""
-        if not self._is_looked_at:
+        if isinstance(self._are_numbers, bool):
             return function(self._labels_or_none)
         found = function(self.given_labels)
         return backend.branch(
@@ -141,7 +141,7 @@ class DenseLists(Lists):
 
     def of_scores(self, function: Callable[[Tensor], Result]) -> Result:
         """A function of the scores, which are `-inf` where no item has a rank."""
-        if not self._is_looked_at:
+        if isinstance(self.is_full, bool):
             return function(self.scores)
         scores = self.given_scores
         found = function(scores)
@@ -161,34 +161,33 @@ class DenseLists(Lists):
     @backend.cached_property
     def is_full(self) -> Tensor | bool:
         """Whether there is an item at every position, as far as it is looked at."""
-        if not self._is_looked_at:
-            return self._lowest_label >= 0.0
-        are_items = ops.amin(self.given_labels) >= 0.0
+        are_items = self._lowest_label >= 0.0
+        if isinstance(are_items, bool):
+            return are_items
         return ops.logical_and(are_items, self._are_numbers)
 
     @backend.cached_property
-    def _are_numbers(self) -> Tensor:
-        """Whether no label of long lists is NaN."""
-        labels = self.given_labels
-        return ops.logical_not(backend.may_have_nan(labels, ops.amin(labels)))
+    def _are_numbers(self) -> Tensor | bool:
+        """Whether labels alone are looked at, and none is NaN."""
+        lowest = self._lowest_label
+        if isinstance(lowest, float):
+            return lowest >= -math.inf
+        return ops.logical_not(backend.may_have_nan(self.given_labels, lowest))
 
     @backend.cached_property
-    def _is_looked_at(self) -> bool:
-        """Whether compiled code looks at long lists, as masking copies them."""
-        labels = self.given_labels
-        if backend.on_accelerator() or backend.is_concrete(labels):
-            return False
-        return self._is_by_label and is_long(labels)
+    def _lowest_label(self) -> Tensor | float:
+        """The lowest label if labels alone say where items are, and are looked at.
 
-    @backend.cached_property
-    def _lowest_label(self) -> float:
-        """The lowest label if labels alone say where items are, and are read first.
-
-        NaN if any label is NaN, or if it is not known.
+        That is where masking would copy many: Python reads it, and compiled code has it
+        for a branch. NaN where it is not looked at.
         """
-        if self._is_by_label and backend.looks_first(self.given_labels):
-            return float(ops.amin(self.given_labels))
-        return math.nan
+        labels = self.given_labels
+        if not self._is_by_label or backend.on_accelerator():
+            return math.nan
+        if backend.looks_first(labels):
+            return float(ops.amin(labels))
+        is_compiled = not backend.is_concrete(labels)
+        return ops.amin(labels) if is_compiled and is_long(labels) else math.nan
 
     def item_index(self, positions: Tensor | None) -> Tensor:
         def counted() -> Tensor:
@@ -199,11 +198,6 @@ class DenseLists(Lists):
         return backend.branch(
             self.is_full, lambda: index_of_all(positions, shape), counted
         )
-
-    @property
-    def list_size(self) -> Tensor | int:
-        """The size of the lists, an int if it is known."""
-        return size_of(self.given_labels, 1)
 
     @backend.cached_property
     def dtype(self) -> str:

@@ -13,6 +13,7 @@ from keras_rank.lists import ragged
 from keras_rank.lists.tensors import (
     as_tensor,
     cast,
+    dtype_name,
     is_sparse,
     shape_of,
     to_array,
@@ -129,7 +130,7 @@ def check_kind(argument: str, value: Any, items: int | None) -> None:
     if isinstance(value, list | tuple) and ragged.is_ragged(value):
         for row in value:
             check_kind(argument, row if hasattr(row, "dtype") else np.array(row), items)
-    dtype = _dtype_of(value)
+    dtype = dtype_name(value)
     if dtype == "bool":
         raise ValueError(
             f"`{argument}` should hold ids of items. For True or False for each item, "
@@ -137,27 +138,15 @@ def check_kind(argument: str, value: Any, items: int | None) -> None:
             f"{argument} of dtype bool"
         )
     most = _WHOLE_NUMBERS.get(dtype)
-    if most is not None and _at_least(items) > most:
+    # Of an unknown number of items in a graph, float32 will do.
+    number = _WHOLE_NUMBERS["float32"] if items is None else items
+    if most is not None and number > most:
         raise ValueError(
             f"`{argument}` should hold whole numbers of a dtype that holds all ids, "
             f"such as int32: {dtype} holds all numbers up to {most} only, and there "
             f"are {items or 'an unknown number of'} items. In `fit`, Keras casts "
             f"floats to `keras.config.floatx()`. Received: {argument} of dtype {dtype}"
         )
-
-
-def _at_least(items: int | None) -> int:
-    """The number of items, for which float32 will do if it is unknown in a graph."""
-    return _WHOLE_NUMBERS["float32"] if items is None else items
-
-
-def _dtype_of(value: Any) -> str:
-    """The name of a dtype that Keras knows, or nothing."""
-    try:
-        name: str = keras.backend.standardize_dtype(value.dtype)
-    except (AttributeError, ValueError):
-        return ""
-    return name
 
 
 def _as_integers(value: Any) -> Any:

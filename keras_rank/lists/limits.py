@@ -1,7 +1,7 @@
 """The limits of labels, weights and scores, within which all backends agree."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -18,15 +18,18 @@ LARGEST_GAIN = 2.0**64
 SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
 
 
+class Limits(NamedTuple):
+    """The smallest number that all backends distinguish from 0, and the largest."""
+
+    smallest_normal: float
+    largest: float
+
+
 @functools.lru_cache(maxsize=16)
-def _limits(dtype: Any) -> tuple[float, float]:
+def limits_of(dtype: Any) -> Limits:
+    """The limits of a dtype."""
     limits = np.finfo(keras.backend.standardize_dtype(dtype))
-    return float(limits.smallest_normal), float(limits.max)
-
-
-def smallest_normal(x: Tensor) -> float:
-    """The smallest number of a dtype that all backends distinguish from 0."""
-    return _limits(x.dtype)[0]
+    return Limits(float(limits.smallest_normal), float(limits.max))
 
 
 def as_ranked(scores: Tensor) -> Tensor:
@@ -34,7 +37,7 @@ def as_ranked(scores: Tensor) -> Tensor:
 
     XLA distinguishes -0.0 from 0.0, and some backends treat denormal numbers as 0.
     """
-    is_zero = ops.abs(scores) < smallest_normal(scores)
+    is_zero = ops.abs(scores) < limits_of(scores.dtype).smallest_normal
     return backend.where(is_zero, 0.0, scores)
 
 
@@ -45,9 +48,10 @@ def as_compared(scores: Tensor) -> Tensor:
 
 def without_denormal(labels: Tensor) -> Tensor:
     """Sets denormal labels to 0, as some backends do, and NaN and padding too."""
-    return backend.where(labels >= smallest_normal(labels), labels, 0.0)
+    is_normal = labels >= limits_of(labels.dtype).smallest_normal
+    return backend.where(is_normal, labels, 0.0)
 
 
 def within_limits(labels: Tensor) -> Tensor:
     """The same, and caps infinite labels."""
-    return backend.minimum(without_denormal(labels), _limits(labels.dtype)[1])
+    return backend.minimum(without_denormal(labels), limits_of(labels.dtype).largest)

@@ -284,7 +284,7 @@ def _lists(argument: str, value: Any) -> Tensor:
 
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
-    if not sizes_agree(shape_of(x), shape_of(labels)):
+    if not sizes_agree(x.shape, labels.shape):
         # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)

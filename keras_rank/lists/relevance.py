@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -152,6 +153,24 @@ def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> T
     return backend.where(labels >= threshold, gains_of_labels, 0.0)
 
 
+def once_for_all_cutoffs(
+    by_rank: Callable[[Any, "Ranking"], Tensor],
+) -> Callable[[Any, "Ranking"], Tensor]:
+    """Decorates a function of judged lists and a ranking: a value for each rank.
+
+    It is computed once for all cutoffs: a value must not depend on lower ranks.
+    """
+
+    @functools.wraps(by_rank)
+    def up_to_cutoff(lists: "JudgedLists", ranking: "Ranking") -> Tensor:
+        key = by_rank, ranking.uncut
+        if key not in lists._by_rank:
+            lists._by_rank[key] = by_rank(lists, ranking.uncut)
+        return ranking.first(lists._by_rank[key])
+
+    return up_to_cutoff
+
+
 class JudgedLists:
     """Lists with the relevance of their items.
 
@@ -266,28 +285,36 @@ class JudgedLists:
             return self.relevant_lists
         return ratio(total(self.weighted_relevance), total(self.relevance))
 
-    def at_each_rank(
-        self, function: Callable[["JudgedLists", "Ranking"], Tensor], ranking: "Ranking"
-    ) -> Tensor:
-        """Returns `function(lists, ranking)`, a value for each rank.
-
-        It is computed once for all cutoffs: a value must not depend on lower ranks.
-        """
-        key = function, ranking.uncut
-        if key not in self._by_rank:
-            self._by_rank[key] = function(self, ranking.uncut)
-        return ranking.first(self._by_rank[key])
-
+    @once_for_all_cutoffs
     def relevance_by_rank(self, ranking: "Ranking") -> Tensor:
         """The relevance of the items by rank, of shape `(batch, depth)`.
 
-        If ties are averaged, it is the mean over the tied items.
+        If ties are averaged, it is the mean over the tied items. It is computed only
+        for the items at the ranks, unless ties are averaged.
         """
-        return self.at_each_rank(_relevance_by_rank, ranking)
+        if self._by_label is None or self.lists.holds_targets:
+            return ranking.take(self.relevance)
+        assert ranking.order is not None
+        labels = self.lists.labels_by(ranking.order)
+        relevance = backend.where(ranking.occupied, self._worth(labels), 0.0)
+        if not ranking.averages:
+            return relevance
 
+        # In a branch what is computed for lists is not kept: it is that of a copy.
+        def relevance_in(order: Order | None) -> Tensor:
+            assert self._by_label is not None
+            judged = JudgedLists(copy.copy(self.lists), self._by_label)
+            return judged.relevance_in(order)
+
+        return ranking.averaged(relevance, relevance_in)
+
+    @once_for_all_cutoffs
     def labels_by_rank(self, ranking: "Ranking") -> Tensor:
         """The labels of the items by rank, if no ties are averaged."""
-        return self.at_each_rank(_labels_by_rank, ranking)
+        if ranking.order is None:
+            return ranking.in_order(self.lists.labels)
+        labels = self.lists.labels_by(ranking.order)
+        return backend.where(ranking.occupied, labels, 0.0)
 
     def hits(self, ranking: "Ranking") -> Tensor:
         """The number of relevant items up to the cutoff, of shape `(batch,)`."""
@@ -295,11 +322,12 @@ class JudgedLists:
             self._by_rank[ranking] = total(self.relevance_by_rank(ranking))
         return self._by_rank[ranking]
 
+    @once_for_all_cutoffs
     def gains_by_rank(self, ranking: "Ranking") -> Tensor:
         """The weighted relevance by rank, of shape `(batch, depth)`."""
         if self.lists.weights is None:
             return self.relevance_by_rank(ranking)
-        return self.at_each_rank(_gains_by_rank, ranking)
+        return ranking.take(self.weighted_relevance)
 
     def ideal_gains(self, ranking: "Ranking") -> Tensor:
         """The weighted relevance in the ideal order, the largest first."""
@@ -342,33 +370,6 @@ class JudgedLists:
     def _scale(self) -> Any:
         scale_of = None if self._by_label is None else self._by_label.scale_of
         return None if scale_of is None else scale_of(self.lists.highest_labels)
-
-
-def _relevance_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
-    """It is computed only for the items at the ranks, unless ties are averaged."""
-    if lists._by_label is None or lists.lists.holds_targets:
-        return ranking.take(lists.relevance)
-    labels = lists.labels_by(ranking.order)
-    relevance = backend.where(ranking.occupied, lists._worth(labels), 0.0)
-    if not ranking.averages:
-        return relevance
-
-    # In a branch what is computed for lists is not kept: it is that of a copy.
-    def relevance_in(order: Order | None) -> Tensor:
-        assert lists._by_label is not None
-        return JudgedLists(copy.copy(lists.lists), lists._by_label).relevance_in(order)
-
-    return ranking.averaged(relevance, relevance_in)
-
-
-def _labels_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
-    if ranking.order is None:
-        return ranking.in_order(lists.labels)
-    return backend.where(ranking.occupied, lists.labels_by(ranking.order), 0.0)
-
-
-def _gains_by_rank(lists: JudgedLists, ranking: "Ranking") -> Tensor:
-    return ranking.take(lists.weighted_relevance)
 
 
 def _require_worthless_others(relevance: Relevance, dtype: str) -> None:

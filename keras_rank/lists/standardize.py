@@ -11,7 +11,7 @@ from keras_rank.arrays.buckets import enlarged, rounded_up
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.ids import are_items, are_repeated, check_items, check_no_matrix
-from keras_rank.lists.limits import LARGEST_WEIGHT, smallest_normal, within_limits
+from keras_rank.lists.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.lists.reading import RawBatch, read_ids, weights_of_lists
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
@@ -199,7 +199,7 @@ def _targets(
     if labels is not None:
         labels = ranked_as(labels)
         is_target = ops.logical_or(is_target, ids == NO_CANDIDATE)
-        is_worth = labels >= smallest_normal(labels)
+        is_worth = labels >= limits_of(labels.dtype).smallest_normal
         is_target = ops.logical_and(is_target, is_worth)
         labels = backend.where(is_worth, labels, 0.0)
     if mask is not None:
@@ -238,7 +238,7 @@ def _target_lists(
     if weights is not None:
         weights = cast_finite(weights, dtype)
         weights = ops.broadcast_to(weights, (size_of(ids, 0), 1))
-        is_weighed = weights >= smallest_normal(weights)
+        is_weighed = weights >= limits_of(weights.dtype).smallest_normal
         has_items = ops.logical_and(has_items, is_weighed[:, 0])
         is_target = ops.logical_and(is_target, is_weighed)
         weights = backend.minimum(weights, LARGEST_WEIGHT)

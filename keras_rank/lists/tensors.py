@@ -11,6 +11,9 @@ from keras import ops
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists import ragged
 
+# How the names of dtypes of real numbers start.
+_NUMBERS = ("float", "bfloat", "int", "uint", "bool")
+
 # The integers that float32 does not hold.
 _WIDE_INTEGERS = ("int32", "uint32", "int64", "uint64")
 
@@ -32,11 +35,11 @@ def to_array(argument: str, value: Any) -> Tensor:
         value = ops.stop_gradient(value)
     is_tensor = ops.is_tensor(value)
     value = backend.on_host(value) if is_tensor else _array(argument, value)
-    dtype = getattr(value, "dtype", None)
-    if dtype is not None and not _is_number(dtype):
+    has_dtype = getattr(value, "dtype", None) is not None
+    if has_dtype and not dtype_name(value).startswith(_NUMBERS):
         raise ValueError(
             f"`{argument}` should hold real numbers. Received: {argument} of "
-            f"dtype {dtype}"
+            f"dtype {value.dtype}"
         )
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
@@ -185,12 +188,13 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x.astype(dtype) if isinstance(x, np.ndarray) else ops.cast(x, dtype)
 
 
-def _is_number(dtype: Any) -> bool:
+def dtype_name(value: Any) -> str:
+    """The name of a dtype that Keras knows, or nothing."""
     try:
-        name = keras.backend.standardize_dtype(dtype)
-    except ValueError:
-        return False
-    return bool(name.startswith(("float", "bfloat", "int", "uint", "bool")))
+        name: str = keras.backend.standardize_dtype(value.dtype)
+    except (AttributeError, ValueError):
+        return ""
+    return name
 
 
 def shape_of(x: Tensor) -> tuple[int | None, ...]:
@@ -215,7 +219,7 @@ def check_returned(found: Any, like: Tensor, expected: Callable[[], str]) -> Non
             sentence without its end. What it tells may have to be computed.
     """
     shape = getattr(found, "shape", ())
-    if found is None or not sizes_agree(shape, shape_of(like)):
+    if found is None or not sizes_agree(shape, like.shape):
         received = None if found is None else f"shape {tuple(shape)}"
         raise ValueError(f"{expected()}. Received: {received}")
 

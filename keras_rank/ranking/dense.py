@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
 from keras import ops
 
@@ -39,7 +40,7 @@ from keras_rank.ranking.ranking import (
     TieGroups,
     among_high,
 )
-from keras_rank.ranking.tie_breaking import Keys, TieBreakKeys, Ties, tie_break_keys
+from keras_rank.ranking.tie_breaking import Keys, Ties, tie_break_keys
 
 # Up to this many tied items of a list are sorted apart.
 _FEW_TIED = 32
@@ -91,13 +92,13 @@ def rank_dense(
 ) -> Ranking:
     """Orders the items of lists with labels for all items."""
     # Asked for in branches, none of which may be the first.
-    _ = lists.is_full
-    list_size = lists.list_size
+    _ = lists.is_full, lists.has_items
+    list_size = size_of(lists.given_scores, 1)
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=lists.given_scores)
     takes_all = is_all(k, list_size) or is_best_sorted(lists.given_scores)
     groups = None
-    keys = tie_break_keys(lists, ties, key, first_list)
+    keys = functools.partial(tie_break_keys, lists, ties, key, first_list)
     if takes_all and ties != "average" and backend.sorts_along():
         order = Order.by(-as_ranked(lists.scores), -keys()(lists.item_index(None)))
         order = order.first(depth)
@@ -168,16 +169,9 @@ def _enough_for_ties(count: Tensor | int) -> Tensor | int:
     return count if backend.on_accelerator() else 2 * count + 8
 
 
-def _few_to_try(
-    lists: DenseLists,
-    high: Candidates | None,
-    none: Tensor | bool,
-    depth: Tensor | int,
-) -> Candidates | None:
-    """High scores of lists that are not long either, if ties are seen."""
+def _few_to_try(lists: DenseLists, depth: Tensor | int) -> Candidates | None:
+    """High scores of lists that are not long either, once ties are seen."""
     enough = _enough_for_ties(depth + 1)
-    if high is not None or none is not False:
-        return high
     if not is_worth_a_look(lists.scores, enough):
         return None
     entries, positions = backend.top_k(lists.scores, enough + 1)
@@ -204,7 +198,7 @@ def _tie_broken(
     by_rank: Tensor,
     tied: Tensor,
     order: Order,
-    keys: TieBreakKeys,
+    keys: Callable[[], Keys],
 ) -> Order:
     """Selects the preferred tied items for the top, and orders them.
 
@@ -213,40 +207,44 @@ def _tie_broken(
     """
     top, depth = order.positions, size_of(order.positions, 1)
     none = none_of(tied)
-    high = _few_to_try(lists, high, none, depth)
-
-    def preferred(
-        scores: Tensor, among: Order | None, last: Tensor, keys: Keys
-    ) -> tuple[Tensor, Tensor]:
-        positions = None if among is None else among.positions
-        # As float32, of which XLA on a CPU selects the largest ten times as fast as of
-        # int32. A few to spare, as the last ones may be equal only in that precision.
-        competing = ops.cast(keys(lists.item_index(positions)), "float32")
-        competing = backend.where(scores == last, competing, -math.inf)
-        count = at_most_size(depth + _SPARE, size_of(competing, 1))
-        competing, found = largest(competing, count)
-        if positions is not None:
-            found = backend.take(positions, found)
-        return competing > -math.inf, ops.cast(found, top.dtype)
+    if none is False and high is None:
+        high = _few_to_try(lists, depth)
 
     def repaired() -> Tensor:
-        last, of_items = by_rank[:, -1:], keys()
-        function = functools.partial(preferred, last=last, keys=of_items)
-        competes, competing = among_high(lists, high, last, function)
+        last, keys_of = by_rank[:, -1:], keys()
+
+        def preferred(scores: Tensor, among: Order | None) -> tuple[Tensor, Tensor]:
+            positions = None if among is None else among.positions
+            # As float32, of which XLA on a CPU selects the largest ten times as fast as
+            # of int32. A few to spare, as the last ones may be equal only in that
+            # precision.
+            competing = ops.cast(keys_of(lists.item_index(positions)), "float32")
+            competing = backend.where(scores == last, competing, -math.inf)
+            count = at_most_size(depth + _SPARE, size_of(competing, 1))
+            competing, found = largest(competing, count)
+            if positions is not None:
+                found = backend.take(positions, found)
+            return competing > -math.inf, ops.cast(found, top.dtype)
+
+        competes, competing = among_high(lists, high, last, preferred)
         both = [
             backend.where(by_rank > last, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
         ]
         chosen = ops.concatenate([top, competing], axis=1)
         scores = ops.concatenate(both, axis=1)
-        chosen_keys = of_items(lists.item_index(chosen))
+        chosen_keys = keys_of(lists.item_index(chosen))
         return in_order_of(chosen, -chosen_keys, scores)[:, :depth]
 
     return Order(backend.branch(none, lambda: top, repaired))
 
 
 def _shuffled(
-    lists: DenseLists, by_rank: Tensor, tied: Tensor, order: Order, keys: TieBreakKeys
+    lists: DenseLists,
+    by_rank: Tensor,
+    tied: Tensor,
+    order: Order,
+    keys: Callable[[], Keys],
 ) -> Order:
     """Orders tied items by preference, in a full order.
 
@@ -293,7 +291,8 @@ def _tie_groups(
     lowest = by_rank[:, -1:]
     cut_score = backend.where(tied[:, -1:], lowest, math.nan)
     at_cut = by_rank == cut_score
-    high = _few_to_try(lists, high, none, depth)
+    if none is False and high is None:
+        high = _few_to_try(lists, depth)
     ones = ops.cast(ops.ones_like(by_rank), dtype)
 
     def cut_size(scores: Tensor, order: Order | None) -> Tensor:

@@ -169,7 +169,6 @@ def _counts(
     scores, target_scores = lists.scores, lists.target_scores
     retrieved, dtype, items = lists.are_retrieved, lists.dtype, size_of(scores, 1)
     limit = limit_of(items if k is None else at_most_size(k, items), dtype)
-    keys_of = tie_break_keys(lists, ties, key, first_list)
 
     def ties_matter(above: Tensor, may_tie: Tensor) -> Tensor:
         in_reach = ops.logical_and(retrieved, above < limit)
@@ -178,7 +177,8 @@ def _counts(
     def resolved(above: Tensor, equal: Tensor) -> tuple[Tensor, Tensor]:
         def by_keys() -> tuple[Tensor, Tensor]:
             lists.check_ids()
-            keys = keys_of()(lists.item_index(None))
+            keys_of = tie_break_keys(lists, ties, key, first_list)
+            keys = keys_of(lists.item_index(None))
             own_keys = backend.take(keys, lists.ids)
             # In one pass: an accelerator has not counted those above.
             pairs = as_compared(scores), target_scores, keys, own_keys

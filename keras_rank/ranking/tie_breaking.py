@@ -13,37 +13,16 @@ from keras_rank.lists.base import Lists
 Ties = Literal["shuffle", "stable", "average"]
 # Of numbers of items, from 1 on: the tied item with the larger key goes first.
 Keys: TypeAlias = Callable[[Tensor], Tensor]
-TieBreakKeys: TypeAlias = Callable[[], Keys]
 
 
 def tie_break_keys(
     lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
-) -> TieBreakKeys:
-    """Returns a function without arguments that makes the function to int32 keys.
-
-    It may be called in a branch.
-    """
-    has_items = lists.has_items
-
-    def keys() -> Keys:
-        of_lists = None
-        if ties == "shuffle":
-            of_lists = list_keys(key, has_items, first_list)
-        return functools.partial(item_keys, of_lists)
-
-    return keys
-
-
-def item_keys(list_keys: Tensor | None, item_index: Tensor) -> Tensor:
-    """Int32 keys, larger ones first: random, or by position.
-
-    Args:
-        list_keys: the result of `list_keys`, or `None` if the earlier item goes first.
-        item_index: int32 tensor: 1, 2, 3, ... for the items of a list.
-    """
-    if list_keys is None:
-        return -item_index
-    return shuffle_keys(list_keys, item_index)
+) -> Keys:
+    """Returns the function from numbers of items to int32 keys."""
+    of_lists = None
+    if ties == "shuffle":
+        of_lists = list_keys(key, lists.has_items, first_list)
+    return functools.partial(item_keys, of_lists)
 
 
 def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
@@ -61,19 +40,23 @@ def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) ->
     return hashed(list_numbers, backend.constant(key, list_numbers))
 
 
-def shuffle_keys(list_keys: Tensor, item_index: Tensor) -> Tensor:
-    """Random int32 numbers, a function of the seed, the list and the item alone.
+def item_keys(list_keys: Tensor | None, item_index: Tensor) -> Tensor:
+    """Int32 keys, larger ones first: random, or by position.
 
-    Lists and items are counted without padding, so that padding changes nothing.
+    Random ones are a function of the seed, the list and the item alone. Lists and items
+    are counted without padding, so that padding changes nothing.
 
     Args:
-        list_keys: int32 tensor of shape `(batch,)`, of `list_keys`.
+        list_keys: int32 tensor of shape `(batch,)`, of `list_keys`, or `None` if the
+            earlier item goes first.
         item_index: int32 tensor of shape `(batch, list_size)` or `(1, list_size)`:
             1, 2, 3, ... for the items of a list.
 
     Returns:
         An int32 tensor of shape `(batch, list_size)`.
     """
+    if list_keys is None:
+        return -item_index
     keys = hashed(item_index, list_keys[:, None])
     # Keys are sorted by their negatives, which the lowest number lacks.
     return backend.maximum(keys, backend.INT32_MIN + 1)
