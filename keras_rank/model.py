@@ -299,7 +299,7 @@ def _side_by_side(part: dict[str, Any]) -> Any:
     pair = [ops.cast(x, dtype) for x in (ids, part["labels"])]
     if len(pair[0].shape) == 1:
         pair = [x[:, None] for x in pair]
-    return ops.stack(pair, axis=2)
+    return ops.stack(pair, axis=-1)
 
 
 # How each argument of Keras is converted.
