@@ -119,7 +119,9 @@ def unpad_lists(
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     """Sets the scores of items to -inf, which means that they are not retrieved.
 
-    For example, items that the user has already seen are then not ranked.
+    For example, items that the user has already seen are then not ranked. Scores at
+    every position may have more axes: `y_pred` the shape `(batch, time, items)`, and
+    ids the shape `(batch, time, n)`.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
@@ -145,6 +147,8 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     [-inf, 2.0, 1.0]
     """
     scores = tensors.to_tensor("y_pred", y_pred)
+    if len(scores.shape) > 2:
+        return _exclude_at_positions(scores, item_ids, keep)
     items = scores.shape[1] if len(scores.shape) == 2 else None
     ids = to_ids("item_ids", item_ids, items)
     if not keras.backend.is_float_dtype(scores.dtype):
@@ -167,6 +171,24 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
             )
     return backend.enter(_excluded, None, scores, ids, kept)
+
+
+def _exclude_at_positions(scores: Tensor, item_ids: Any, keep: Any) -> Tensor:
+    """Does the same for each position, as a list of its own."""
+    *axes, items = scores.shape
+    given = {"item_ids": item_ids, "keep": keep}
+    ids = {name: to_ids(name, x, items) for name, x in given.items() if x is not None}
+    for name, x in ids.items():
+        are_of_each = len(x.shape) == len(scores.shape)
+        if not (are_of_each and tensors.sizes_agree(axes, x.shape[:-1])):
+            raise ValueError(
+                "`y_pred` should have the shape (batch, items), or (batch, time, "
+                f"items) with `{name}` of the shape (batch, time, n). Received: "
+                f"y_pred.shape={tuple(scores.shape)}, {name}.shape={tuple(x.shape)}"
+            )
+    flat = {name: ops.reshape(x, (-1, size_of(x, -1))) for name, x in ids.items()}
+    lists = ops.reshape(scores, (-1, size_of(scores, -1)))
+    return ops.reshape(exclude_items(lists, **flat), ops.shape(scores))
 
 
 def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:
