@@ -447,6 +447,7 @@ def test_what_is_not_understood_is_an_error(data):
         (x, labels, [*ids[1:], None], "`group_ids` should be ids of one type, wit", {}),
         (x, labels, [*ids[1:], "7"], "`group_ids` should be ids of one type, with", {}),
         (x, labels, ids + np.nan, "`group_ids` should be ids of one type, without", {}),
+        (x, labels, np.ma.array(ids, mask=ids > 9), "`group_ids` should be", {}),
         (x, labels, [[1]] * ROWS, "`group_ids` should be ids of one type, without", {}),
         ([x, x[1:]], labels, ids, "`x` should hold arrays with one row for each", {}),
         (x[:0], [], [], "`x` should hold arrays with one row for each item. Rec", {}),
@@ -515,6 +516,19 @@ def test_what_is_not_understood_is_an_error(data):
     for metric in (NDCG(sparse_labels=True), Gini(items=9, k=2)):
         with pytest.raises(ValueError, match="`metrics` should be of lists with a la"):
             GroupedEvaluation(x, labels, ids, [metric])
+    # A model of one output that tells no names, and weights of some batches: as many as
+    # there are lists.
+    subclass = keras.Sequential([keras.layers.Dense(1)])
+    with pytest.raises(ValueError, match="output='score', where the names are unknown"):
+        evaluated(subclass, GroupedEvaluation(x, labels, ids, ["mrr"], output="score"))
+
+    class SomeWeights(Batches):
+        def __getitem__(self, index):
+            return super().__getitem__(index)[: 3 if index == 0 else 2]
+
+    some = SomeWeights({"features": x, "query": np.arange(ROWS) % 16}, labels, labels)
+    with pytest.raises(ValueError, match="Received: weights of 16 of 70 rows"):
+        evaluated(named, GroupedEvaluation(some, None, "query", ["mrr"]))
     # What comes in batches is looked at before the first epoch too.
     batches = Batches(inputs, labels[:, None] * np.ones(2))
     with pytest.raises(ValueError, match=r"`labels` should have .*shape=\(16, 2\)"):

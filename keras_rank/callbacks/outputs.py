@@ -47,10 +47,10 @@ def output_names(model: Any) -> list[str] | None:
 def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Array:
     """The scores in what `predict` returns, one for each row."""
     is_single = not isinstance(predicted, Mapping | list | tuple)
-    if is_single and output is not None and output not in (names or [output]):
+    if is_single and output is not None and output not in (names or []):
         raise ValueError(
             "`output` should be the name of an output of the model. Received: "
-            f"output={output!r}, where the names are {names}"
+            f"output={output!r}, where the names are {names or 'unknown'}"
         )
     scores = of_output("scores", predicted, output, names)
     if not hasattr(scores, "shape"):

@@ -299,11 +299,13 @@ class Columns:
 
     def __init__(self, output: str | None, output_names: list[str] | None) -> None:
         self._output, self._names = output, output_names
+        self._rows = 0
         self._parts: dict[str, list[Array]] = {}
         self._numbers: dict[Any, int] = {}
 
     def add(self, rows: int, columns: dict[str, Any]) -> None:
         """Adds those of a batch."""
+        self._rows += rows
         for name, value in columns.items():
             if name == WEIGHTS and value is None:
                 continue
@@ -329,7 +331,14 @@ class Columns:
 
     def all(self) -> dict[str, Array]:
         """Returns those of all rows, by the names of arguments."""
-        return {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        columns = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        weights = columns.get(WEIGHTS)
+        if weights is not None and len(weights) != self._rows:
+            raise ValueError(
+                f"`{WEIGHTS}` should come with each batch of the data set `x`, or with "
+                f"none. Received: weights of {len(weights)} of {self._rows} rows"
+            )
+        return columns
 
 
 def _check_data_set(x: Any) -> None:

@@ -83,6 +83,8 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
             those of new ids are added.
     """
     tensors.check_dense("group_ids", group_ids)
+    if isinstance(group_ids, np.ma.MaskedArray):
+        raise _unknown_ids(group_ids)
     if hasattr(group_ids, "detach"):
         group_ids = group_ids.detach().cpu()
     if not isinstance(group_ids, list | tuple):
