@@ -23,7 +23,7 @@ LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
 _BATCH_SIZE = 32
 # How much is predicted at a time, so that neither inputs nor outputs of all rows are in
 # memory at once.
-_MOST_ROWS, _MOST_BYTES = 2**16, 2**26
+_MOST_ROWS, _MOST_BYTES = 2**19, 2**26
 # The chance that rows are shuffled and it is not noticed is below 2 to minus this.
 _CERTAINTY = 40
 
