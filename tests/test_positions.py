@@ -14,6 +14,7 @@ from keras_rank.metrics import (
     PrecisionAtK,
     RankingMetrics,
 )
+from keras_rank.utils import exclude_items
 
 SEQUENCES, TIME, ITEMS, TARGETS = 5, 4, 7, 3
 LENGTHS = [4, 1, 3, 0, 2]
@@ -229,6 +230,15 @@ def test_what_is_not_understood_is_an_error(ids, scores):
         with pytest.raises(ValueError, match=message):
             metric.update_state(y_true, y_pred, weights)
     assert float(metric.result()) == 0.0
+
+
+def test_items_are_excluded_at_each_position(rng, scores):
+    seen = rng.integers(-1, ITEMS, (SEQUENCES, TIME, 3))
+    found = ops.convert_to_numpy(exclude_items(scores, seen))
+    flat = exclude_items(scores.reshape(-1, ITEMS), seen.reshape(-1, 3))
+    np.testing.assert_array_equal(found.reshape(-1, ITEMS), ops.convert_to_numpy(flat))
+    with pytest.raises(ValueError, match="with `item_ids` of the shape .batch, time, "):
+        exclude_items(scores, seen[:, 0])
 
 
 def sequence_model(model_class=keras.Model):
