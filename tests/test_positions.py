@@ -237,7 +237,7 @@ def test_items_are_excluded_at_each_position(rng, scores):
     found = ops.convert_to_numpy(exclude_items(scores, seen))
     flat = exclude_items(scores.reshape(-1, ITEMS), seen.reshape(-1, 3))
     np.testing.assert_array_equal(found.reshape(-1, ITEMS), ops.convert_to_numpy(flat))
-    with pytest.raises(ValueError, match="with `item_ids` of the shape .batch, time, "):
+    with pytest.raises(ValueError, match=r"with `item_ids` of the shape .batch, time"):
         exclude_items(scores, seen[:, 0])
 
 
