@@ -18,8 +18,8 @@ from keras_rank.backends.generic import Array, Tensor
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
-# So many comparisons take as much memory as the scores, twice.
-_COMPARED_AT_ONCE = 4
+# So many comparisons take twice the memory of the scores.
+_COMPARED_AT_ONCE = 8
 
 
 def on_accelerator() -> bool:
@@ -252,19 +252,20 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
-    """On a GPU, to add booleans as integers takes four times as long as to compare.
-
-    Half precision is added in float32 as it is: exact up to 2**24 entries.
-    """
+    """Many at a time, as bytes of words: a GPU takes half as long as for booleans."""
     (lists, size), number = entries.shape, thresholds.shape[1]
-    if not backends.backend.on_accelerator() or size > 2**24:
+    if not backends.backend.on_accelerator() or size % 4:
         return generic.count_at_least(entries, thresholds)
     if number > _COMPARED_AT_ONCE:
         groups = thresholds.split(_COMPARED_AT_ONCE, dim=1)
         return torch.cat([count_at_least(entries, some) for some in groups], dim=1)
-    reach = entries.new_empty((lists, number, size), dtype=torch.float16)
-    torch.ge(entries[:, None], thresholds[..., None], out=reach)
-    return reach.sum(2, dtype=torch.float32).int()
+    # Where a view in another dtype is one operation.
+    with torch.inference_mode():
+        reach = entries[:, None] >= thresholds[..., None]
+        some = math.gcd(size // 4, 128)
+        words = reach.view(torch.int32).view(lists, number, -1, some)
+        as_bytes = words.sum(3, dtype=torch.int32).view(torch.uint8)
+        return as_bytes.sum(2, dtype=torch.int32)
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
