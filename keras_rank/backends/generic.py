@@ -383,6 +383,11 @@ def power_of_two(x: Tensor) -> Tensor:
     return backends.backend.constant(2.0, x) ** x
 
 
+def largest_size(x: Tensor) -> Tensor:
+    """The largest absolute value of each row, of shape `(batch, 1)`."""
+    return ops.amax(ops.abs(x), axis=1, keepdims=True)
+
+
 def lengths(x: Tensor) -> Tensor:
     """The Euclidean length of each row, of shape `(batch, 1)`, in the dtype of `x`."""
     squares = ops.sum(x * x, axis=1, keepdims=True)

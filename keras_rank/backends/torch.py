@@ -207,6 +207,11 @@ def power_of_two(x: Tensor) -> Tensor:
     return torch.exp2(x)
 
 
+def largest_size(x: Tensor) -> Tensor:
+    """In one operation."""
+    return torch.linalg.vector_norm(x, math.inf, dim=1, keepdim=True)
+
+
 def lengths(x: Tensor) -> Tensor:
     """In one operation."""
     return torch.linalg.vector_norm(x, dim=1, keepdim=True)

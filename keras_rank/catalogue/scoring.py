@@ -32,7 +32,7 @@ def prepared(score: Any, queries: Tensor) -> Tensor:
 
 def _of_length_one(_: None, embeddings: Tensor) -> Tensor:
     # Scaled, so that squares neither overflow nor vanish.
-    largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
+    largest = backend.largest_size(embeddings)
     embeddings = embeddings / backend.where(largest > 0.0, largest, 1.0)
     # The largest is 1 now, unless all are 0.
     return embeddings / backend.maximum(backend.lengths(embeddings), 1.0)
