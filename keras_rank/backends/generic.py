@@ -50,7 +50,7 @@ _DIGITS = 2**10
 
 
 def on_accelerator() -> bool:
-    """Whether code is compiled for a device other than a CPU."""
+    """Whether tensors are on a device other than a CPU, in eager and compiled code."""
     return False
 
 
@@ -85,7 +85,8 @@ def branch(
 
     `whole` is always right. It is the only way in code compiled for an accelerator,
     where a branch makes the host wait for the device, and by `torch.compile`. A branch
-    may be traced, so what it computes must not be kept outside of it.
+    may be traced, so what it computes must not be kept outside of it. Eager code asks
+    for the value, on any device.
 
     Args:
         holds: boolean scalar. Whether `short` gives the same result.

@@ -117,7 +117,7 @@ def absolute_gains(
             f"labels, {shape_of(labels)}"
         ),
     )
-    return _from(threshold, labels, ops.cast(found, labels.dtype))
+    return _capped(threshold, labels, ops.cast(found, labels.dtype))
 
 
 def of_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
@@ -137,7 +137,7 @@ def relative_gains(
     `2**(label + shift) - 2**shift`, with a shift below 0.
     """
     shift, floor = scale
-    return _from(threshold, labels, backend.power_of_two(labels + shift) - floor)
+    return _capped(threshold, labels, backend.power_of_two(labels + shift) - floor)
 
 
 def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,8 @@ def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
     return shift, backend.power_of_two(shift)
 
 
-def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+def _capped(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+    """Gains from 0 to `LARGEST_GAIN`, and 0 for labels below the threshold."""
     gains_of_labels = backend.clip(gains_of_labels, 0.0, LARGEST_GAIN)
     if threshold is None:
         return gains_of_labels

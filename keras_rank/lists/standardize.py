@@ -1,4 +1,4 @@
-"""Casts what users pass, and makes lists of it: which positions are items."""
+"""Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def standardize(kind: tuple[bool, str], given: RawBatch) -> DenseLists | SparseL
 
 
 def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
-    """Casts what users pass to a metric, and determines which positions are items.
+    """Casts what users pass to a metric. `DenseLists.mask` says what is padding.
 
     Args:
         dtype: the dtype of labels and weights: float32 or float64.

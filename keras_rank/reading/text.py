@@ -1,4 +1,4 @@
-r"""Text files, all of whose columns are text: delimited, or lines of fields.
+r"""Text files, all of whose columns are text: delimited, or lines as in TREC.
 
 Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 """
