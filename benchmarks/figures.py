@@ -324,7 +324,7 @@ def grouped_rows(found):
         for backend in TRAINING
     ]
     return (
-        "Of 200,000 rows of 32 features in lists of about 50, predicted in batches of\n"
+        "Of 50,000 rows of 32 features in lists of about 50, predicted in batches of\n"
         "128, NDCG@10 and MRR by `GroupedEvaluation` take, as multiples of `predict`:\n"
         f"{', '.join(ratios)}."
     )

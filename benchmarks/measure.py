@@ -451,7 +451,7 @@ def first_epoch():
     return dict(zip(names, added, strict=True))
 
 
-def grouped_rows(rows=200_000, items=50):
+def grouped_rows(rows=50_000, items=50):
     """What `GroupedEvaluation` takes, relative to the prediction of its rows."""
     if BACKEND == "numpy":
         return None
