@@ -44,7 +44,7 @@ def as_ranked(scores: Tensor) -> Tensor:
 
 def as_compared(scores: Tensor) -> Tensor:
     """The same, with `-inf` for NaN."""
-    return as_ranked(backend.where(scores > -np.inf, scores, -np.inf))
+    return as_ranked(backend.without_nan(scores))
 
 
 def without_denormal(labels: Tensor) -> Tensor:
