@@ -10,11 +10,11 @@ from pyarrow import parquet
 
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
-from keras_rank.evaluation.report import health
+from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table, draw_intervals
+from keras_rank.evaluation.report.table import Table
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -123,9 +123,13 @@ class Evaluation:
         return "\n".join([str(self.summary()), *self.warnings])
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Returns the summary and the warnings in HTML, as notebooks show them."""
         summary = self.summary()
         notes = [*summary.notes, *self.warnings]
-        return Table(summary.columns, notes=notes)._repr_html_()
+        return Table(summary.columns, notes=notes).to_html()
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
@@ -224,12 +228,16 @@ class Evaluation:
         )
 
     def worst(
-        self, metric: str, n: int = 10, *, baseline: "Evaluation | None" = None
+        self,
+        metric: str | None = None,
+        n: int = 10,
+        *,
+        baseline: "Evaluation | None" = None,
     ) -> Table:
         """Returns the queries with the worst values, or the largest losses.
 
         Args:
-            metric: str. The name of a metric.
+            metric: str. The name of a metric. Defaults to `None`: the first one.
             n: positive int. The number of queries. Defaults to 10.
             baseline: `Evaluation`. If given, the queries with the largest losses
                 compared with it are returned. Defaults to `None`: those with the worst
@@ -243,7 +251,8 @@ class Evaluation:
             ValueError: if there is no such metric, or `n` is not a positive int.
         """
         of_baseline = None if baseline is None else _of_baseline(baseline)
-        return worst_of(self._values, metric, n, of_baseline)
+        first = self.metric_names[0] if metric is None else metric
+        return worst_of(self._values, first, n, of_baseline)
 
     def plot(
         self,
@@ -251,6 +260,7 @@ class Evaluation:
         *,
         cluster: str | None = None,
         confidence: float = 0.95,
+        ax: Any = None,
     ) -> Any:
         """Plots the means with their intervals, and returns the axes of Matplotlib.
 
@@ -258,9 +268,12 @@ class Evaluation:
             by: as for `summary`.
             cluster: as for `summary`.
             confidence: as for `summary`.
+            ax: Matplotlib's axes to draw on. Defaults to `None`: those of a new figure
+                whose height is that of its rows.
         """
         summary = self.summary(by, cluster=cluster, confidence=confidence)
-        return draw_intervals(summary, "value")
+        title = f"Means with {100 * confidence:g}% confidence intervals"
+        return plots.draw_intervals(summary, "value", title, "value", ax)
 
 
 def _of_baseline(baseline: Any) -> ListTable:
@@ -269,5 +282,5 @@ def _of_baseline(baseline: Any) -> ListTable:
         return baseline._values
     raise ValueError(
         "`baseline` should be an `Evaluation`; `keras_rank.evaluation.compare` takes "
-        f"several models. Received: a {type(baseline).__name__}"
+        f"several models. Received: baseline of type {type(baseline).__name__}"
     )

@@ -10,7 +10,12 @@ from typing import TypeAlias
 
 from keras_rank.evaluation import compare
 from keras_rank.evaluation.command import gates, inputs, options
-from keras_rank.evaluation.command.printing import joined, print_results, say
+from keras_rank.evaluation.command.printing import (
+    joined,
+    print_results,
+    say,
+    without_notes,
+)
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.table import Table
@@ -121,7 +126,7 @@ def _compare(parsed: Namespace) -> _Report:
         values = {file: model._values for file, model in models.items()}
         failed += gates.incomplete(values, base._values)
         failed += gates.worse(comparison, base._values, parsed.confidence)
-    return {"comparison": Table(comparison.columns)}, notes, failed
+    return {"comparison": without_notes(comparison)}, notes, failed
 
 
 def _rows_of(parsed: Namespace, files: list[str], models: list[str]) -> list[str]:
@@ -139,7 +144,7 @@ def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table
     if parsed.print_lists:
         tables["per_list"] = lambda ev: Table(ev.per_list.to_pydict())
     if parsed.health:
-        tables["health"] = lambda ev: Table(ev.health().columns)
+        tables["health"] = lambda ev: without_notes(ev.health())
     tables["summary"] = lambda ev: ev.summary(parsed.by, **how)
     return {
         kind: joined({name: table_of(ev) for name, ev in found.items()})

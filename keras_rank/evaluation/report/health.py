@@ -9,7 +9,7 @@ from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.table import Table, table_of
+from keras_rank.evaluation.report.table import Marks, Table, columns_of
 
 
 class Check(NamedTuple):
@@ -132,8 +132,9 @@ def table_of_checks(lists: ListTable) -> Table:
     """The table of all checks, with warnings as its notes."""
     checks = checks_of(lists)
     names = ("check", "lists", "share", "threshold", *ORDERS)
-    rows = [check._asdict() for check in checks]
-    return table_of(rows, names, warnings_of(lists, checks))
+    found = columns_of([check._asdict() for check in checks], names)
+    marks = Marks("share", [bool(check.warning) for check in checks])
+    return Table(found, notes=warnings_of(lists, checks), marks=marks)
 
 
 def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:

@@ -10,7 +10,7 @@ from keras_rank.arguments import check_fraction
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values, estimate
-from keras_rank.evaluation.report.table import Table, table_of
+from keras_rank.evaluation.report.table import Table, columns_of
 
 # A column of numbers of lists. No kept column has such a name.
 _NUMBERS = "health/"
@@ -32,7 +32,7 @@ def summarized(
     notes = [f"Rules: {name}{_TOOLS.get(name, '')}{comma}{others}"] if name else []
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
-    return table_of(rows, [*by, *_COLUMNS], notes)
+    return Table(columns_of(rows, [*by, *_COLUMNS]), notes=notes)
 
 
 def slice_columns(
