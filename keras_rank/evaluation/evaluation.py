@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
+from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health, plots
@@ -83,12 +83,25 @@ class Evaluation:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
-        """Reads a Parquet file written by `write`."""
-        return cls(parquet.read_table(path))
+        """Reads a Parquet file written by `write`.
+
+        Raises:
+            ValueError: if the name of the file does not end in `.parquet`.
+        """
+        return cls(files.read(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes `table` to a Parquet file."""
-        parquet.write_table(self.table, path)
+        """Writes a row per list, in the format of the suffix.
+
+        Args:
+            path: the name of a file that ends in `.parquet`, which `read` reads again;
+                or, for other tools, in `.csv`, `.json` or `.jsonl`, with the columns of
+                `per_list`.
+
+        Raises:
+            ValueError: if the name has another suffix.
+        """
+        files.write(self.table, self.per_list, path)
 
     def keys(self) -> list[str]:
         """Returns the names of the metrics, so that `dict(ev)` works."""
@@ -155,9 +168,10 @@ class Evaluation:
         Returns:
             A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
             `standard_error`, the interval from `low` to `high`, and the number of
-            `lists`. The interval is Student's t. If all values are 0 or 1, as for hit
-            rates, and all lists have the same weight, it is Wilson's. The notes of a
-            run are its rules.
+            `lists`. The interval is Student's t, up to the range of the metric. If all
+            values are 0 or 1, as for hit rates, and all lists have the same weight, it
+            is Wilson's. The notes are the rules of a run, and warn of intervals of
+            fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.

@@ -1,6 +1,5 @@
 """The functions that evaluate tables and runs, and compare evaluations."""
 
-import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,6 +108,13 @@ def evaluate(
     fr mrr 0.5000 1
     fr ndcg@10 0.6309 1
     """
+    if isinstance(score, list | tuple):
+        raise ValueError(
+            "`score` should be one column, the scores of one model. Evaluate each, and "
+            "compare these: `found = {name: evaluate(..., score=name) for name in "
+            f"{list(score)}}}`, `compare(found.pop({score[:1][0]!r}), found)`. "
+            f"Received: score={score!r}"
+        )
     columns = Columns(query, label, score, item, weight, _names("keep", keep))
     members = members_of(metrics)
     settings = Settings(members, columns, ties, unjudged, duplicates, memory_limit)
@@ -248,7 +254,7 @@ def evaluate_run(
 
 def compare(
     baseline: Evaluation,
-    models: Mapping[str, Evaluation],
+    models: Mapping[str, Evaluation] | Evaluation,
     *,
     by: str | Sequence[str] | None = None,
     test: str = "t",
@@ -264,8 +270,8 @@ def compare(
 
     Args:
         baseline: `Evaluation` that the others are compared with.
-        models: dict from names to `Evaluation`s of the same queries. Queries that are
-            not in both are left out, with a note.
+        models: dict from names to `Evaluation`s of the same queries, or one of these.
+            Queries that are not in both are left out, with a note.
         by: str or list of strings. Columns kept in the evaluations of the models:
             there is a comparison for each of their values. Defaults to `None`: one
             over all lists.
@@ -301,14 +307,19 @@ def compare(
     same 0.000 1.000
     better 0.333 0.184
     """
+    if isinstance(models, Evaluation):
+        models = {"": models}
     are_evaluations = isinstance(models, Mapping) and all(
         isinstance(each, Evaluation) for each in (baseline, *models.values())
     )
     if not (are_evaluations and models):
+        received: Any = type(models).__name__
+        if isinstance(models, Mapping):
+            received = {name: type(each).__name__ for name, each in models.items()}
         raise ValueError(
-            "`models` should be a dict from names to evaluations, and `baseline` an "
-            f"evaluation. Received: models={reprlib.repr(models)} and a "
-            f"{type(baseline).__name__}"
+            "`models` should be an evaluation, or a dict from names to evaluations, "
+            "and `baseline` an evaluation. Received: baseline of type "
+            f"{type(baseline).__name__}, models of type {received}"
         )
     values = {name: model._values for name, model in models.items()}
     base = baseline._values

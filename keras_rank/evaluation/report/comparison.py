@@ -131,6 +131,7 @@ def compared(
         by = summary.slice_columns(model, by, _COLUMNS)
         how = (by, cluster, confidence, test == "permutation")
         rows += [{**of_model, **x} for x in summary.estimates_of(model, pairs, *how)]
+    notes += summary.of_few_lists(rows, cluster)
     p = corrected(np.array([row["p"] for row in rows]), correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
     unused = {"corrected_p"} if correction is None else set()
