@@ -3,9 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.lists.provenance import stamped
 from keras_rank.evaluation.lists.metric_names import members_of, truncates
-from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
+from keras_rank.evaluation.lists.per_list import (
+    Progress,
+    check_progress,
+    table_of_rows,
+    table_of_run,
+)
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
@@ -14,6 +21,7 @@ from keras_rank.reading.rows import Columns
 from keras_rank.reading.runs import Protocol
 
 
+@names_arguments
 def evaluate(
     rows: Any,
     metrics: RankingMetrics | Sequence[RankingMetric | str],
@@ -27,6 +35,7 @@ def evaluate(
     ties: str = "metric",
     unjudged: str = "irrelevant",
     duplicates: str = "error",
+    keep_items: int | None = None,
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -75,6 +84,9 @@ def evaluate(
             `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
+        keep_items: positive int. How many items of each query are kept, for `report`
+            and `items`: those with the highest scores, and those with the highest
+            labels. Needs `item`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
             for reading and sorting; what does not fit is written to the folder for
             temporary files. The rest is for the computation, which needs about 150
@@ -117,16 +129,26 @@ def evaluate(
         )
     columns = Columns(query, label, score, item, weight, _names("keep", keep))
     members = members_of(metrics)
-    settings = Settings(members, columns, ties, unjudged, duplicates, memory_limit)
+    settings = Settings(
+        members,
+        columns,
+        ties,
+        unjudged,
+        duplicates,
+        memory_limit,
+        keep_items=keep_items,
+    )
+    check_progress(progress)
     if type(rows).__module__.startswith("ray.data"):
         from keras_rank.evaluation.lists.ray_data import table_of_dataset
 
         table = table_of_dataset(rows, settings)
     else:
         table = table_of_rows(rows, settings, progress)
-    return Evaluation(table, metrics=members, query=query)
+    return Evaluation(stamped(table, settings), metrics=members, query=query)
 
 
+@names_arguments
 def evaluate_run(
     qrels: Any,
     run: Any,
@@ -142,6 +164,7 @@ def evaluate_run(
     duplicates: str = "error",
     missing: str = "zero",
     ignore_identical_ids: bool = False,
+    keep_items: int | None = None,
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -205,6 +228,8 @@ def evaluate_run(
             query with an empty list is in the run. Defaults to `"zero"`.
         ignore_identical_ids: bool. Whether retrieved items with the id of their query
             are left out, as in BEIR and MTEB. Defaults to `False`.
+        keep_items: positive int. How many items of each query are kept: as for
+            `evaluate`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
             `None`: most of the available memory.
         progress: function that is called with the numbers of rows and lists done so
@@ -245,13 +270,20 @@ def evaluate_run(
         unjudged,
         memory_limit=memory_limit,
         truncates=truncates(rules),
+        keep_items=keep_items,
     )
+    check_progress(progress)
     table, left_out = table_of_run(qrels, run, settings, protocol, progress)
     return Evaluation(
-        table, metrics=members, query=query, left_out=left_out, rules=followed
+        stamped(table, settings),
+        metrics=members,
+        query=query,
+        left_out=left_out,
+        rules=followed,
     )
 
 
+@names_arguments
 def compare(
     baseline: Evaluation,
     models: Mapping[str, Evaluation] | Evaluation,

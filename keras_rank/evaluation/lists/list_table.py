@@ -86,6 +86,7 @@ class ListTable:
     def health(self) -> dict[str, Array]:
         """The columns of health, by their names without the prefix."""
         names = [x for x in self.table.column_names if x.startswith(HEALTH)]
+        names = [x for x in names if x != columns.ITEMS]
         found = {name.removeprefix(HEALTH): self.array(name) for name in names}
         if truncates(self.rules) and "fractional labels" in found:
             found["truncated labels"] = found["fractional labels"]

@@ -75,6 +75,10 @@ _SOUGHT = {
 }
 
 
+# Checks that a run does not fail: its items are those found in a collection, or judged.
+_NOT_OF_RUNS = ("one item", "shorter than")
+
+
 def checks_of(lists: ListTable) -> list[Check]:
     """All checks. The last ones are those of the order of tied items.
 
@@ -94,6 +98,13 @@ def checks_of(lists: ListTable) -> list[Check]:
     checks = _checks_of_lists(columns, lists.metric_names[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
+    if lists.rules is not None:
+        checks = [
+            x._replace(threshold=1.0, warning="")
+            if x.check.startswith(_NOT_OF_RUNS)
+            else x
+            for x in checks
+        ]
     tied = int(np.sum(columns["ties"]))
     for metric in lists.metrics:
         name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
