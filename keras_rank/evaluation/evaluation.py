@@ -13,8 +13,9 @@ from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
 from keras_rank.evaluation.report.intervals import Values
+from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, columns_of
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -268,6 +269,67 @@ class Evaluation:
         first = self.metric_names[0] if metric is None else metric
         return worst_of(self._values, first, n, of_baseline)
 
+    def items(self, query: Any) -> Table:
+        """Returns the items of a query, as far as `keep_items` has kept them.
+
+        Args:
+            query: the id of the query.
+
+        Returns:
+            A `keras_rank.evaluation.Table` with the columns `rank` (missing for an item
+            that was not retrieved), `item`, `label` and `score`. Items with equal
+            scores may be ordered in another way than by the metrics.
+
+        Raises:
+            ValueError: if there is no such query, or no items were kept.
+        """
+        names = ("rank", "item", "label", "score")
+        return Table(columns_of(self._values.items_of(query), names))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        baseline: "Evaluation | None" = None,
+        by: str | Sequence[str] | None = None,
+        test: str = "t",
+        correction: str | None = "holm",
+        cluster: str | None = None,
+        confidence: float = 0.95,
+        title: str = "Ranking evaluation",
+    ) -> None:
+        """Writes a page for a colleague: one file of HTML, which needs no network.
+
+        It has the summary, the comparison with a baseline, slices, the warnings of
+        `health`, the worst queries with their items, and how all was computed. The
+        items are those that `keep_items` has kept. Needs Matplotlib.
+
+        Args:
+            path: the name of a file that ends in `.html`.
+            baseline: `Evaluation` of the same queries to compare with. Defaults to
+                `None`: no comparison.
+            by: str or list of strings. Kept columns, to show each of their values.
+                Defaults to `None`: no slices.
+            test: as for `compare`.
+            correction: as for `compare`.
+            cluster: as for `compare`.
+            confidence: as for `compare`.
+            title: str. The title of the page. Defaults to `"Ranking evaluation"`.
+
+        Raises:
+            ImportError: if Matplotlib is not installed.
+            ValueError: if the name of the file has another suffix, its folder does not
+                exist, or as for `compare`.
+        """
+        file = files.page(path)
+        plots.require_matplotlib("report")
+        how = {"test": test, "correction": correction, "cluster": cluster}
+        names = [by] if isinstance(by, str) else list(by or [])
+        if baseline is not None:
+            _of_baseline(baseline)
+        page = Page(self, baseline, names, {**how, "confidence": confidence}, title)
+        file.write_text(page.html(), "utf-8")
+
     def plot(
         self,
         by: str | Sequence[str] | None = None,
@@ -287,7 +349,7 @@ class Evaluation:
         """
         summary = self.summary(by, cluster=cluster, confidence=confidence)
         title = f"Means with {100 * confidence:g}% confidence intervals"
-        return plots.draw_intervals(summary, "value", title, "value", ax)
+        return plots.draw_intervals(summary, "value", title, ax)
 
 
 def _of_baseline(baseline: Any) -> ListTable:

@@ -26,6 +26,17 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
     return parquet.read_table(path)
 
 
+def page(path: str | os.PathLike[str]) -> pathlib.Path:
+    """The file of a page. Raises for another suffix, and for a folder that is none."""
+    file = pathlib.Path(path)
+    if file.suffix.lower() not in (".html", ".htm") or not file.parent.is_dir():
+        raise ValueError(
+            "`path` should end in .html, in a folder that exists. Received: "
+            f"path={str(path)!r}"
+        )
+    return file
+
+
 def write(table: pa.Table, text: pa.Table, path: str | os.PathLike[str]) -> None:
     """Writes a table to a Parquet file, or its columns for text to another one."""
     suffix = pathlib.Path(path).suffix.lower()

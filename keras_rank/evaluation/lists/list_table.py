@@ -102,6 +102,29 @@ class ListTable:
                 needed |= {f"tied@{metric.k}", f"judged@{metric.k}"}
         return {HEALTH + name for name in needed} <= set(self.table.column_names)
 
+    @property
+    def has_items(self) -> bool:
+        """Whether items of the lists are kept."""
+        return columns.ITEMS in self.table.column_names
+
+    def items_of(self, query: Any) -> list[dict[str, Any]]:
+        """The items of a query that are kept. Raises for one that is not there."""
+        if not self.has_items:
+            raise ValueError(
+                "`items` needs the items, which `evaluate` and `evaluate_run` keep "
+                "where that is asked for: `keep_items=10`. Received: none"
+            )
+        queries = self.table[self.query].to_pylist()
+        if query not in queries:
+            raise ValueError(
+                "`query` should be one of the evaluation, such as "
+                f"{queries[:1]}. Received: query={query!r}"
+            )
+        found: list[dict[str, Any]] = self.table[columns.ITEMS][
+            queries.index(query)
+        ].as_py()
+        return found
+
     def per_list(self) -> pa.Table:
         """The table without health, and with a single column of weights if possible."""
         table = self.table.select(self._names_of_lists()).replace_schema_metadata()

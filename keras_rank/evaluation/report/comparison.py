@@ -86,7 +86,7 @@ class Comparison(table.Table):
             title = f"{plots.shortened(self.models[0])} compared with the baseline"
         if metric is None:
             title += f", with {100 * self.confidence:g}% confidence intervals"
-            return plots.draw_intervals(self, "difference", title, "difference", ax)
+            return plots.draw_intervals(self, "difference", title, ax)
         check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
         found = self.differences
         if "model" in self.columns:

@@ -1,5 +1,8 @@
 """Plots of Matplotlib: intervals of means and differences, a row for each."""
 
+import io
+import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +14,27 @@ from keras_rank.evaluation.report.table import Table
 _LONGEST = 32
 # The sizes of a figure in inches: its width, the height of a row, and of the rest.
 _WIDTH, _ROW, _REST = 6.4, 0.3, 1.3
+# The same on a page, where it is read on phones, and has its title below.
+_PAGE_WIDTH, _PAGE_REST, _PAGE_LONGEST = 4.7, 0.8, 18
+# The colors of a plot on a page, which are those of the page: its text, and another.
+_TEXT, _ACCENT = "#010101", "#020202"
+_PAGE_STYLE = {
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "axes.axisbelow": True,
+    "grid.color": "#80808050",
+    "ytick.major.size": 0.0,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "text.color": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "axes.edgecolor": _TEXT,
+    "xtick.color": _TEXT,
+    "ytick.color": _TEXT,
+}
 
 
 def require_matplotlib(what: str) -> None:
@@ -26,18 +50,23 @@ def require_matplotlib(what: str) -> None:
 
 def axes_of(ax: Any, rows: int | None = None) -> Any:
     """The axes to draw on: those given, or of a new figure as high as its rows."""
+    if ax is not None:
+        return ax
     require_matplotlib("plot")
     from matplotlib import pyplot
 
-    if ax is not None:
-        return ax
     height = 4.8 if rows is None else _REST + _ROW * max(rows, 1)
     # So that a saved figure has all of its labels.
     return pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")[1]
 
 
 def draw_intervals(
-    table: Table, value: str, title: str, label: str, ax: Any = None
+    table: Table,
+    value: str,
+    title: str,
+    ax: Any = None,
+    longest: int = _LONGEST,
+    color: str = "C0",
 ) -> Any:
     """Draws the intervals of a table, a line for each row, and returns the axes.
 
@@ -45,22 +74,26 @@ def draw_intervals(
         table: the table. After `metric`, all of its columns are numbers.
         value: the column of the values.
         title: the title.
-        label: what the values are.
         ax: the axes to draw on, `None` for those of a new figure.
+        longest: the length of the longest label that is not shortened.
+        color: the color of the intervals.
     """
     axes = axes_of(ax, len(table))
-    columns = list(table.columns)
-    names = columns[: columns.index("metric") + 1]
-    labels = [shortened(" ".join(str(row[x]) for x in names)) for row in table]
+    columns, label = list(table.columns), value
+    names, metrics = columns[: columns.index("metric") + 1], set(table["metric"])
+    if len(names) > 1 and len(metrics) == 1:
+        names, label = names[:-1], f"{value} of {table['metric'][0]}"
+    cells = zip(*map(table.shown, names), strict=True)
+    labels = [shortened(" ".join(row), longest) for row in cells]
     middles, places = np.array(table[value], "float64"), np.arange(len(table))[::-1]
     low, high = (np.array(table[x], "float64") for x in ("low", "high"))
     # A bound may be beyond the value by a rounding.
     sides = np.maximum([middles - low, high - middles], 0.0)
-    axes.errorbar(middles, places, xerr=sides, fmt="o", capsize=3)
+    axes.errorbar(middles, places, xerr=sides, fmt="o", capsize=3, color=color)
     # Names are text, not equations.
     axes.set_yticks(places, labels, parse_math=False)
     axes.set_ylim(-0.6, len(table) - 0.4)
-    axes.set_xlabel(label)
+    axes.set_xlabel(label, parse_math=False)
     axes.set_title(title, parse_math=False, fontsize="medium")
     if value == "difference":
         axes.axvline(0.0, color="grey", linewidth=0.8, zorder=0)
@@ -87,19 +120,46 @@ def draw_sorted(
     return axes
 
 
-def shortened(name: str) -> str:
+def svg_of_intervals(table: Table, value: str, prefix: str) -> str:
+    """Draws the same for a page, in its colors and fonts.
+
+    Args:
+        table: as for `draw_intervals`.
+        value: as for `draw_intervals`.
+        prefix: the start of all ids, which are those of one plot on the page.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    file = io.StringIO()
+    with matplotlib.rc_context(_PAGE_STYLE), warnings.catch_warnings():
+        # Of characters that its fonts lack, but those of a browser have.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        warnings.filterwarnings("ignore", "Matplotlib currently does not support")
+        height = _PAGE_REST + _ROW * max(len(table), 1)
+        figure = Figure(figsize=(_PAGE_WIDTH, height), layout="constrained")
+        draw_intervals(table, value, "", figure.subplots(), _PAGE_LONGEST, _ACCENT)
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = file.getvalue()
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{prefix}", svg[svg.index("<svg") :])
+    return svg.replace(_TEXT, "currentColor").replace(_ACCENT, "var(--accent)")
+
+
+def shortened(name: str, longest: int = _LONGEST) -> str:
     """A name in one line, whose middle is left out if it is long."""
-    name = " ".join(name.split())
-    half = _LONGEST // 2
-    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[-half:]}"
+    name, half = " ".join(name.split()), longest // 2
+    return name if len(name) <= longest else f"{name[:half]}…{name[-half:]}"
+
+
+def written_p(table: Table) -> list[str]:
+    """The p of each row, if it has one, with a star where it is significant."""
+    cells = table.shown("corrected_p" if "corrected_p" in table.columns else "p")
+    sign = {True: "p < ", False: "p = "}
+    return [x and sign[x[0] == "<"] + x.removeprefix("<") for x in cells]
 
 
 def _write_p(axes: Any, table: Table, places: Any) -> None:
-    """Writes p beside each row, with a star where it is significant."""
-    column = "corrected_p" if "corrected_p" in table.columns else "p"
-    cells = table.shown(column)
-    sign = {True: "p ", False: "p = "}
-    texts = [cell and sign[cell.startswith("<")] + cell for cell in cells]
     side = axes.secondary_yaxis("right")
-    side.set_yticks(places, [text.replace("<", "< ") for text in texts])
+    side.set_yticks(places, written_p(table))
     side.tick_params(length=0)
+    side.spines["right"].set_visible(axes.spines["right"].get_visible())

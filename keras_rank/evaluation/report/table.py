@@ -1,6 +1,7 @@
 """Results as a table: in the terminal, in a notebook, and as files."""
 
 import html
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -176,6 +177,19 @@ def columns_of(
 ) -> dict[str, list[Any]]:
     """The named columns of rows."""
     return {name: [row[name] for row in rows] for name in names}
+
+
+def rows_where(table: Table, are_chosen: Sequence[bool]) -> Table:
+    """The chosen rows of a table, with their marks."""
+    columns = {
+        name: list(itertools.compress(values, are_chosen))
+        for name, values in table.columns.items()
+    }
+    marks = table.marks
+    if marks is not None:
+        marked = list(itertools.compress(marks.are_marked, are_chosen))
+        marks = marks._replace(are_marked=marked)
+    return Table(columns, notes=table.notes, marks=marks)
 
 
 def plain_rows(table: Table) -> list[dict[str, Any]]:
