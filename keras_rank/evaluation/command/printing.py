@@ -22,7 +22,7 @@ def print_results(results: dict[str, Table], warnings: list[str], output: str) -
         data = {name: plain_rows(table) for name, table in results.items()}
         notes = [note for table in results.values() for note in table.notes]
         print(json.dumps({**data, "notes": notes, "warnings": warnings}, indent=1))
-    else:
+    elif results:
         print("\n\n".join(map(_TEXTS[output], results.values())))
     for warning in warnings:
         say(warning)

@@ -26,13 +26,13 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
     return parquet.read_table(path)
 
 
-def page(path: str | os.PathLike[str]) -> pathlib.Path:
+def page(path: str | os.PathLike[str], argument: str = "`path`") -> pathlib.Path:
     """The file of a page. Raises for another suffix, and for a folder that is none."""
     file = pathlib.Path(path)
     if file.suffix.lower() not in (".html", ".htm") or not file.parent.is_dir():
         raise ValueError(
-            "`path` should end in .html, in a folder that exists. Received: "
-            f"path={str(path)!r}"
+            f"{argument} should name a file that ends in .html, in a folder that "
+            f"exists. Received: {str(path)!r}"
         )
     return file
 

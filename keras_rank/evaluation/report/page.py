@@ -127,18 +127,18 @@ class Page:
         return [_section(f"By {name}", body)]
 
     def _trust(self) -> Html:
-        values = self.new._values
-        if not values.has_health:
-            text = "This is not known: the table of lists lacks the columns of health."
-            return _section("May I trust the numbers?", [filled("paragraph", text=text)])
+        title = "Can these numbers be trusted?"
+        if not self.new._values.has_health:
+            text = "This is not known, as the table of lists lacks the columns of health."
+            return _section(title, [filled("paragraph", text=text)])
         found = self.new.warnings
         if self.baseline is not None:
             of_baseline = (x.removeprefix("Warning: ") for x in self.baseline.warnings)
             found = [*found, *(f"In the baseline, {x}" for x in of_baseline)]
-        nothing = filled("paragraph", text="No check found a reason to mistrust them.")
-        checks = markup.table(self.new.health(), "Checks")
-        body = [markup.warnings(found) if found else nothing, checks]
-        return _section("May I trust the numbers?", body)
+        nothing = filled("paragraph", text="No check found a reason for doubt.")
+        checks = markup.table(self.new.health(), "All checks")
+        fold = filled("fold", title="All checks", body=checks)
+        return _section(title, [markup.warnings(found) if found else nothing, fold])
 
     def _worst(self) -> Html:
         metric = self.new.metric_names[0]
@@ -159,7 +159,8 @@ class Page:
                 "evaluate(..., item=..., keep_items=10)."
             )
             return _section(title, [*body, filled("note", text=text)])
-        return _section(title, [*body, *map(self._query, worst)])
+        queries = markup.joined(map(self._query, worst))
+        return _section(title, [*body, filled("queries", queries=queries)])
 
     def _query(self, row: Mapping[str, Any]) -> Html:
         """The items of a query."""
@@ -170,7 +171,7 @@ class Page:
             ranks = dict(zip(theirs["item"], theirs["rank"], strict=True))
             of_baseline = [ranks.get(item) for item in items["item"]]
             rest = {x: items[x] for x in items.columns if x != "rank"}
-            columns = {"rank": items["rank"], "baseline": of_baseline, **rest}
+            columns = {"rank": items["rank"], "baseline rank": of_baseline, **rest}
             items = Table(columns)
         shown = Table({name: [value] for name, value in row.items()})
         cells = {x: shown.shown(x)[0] for x in row}

@@ -15,7 +15,7 @@ _LONGEST = 32
 # The sizes of a figure in inches: its width, the height of a row, and of the rest.
 _WIDTH, _ROW, _REST = 6.4, 0.3, 1.3
 # The same on a page, where it is read on phones, and has its title below.
-_PAGE_WIDTH, _PAGE_REST, _PAGE_LONGEST = 4.7, 0.8, 18
+_PAGE_WIDTH, _PAGE_REST, _PAGE_LONGEST = 4.1, 0.8, 18
 # The colors of a plot on a page, which are those of the page: its text, and another.
 _TEXT, _ACCENT = "#010101", "#020202"
 _PAGE_STYLE = {
@@ -138,7 +138,9 @@ def svg_of_intervals(table: Table, value: str, prefix: str) -> str:
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
         height = _PAGE_REST + _ROW * max(len(table), 1)
         figure = Figure(figsize=(_PAGE_WIDTH, height), layout="constrained")
-        draw_intervals(table, value, "", figure.subplots(), _PAGE_LONGEST, _ACCENT)
+        axes = figure.subplots()
+        draw_intervals(table, value, "", axes, _PAGE_LONGEST, _ACCENT)
+        axes.locator_params(axis="x", nbins=5)
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = file.getvalue()
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{prefix}", svg[svg.index("<svg") :])
