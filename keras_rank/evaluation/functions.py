@@ -5,7 +5,6 @@ from typing import Any
 
 from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.evaluation import Evaluation
-from keras_rank.evaluation.lists.provenance import stamped
 from keras_rank.evaluation.lists.metric_names import members_of, truncates
 from keras_rank.evaluation.lists.per_list import (
     Progress,
@@ -13,6 +12,7 @@ from keras_rank.evaluation.lists.per_list import (
     table_of_rows,
     table_of_run,
 )
+from keras_rank.evaluation.lists.provenance import stamped
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric

@@ -22,6 +22,7 @@ from keras_rank.evaluation.lists.metric_names import measured_of
 from keras_rank.evaluation.report.plots import require_matplotlib
 from keras_rank.evaluation.report.table import Table
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
 
 # Tables by their names, warnings, and which gates failed.
@@ -138,6 +139,8 @@ def _write_page(parsed: Namespace) -> _Report:
     if parsed.qrels is None and inputs.start_with_judgements(sources, parsed):
         parsed.qrels, *sources = sources
     baseline = [parsed.baseline] if parsed.baseline else []
+    for file in baseline:
+        files_of("--baseline", file)
     rows = _rows_of(parsed, [*sources, *baseline], sources)
     is_table = parsed.qrels is None and set(sources) <= set(rows)
     if not (is_table or len(sources) == 1):

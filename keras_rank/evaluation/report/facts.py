@@ -7,6 +7,7 @@ import keras_rank
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.lists.provenance import stamp_of
+from keras_rank.evaluation.report.summary import rules_of
 
 if TYPE_CHECKING:
     from keras_rank.evaluation.evaluation import Evaluation
@@ -18,7 +19,9 @@ _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yek
 def counts_of(lists: ListTable) -> str:
     """The numbers of lists and items."""
     items = lists.health.get("items")
-    counts = {"list": len(lists)} | ({} if items is None else {"item": int(items.sum())})
+    counts = {"list": len(lists)} | (
+        {} if items is None else {"item": int(items.sum())}
+    )
     return ", ".join(counted(number, noun) for noun, number in counts.items())
 
 
@@ -29,7 +32,11 @@ def counted(number: int, noun: str) -> str:
 
 def tests_of(how: Mapping[str, Any]) -> str:
     """What p is, in a comparison."""
-    of = "" if how["cluster"] is None else f", where lists of one {how['cluster']} count as one"
+    of = (
+        ""
+        if how["cluster"] is None
+        else f", where lists of one {how['cluster']} count as one"
+    )
     correction = how["correction"]
     corrected = (
         "not corrected for the number of comparisons"
@@ -53,7 +60,7 @@ def facts_of(
     if lists.left_out:
         yield "Left out", f"{counted(lists.left_out, 'list')} without judgements"
     if lists.rules is not None:
-        yield "Rules", lists.rules
+        yield "Rules", rules_of(lists.rules)
     for metric in lists.metrics:
         yield metric.name, _definition_of(metric)
     for order in dict.fromkeys(stamp["ties"].values()):

@@ -40,7 +40,8 @@ def table(found: Table, label: str) -> Html:
 
 def warnings(texts: Sequence[str]) -> Html:
     """A list of warnings, nothing if there are none."""
-    items = [filled("warning", text=x.removeprefix("Warning: ")) for x in texts]
+    texts = [text.removeprefix("Warning: ") for text in texts]
+    items = [filled("warning", text=x[:1].upper() + x[1:]) for x in texts]
     return filled("warnings", items=joined(items)) if items else Html("")
 
 
@@ -51,4 +52,3 @@ def _parts() -> dict[str, string.Template]:
     )
     found = {"page": page, **dict(_PART.findall(parts))}
     return {name: string.Template(text) for name, text in found.items()}
-

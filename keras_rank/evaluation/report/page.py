@@ -93,7 +93,7 @@ class Page:
         if self.baseline is None:
             return []
         body = [
-            *self._plots(whole, self._is_share),
+            *self._plots(whole, self._is_share, "all"),
             markup.table(whole, "Differences from the baseline"),
             *_notes(whole),
             filled("note", text=facts.tests_of(self.how)),
@@ -104,7 +104,7 @@ class Page:
         means = dataclasses.replace(self, baseline=None)._estimates([])
         body = [markup.table(means, "Means"), *_notes(means, whole)]
         if self.baseline is None:
-            body = [*self._plots(means, self._is_share), body[0], *_notes(means)]
+            body = [*self._plots(means, self._is_share, "all"), body[0], *_notes(means)]
         return [_section("Means", body)]
 
     def _slices(self, whole: Table) -> list[Html]:
@@ -114,7 +114,7 @@ class Page:
         found = _largest(every, self.by)
         name = " and ".join(self.by)
         body = [
-            *self._plots(found, lambda row: str(row["metric"])),
+            *self._plots(found, lambda row: str(row["metric"]), "by"),
             markup.table(found, f"By {name}"),
             *_notes(every, whole),
         ]
@@ -129,7 +129,9 @@ class Page:
     def _trust(self) -> Html:
         title = "Can these numbers be trusted?"
         if not self.new._values.has_health:
-            text = "This is not known, as the table of lists lacks the columns of health."
+            text = (
+                "This is not known, as the table of lists lacks the columns of health."
+            )
             return _section(title, [filled("paragraph", text=text)])
         found = self.new.warnings
         if self.baseline is not None:
@@ -191,19 +193,24 @@ class Page:
         return str(self.new._values.measured(row["metric"]).is_share)
 
     def _plots(
-        self, table: Table, panel: Callable[[Mapping[str, Any]], str]
+        self, table: Table, panel: Callable[[Mapping[str, Any]], str], of: str
     ) -> list[Html]:
-        """A plot for each panel that rows belong to, as scales of metrics differ."""
-        value = "value" if self.baseline is None else "difference"
+        """A plot for each panel that rows belong to, as the scales of metrics differ.
+
+        Args:
+            table: the estimates.
+            panel: function from a row to its panel.
+            of: a name of the plots.
+        """
+        what, value = "Means", "value"
+        if self.baseline is not None:
+            what, value = "Differences from the baseline", "difference"
+        label = f"{what}, with {100 * self.how['confidence']:g}% confidence intervals."
         panels = [panel(row) for row in table]
-        found = []
+        found: list[Html] = []
         for name in dict.fromkeys(panels):
             rows = rows_where(table, [each == name for each in panels])
-            level = f"{100 * self.how['confidence']:g}% confidence intervals"
-            what = "Means" if self.baseline is None else "Differences from the baseline"
-            prefix = f"p{len(found)}-{'-'.join(map(str, map(ord, ''.join(self.by))))}-"
-            svg = Html(plots.svg_of_intervals(rows, value, prefix))
-            label = f"{what}, with {level}."
+            svg = Html(plots.svg_of_intervals(rows, value, f"{of}{len(found)}-"))
             found.append(filled("figure", svg=svg, label=label))
         return found
 

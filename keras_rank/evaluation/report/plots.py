@@ -18,7 +18,8 @@ _WIDTH, _ROW, _REST = 6.4, 0.3, 1.3
 _PAGE_WIDTH, _PAGE_REST, _PAGE_LONGEST = 4.1, 0.8, 18
 # The colors of a plot on a page, which are those of the page: its text, and another.
 _TEXT, _ACCENT = "#010101", "#020202"
-_PAGE_STYLE = {
+_NO_METADATA = dict.fromkeys(["Creator", "Date", "Format", "Type"])
+_PAGE_STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 9.0,
     "axes.grid": True,
@@ -140,11 +141,17 @@ def svg_of_intervals(table: Table, value: str, prefix: str) -> str:
         figure = Figure(figsize=(_PAGE_WIDTH, height), layout="constrained")
         axes = figure.subplots()
         draw_intervals(table, value, "", axes, _PAGE_LONGEST, _ACCENT)
-        axes.locator_params(axis="x", nbins=5)
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        axes.locator_params(axis="x", nbins=6)
+        figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     svg = file.getvalue()
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{prefix}", svg[svg.index("<svg") :])
-    return svg.replace(_TEXT, "currentColor").replace(_ACCENT, "var(--accent)")
+    colors = {_TEXT: "currentColor", _ACCENT: "var(--accent)"}
+
+    def as_of_page(tag: re.Match[str]) -> str:
+        text = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{prefix}", tag[0])
+        return re.sub("|".join(colors), lambda color: colors[color[0]], text)
+
+    # In tags alone: in texts, < and > are escaped.
+    return re.sub("<[^>]*>", as_of_page, svg[svg.index("<svg") :])
 
 
 def shortened(name: str, longest: int = _LONGEST) -> str:

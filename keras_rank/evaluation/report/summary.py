@@ -30,12 +30,17 @@ def summarized(
     by = slice_columns(lists, by, _COLUMNS)
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
     rows = [*estimates_of(lists, metrics, by, cluster, confidence)]
-    name, comma, others = (lists.rules or "").partition(",")
-    notes = [f"Rules: {name}{_TOOLS.get(name, '')}{comma}{others}"] if name else []
+    notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += of_few_lists(rows, cluster)
     return Table(columns_of(rows, [*by, *_COLUMNS]), notes=notes)
+
+
+def rules_of(rules: str) -> str:
+    """Rules with the version of the tool whose numbers they give."""
+    name, comma, others = rules.partition(",")
+    return f"{name}{_TOOLS.get(name, '')}{comma}{others}"
 
 
 def of_few_lists(rows: Sequence[Mapping[str, Any]], cluster: str | None) -> list[str]:
