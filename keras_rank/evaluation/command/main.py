@@ -164,7 +164,7 @@ def _baseline_of(
     parsed: Namespace, file: str, metrics: RankingMetrics | None
 ) -> Evaluation:
     """The evaluation of a baseline, whose columns need not be kept."""
-    without = {"by": [], "keep": [], "cluster": None}
+    without: dict[str, Any] = {"by": [], "keep": [], "cluster": None}
     return inputs.evaluation_of(Namespace(**{**vars(parsed), **without}), file, metrics)
 
 

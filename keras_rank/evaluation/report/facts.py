@@ -18,11 +18,8 @@ _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yek
 
 def counts_of(lists: ListTable) -> str:
     """The numbers of lists and items."""
-    items = lists.health.get("items")
-    counts = {"list": len(lists)} | (
-        {} if items is None else {"item": int(items.sum())}
-    )
-    return ", ".join(counted(number, noun) for noun, number in counts.items())
+    found, items = counted(len(lists), "list"), lists.health.get("items")
+    return found if items is None else f"{found}, {counted(int(items.sum()), 'item')}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -32,20 +29,14 @@ def counted(number: int, noun: str) -> str:
 
 def tests_of(how: Mapping[str, Any]) -> str:
     """What p is, in a comparison."""
-    of = (
-        ""
-        if how["cluster"] is None
-        else f", where lists of one {how['cluster']} count as one"
-    )
-    correction = how["correction"]
-    corrected = (
-        "not corrected for the number of comparisons"
-        if correction is None
-        else f"corrected for all rows of the table by {_CORRECTIONS[correction]}'s method"
-    )
+    cluster, correction = how["cluster"], how["correction"]
+    units = "" if cluster is None else f" of lists clustered by {cluster}"
+    corrected = "not corrected for the number of comparisons"
+    if correction is not None:
+        corrected = f"corrected for all rows by {_CORRECTIONS[correction]}'s method"
     return (
         "A difference is the new value minus that of the baseline, list by list. p is "
-        f"that of the {_TESTS[how['test']]}{of}, {corrected}: the probability that "
+        f"that of the {_TESTS[how['test']]}{units}, {corrected}: the probability that "
         "chance alone gives such a difference, or a larger one."
     )
 

@@ -38,8 +38,8 @@ class Page:
     def html(self) -> Html:
         """The page."""
         whole = self._estimates([])
-        sections = [*self._comparison(whole), *self._means(whole), *self._slices(whole)]
-        sections += [self._trust(), self._worst(), self._facts()]
+        sections = [*self._comparison(whole), self._summary(whole)]
+        sections += [*self._slices(whole), self._trust(), self._worst(), self._facts()]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
             "page",
@@ -52,8 +52,11 @@ class Page:
 
     def _estimates(self, by: Sequence[str]) -> Table:
         """The differences from the baseline, or the means if there is none."""
-        if self.baseline is not None:
-            return self.new.compare(self.baseline, by=by, **self.how)
+        if self.baseline is None:
+            return self._means(by)
+        return self.new.compare(self.baseline, by=by, **self.how)
+
+    def _means(self, by: Sequence[str]) -> Table:
         cluster, level = self.how["cluster"], self.how["confidence"]
         return self.new.summary(by, cluster=cluster, confidence=level)
 
@@ -100,12 +103,14 @@ class Page:
         ]
         return [_section("Compared with the baseline", body)]
 
-    def _means(self, whole: Table) -> list[Html]:
-        means = dataclasses.replace(self, baseline=None)._estimates([])
-        body = [markup.table(means, "Means"), *_notes(means, whole)]
+    def _summary(self, whole: Table) -> Html:
         if self.baseline is None:
-            body = [*self._plots(means, self._is_share, "all"), body[0], *_notes(means)]
-        return [_section("Means", body)]
+            pictures, notes = self._plots(whole, self._is_share, "all"), _notes(whole)
+            body = [*pictures, markup.table(whole, "Means"), *notes]
+        else:
+            means = self._means([])
+            body = [markup.table(means, "Means"), *_notes(means, whole)]
+        return _section("Means", body)
 
     def _slices(self, whole: Table) -> list[Html]:
         if not self.by:
