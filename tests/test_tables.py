@@ -204,11 +204,14 @@ def test_saved_plots_have_all_labels(pyplot, rows):
     width, height = figure.get_size_inches()
     for text in [*axes.get_yticklabels(), axes.xaxis.label, axes.title]:
         box = text.get_window_extent()
-        assert box.x0 >= 0.0 and box.y0 >= 0.0
-        assert box.x1 <= width * figure.dpi and box.y1 <= height * figure.dpi
+        assert box.x0 >= 0.0
+        assert box.y0 >= 0.0
+        assert box.x1 <= width * figure.dpi
+        assert box.y1 <= height * figure.dpi
     # The rows are within the axes, and none lies on another.
     low, high = axes.get_ylim()
-    assert low < 0.0 and high > rows - 1
+    assert low < 0.0
+    assert high > rows - 1
     assert axes.get_window_extent().width > 0.3 * width * figure.dpi
     assert axes.get_window_extent().height / rows > 15
 

@@ -141,7 +141,7 @@ def _write_page(parsed: Namespace) -> _Report:
     baseline = [parsed.baseline] if parsed.baseline else []
     for file in baseline:
         files_of("--baseline", file)
-    rows = _rows_of(parsed, [*sources, *baseline], sources)
+    rows = _rows_of(parsed, [*sources, *baseline], sources) if sources else []
     is_table = parsed.qrels is None and set(sources) <= set(rows)
     if not (is_table or len(sources) == 1):
         raise ValueError(
