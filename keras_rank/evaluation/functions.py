@@ -90,7 +90,8 @@ def evaluate(
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
             for reading and sorting; what does not fit is written to the folder for
             temporary files. The rest is for the computation, which needs about 150
-            bytes per list, and per row of the longest list if it has over 500,000.
+            bytes per list, what `keep_items` keeps, and as much per row of the longest
+            list if it has over 500,000.
             Python, Keras and a table in memory need more on top. Defaults to `None`:
             most of the available memory.
         progress: function that is called with the numbers of rows and lists done so

@@ -133,7 +133,10 @@ def svg_of_intervals(table: Table, value: str, prefix: str) -> str:
     from matplotlib.figure import Figure
 
     file = io.StringIO()
-    with matplotlib.rc_context(_PAGE_STYLE), warnings.catch_warnings():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # Whatever the style of other plots.
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_PAGE_STYLE)
         # Of characters that its fonts lack, but those of a browser have.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
