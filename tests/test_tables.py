@@ -1,5 +1,6 @@
 """How results are shown: in the terminal, in notebooks, as files and as pictures."""
 
+import datetime
 import io
 import json
 
@@ -89,6 +90,9 @@ def test_what_fails_is_marked():
 def test_scores_and_labels_have_their_digits():
     table = Table({"label": [2.0], "score": [1.25e-7], "value": [1.25e-7]})
     assert str(table).splitlines()[1].split() == ["2", "1.25e-07", "0.0000"]
+    days = [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 3), "0 00:00:00"]
+    shown = ["2026-01-02", "2026-01-02 03:00:00", "0 00:00:00"]
+    assert Table({"day": days}).shown("day") == shown
 
 
 def test_as_text_that_is_read_again():

@@ -223,7 +223,8 @@ def _short(name: str, value: Any) -> str:
             return f"{value:.6g}"
         is_p = name in ("p", "corrected_p")
         return "<0.0001" if is_p and value < 1e-4 else f"{value:.4f}"
-    return str(value)
+    # A day, which Arrow has no date for where it comes from pandas.
+    return value if isinstance(value, str) else str(value).removesuffix(" 00:00:00")
 
 
 def _exact(value: Any) -> str:
