@@ -90,7 +90,7 @@ def test_what_fails_is_marked():
 def test_scores_and_labels_have_their_digits():
     table = Table({"label": [2.0], "score": [1.25e-7], "value": [1.25e-7]})
     assert str(table).splitlines()[1].split() == ["2", "1.25e-07", "0.0000"]
-    days = [datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 3), "0 00:00:00"]
+    days = [*(datetime.datetime(2026, 1, 2, hour) for hour in (0, 3)), "0 00:00:00"]
     shown = ["2026-01-02", "2026-01-02 03:00:00", "0 00:00:00"]
     assert Table({"day": days}).shown("day") == shown
 
