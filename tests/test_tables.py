@@ -220,6 +220,13 @@ def test_saved_plots_have_all_labels(pyplot, rows):
     assert axes.get_window_extent().height / rows > 15
 
 
+def test_many_rows_can_be_saved(pyplot):
+    columns = {"slice": range(3000), "metric": ["mrr"] * 3000}
+    columns |= dict.fromkeys(["value", "low", "high"], [0.5] * 3000)
+    figure = draw_intervals(Table(columns), "value", "").figure
+    assert figure.get_size_inches()[1] * figure.dpi < 2**15
+
+
 def test_a_bound_beyond_its_value_by_a_rounding(pyplot):
     columns = {"metric": ["mrr"], "value": [1.0], "low": [0.9], "high": [1.0 - 1e-16]}
     draw_intervals(Table(columns), "value", "")

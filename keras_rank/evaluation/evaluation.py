@@ -84,23 +84,15 @@ class Evaluation:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
-        """Reads a Parquet file written by `write`.
-
-        Raises:
-            ValueError: if the name of the file does not end in `.parquet`.
-        """
+        """Reads a Parquet file written by `write`."""
         return cls(files.read(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a row per list, in the format of the suffix.
 
         Args:
-            path: the name of a file that ends in `.parquet`, which `read` reads again;
-                or, for other tools, in `.csv`, `.json` or `.jsonl`, with the columns of
-                `per_list`.
-
-        Raises:
-            ValueError: if the name has another suffix.
+            path: str. A file that ends in `.parquet`, which `read` reads again; or, for
+                other tools, in `.csv`, `.json` or `.jsonl`: `per_list`.
         """
         files.write(self.table, self.per_list, path)
 
@@ -136,14 +128,13 @@ class Evaluation:
     def __repr__(self) -> str:
         return "\n".join([str(self.summary()), *self.warnings])
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
     def to_html(self) -> str:
         """Returns the summary and the warnings in HTML, as notebooks show them."""
         summary = self.summary()
         notes = [*summary.notes, *self.warnings]
         return Table(summary.columns, notes=notes).to_html()
+
+    _repr_html_ = to_html
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
@@ -301,8 +292,8 @@ class Evaluation:
         """Writes a page for a colleague: one file of HTML, which needs no network.
 
         It has the summary, the comparison with a baseline, slices, the warnings of
-        `health`, the worst queries with their items, and how all was computed. The
-        items are those that `keep_items` has kept. Needs Matplotlib.
+        `health`, the worst queries with the items that `keep_items` has kept, and how
+        all was computed. Needs Matplotlib.
 
         Args:
             path: the name of a file that ends in `.html`.
@@ -318,15 +309,12 @@ class Evaluation:
 
         Raises:
             ImportError: if Matplotlib is not installed.
-            ValueError: if the name of the file has another suffix, its folder does not
-                exist, or as for `compare`.
+            ValueError: if nothing can be written to `path`, or as for `compare`.
         """
         file = files.page(path)
         plots.require_matplotlib("report")
         how = {"test": test, "correction": correction, "cluster": cluster}
         names = [by] if isinstance(by, str) else list(by or [])
-        if baseline is not None:
-            _of_baseline(baseline)
         page = Page(self, baseline, names, {**how, "confidence": confidence}, title)
         file.write_text(page.html(), "utf-8")
 

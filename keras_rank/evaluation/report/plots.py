@@ -14,6 +14,8 @@ from keras_rank.evaluation.report.table import Table
 _LONGEST = 32
 # The sizes of a figure in inches: its width, the height of a row, and of the rest.
 _WIDTH, _ROW, _REST = 6.4, 0.3, 1.3
+# More rows would make a picture that can't be saved.
+_MOST_ROWS = 500
 # The same on a page, where it is read on phones, and has its title below.
 _PAGE_WIDTH, _PAGE_REST, _PAGE_LONGEST = 4.1, 0.8, 18
 # The colors of a plot on a page, which are those of the page: its text, and another.
@@ -56,7 +58,7 @@ def axes_of(ax: Any, rows: int | None = None) -> Any:
     require_matplotlib("plot")
     from matplotlib import pyplot
 
-    height = 4.8 if rows is None else _REST + _ROW * max(rows, 1)
+    height = 4.8 if rows is None else _REST + _ROW * min(max(rows, 1), _MOST_ROWS)
     # So that a saved figure has all of its labels.
     return pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")[1]
 

@@ -104,9 +104,6 @@ class Table:
         lines = ["  ".join(map(format, row, specs)).rstrip() for row in cells]
         return "\n".join([*lines, *self._lines_below()])
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
     def to_html(self) -> str:
         """Returns the table in HTML, as notebooks show it. Marked rows are bold."""
         (head, *body), sides = self._cells(), self._are_numbers()
@@ -118,6 +115,8 @@ class Table:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._lines_below())
         top = f"<thead>{_row('th', head, sides)}</thead>"
         return f"<table>{top}<tbody>{''.join(rows)}</tbody></table>{notes}"
+
+    _repr_html_ = to_html
 
     def to_markdown(self) -> str:
         """Returns the table in Markdown."""
