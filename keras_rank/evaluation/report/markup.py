@@ -2,7 +2,7 @@
 
 import functools
 import html
-import importlib.resources
+import pathlib
 import re
 import string
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_rank.evaluation.report.table import Table
 
-_FOLDER = importlib.resources.files("keras_rank.evaluation.report") / "templates"
+_FOLDER = pathlib.Path(__file__).with_name("templates")
 _PART = re.compile(r'<template id="(\w+)">\n(.*?)</template>', re.DOTALL)
 
 
