@@ -274,7 +274,7 @@ def test_trec_eval_reads_labels_as_integers():
     dcg = ideal[2] + ideal[0] / np.log2(3) + ideal[1] / 2
     best = ideal[0] + ideal[1] / np.log2(3) + ideal[2] / 2
     assert ours.per_list["ndcg"][0].as_py() == pytest.approx(dcg / best)
-    assert ours.summary().notes == ["Rules: keras"]
+    assert ours.summary().notes == ["Rules: keras", few]
     assert ours.warnings == []
 
 
