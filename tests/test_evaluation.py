@@ -952,6 +952,19 @@ def test_health_tells_that_no_item_is_judged():
     ]
 
 
+def test_few_items_are_no_mistake_in_a_run():
+    """They may be all that was found: a table of rows has all that there are."""
+    judged = {"1": {"a": 1, "b": 0}, "2": {"c": 1}, "3": {"c": 1}}
+    of_run = evaluate_run(judged, {"1": {"a": 2, "b": 1}, "2": {"c": 1}}, ["ndcg@10"])
+    rows = {"query_id": [1, 1, 2, 3], "label": [1, 0, 1, 1], "score": [2, 1, 1, 1]}
+    of_rows = evaluate(rows, ["ndcg@10"])
+    for text in ("fewer than 10 items", "does `query` name the column of the lists"):
+        assert not any(text in warning for warning in of_run.warnings)
+        assert any(text in warning for warning in of_rows.warnings)
+    found = checks(of_run)
+    assert (found["one item"]["lists"], found["shorter than 10"]["lists"]) == (2, 3)
+
+
 @pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
 def test_a_label_below_0_is_no_judgement_to_health(unjudged):
     rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
