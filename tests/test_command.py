@@ -371,7 +371,7 @@ def test_a_page_is_of_one_model(command, tmp_path):
         ("qrels", "A page should be of one model"),
         ("qrels input.html -o input.html", "--output should name a file that is not"),
         ("new.parquet -o page.pdf", "--output should name a file that ends in .html"),
-        ("new.parquet --baseline nowhere.parquet", "`--baseline` should be files"),
+        ("new.parquet --baseline nowhere.parquet", "nowhere.parquet"),
         ("new.parquet --rules keras", "--rules should be left out with tables"),
         ("new.parquet --keep-items 3", "`item` should name the column of the items"),
     ):
