@@ -90,7 +90,11 @@ def estimates_of(
         permute: as for `estimate`.
     """
     clusters = _clusters_of(lists, cluster)
-    shares = {x.name for x in lists.metrics if x.is_share}
+    shares = {
+        x.name
+        for x in lists.metrics
+        if x.is_share and all(values.are_shares for values in metrics.get(x.name, ()))
+    }
     for slice_, chosen in _slices_of(lists, by):
         for name, (new, *old) in metrics.items():
             known = ~np.isnan(sum(x.values[chosen] for x in (new, *old)))
@@ -99,7 +103,7 @@ def estimates_of(
             mean, *before = (x.mean(counted) for x in (new, *old))
             change = mean - before[0] if before else mean
             found = estimate(change, of_cluster, confidence, permute)
-            if name in shares and all(x.are_shares for x in (new, *old)):
+            if name in shares:
                 found = found.within(-1.0 if old else 0.0, 1.0)
             row = {"metric": name, **found._asdict(), **slice_, _UNITS: found.units}
             if before:
