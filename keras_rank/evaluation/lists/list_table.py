@@ -1,5 +1,6 @@
 """A table with one row per list, whose schema describes its columns."""
 
+import functools
 import json
 import zlib
 from collections.abc import Sequence
@@ -114,16 +115,21 @@ class ListTable:
                 "`items` needs the items, which `evaluate` and `evaluate_run` keep "
                 "where that is asked for: `keep_items=10`. Received: none"
             )
-        queries = self.table[self.query].to_pylist()
-        if query not in queries:
+        if query not in self._places:
             raise ValueError(
                 "`query` should be one of the evaluation, such as "
-                f"{queries[:1]}. Received: query={query!r}"
+                f"{list(self._places)[:1]}. Received: query={query!r}"
             )
         found: list[dict[str, Any]] = self.table[columns.ITEMS][
-            queries.index(query)
+            self._places[query]
         ].as_py()
         return found
+
+    @functools.cached_property
+    def _places(self) -> dict[Any, int]:
+        """The row of each query."""
+        queries = self.table[self.query].to_pylist()
+        return {query: place for place, query in enumerate(queries)}
 
     def per_list(self) -> pa.Table:
         """The table without health, and with a single column of weights if possible."""
