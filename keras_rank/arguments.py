@@ -94,6 +94,8 @@ def _what_is_wrong(
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
         hint = "; `k` is the cutoff" if "k" in names else ""
+        if unknown == "by" and "keep" in names:
+            hint = "; keep the columns of slices, `keep=[...]`, then `summary(by=...)`"
         if unknown == "mask" and "y_true" in names:
             hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
         return f"{takes}{hint}. Received: {unknown}={reprlib.repr(named[unknown])}"

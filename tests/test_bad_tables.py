@@ -401,6 +401,30 @@ def test_wrong_comparisons():
     for base, models in ((mine, {}), (mine, {"a": ROWS}), (ROWS, {"a": mine})):
         with raises("`models` should be"):
             compare(base, models)
+    with raises("Received: baseline of type Evaluation, models of type {'a': 'dict'}"):
+        compare(mine, {"a": ROWS})
+    assert compare(mine, mine).rows == mine.compare(mine).rows
+
+
+def test_questions_of_another_step():
+    with pytest.raises(TypeError, match=r"then `summary\(by=...\)`. Received: by='a'"):
+        evaluate(ROWS, ["mrr"], by="a")
+    with raises("`score` should be one column, the scores of one model. Evaluate each"):
+        evaluate(ROWS, ["mrr"], score=["score", "other"])
+    for progress in (True, 3):
+        with raises("`progress` should be a function that is called with the numbers"):
+            evaluate(ROWS, ["mrr"], progress=progress)
+        with raises("`progress` should be a function that is called with the numbers"):
+            evaluate_run({"1": {"a": 1}}, {"1": {"a": 1}}, ["mrr"], progress=progress)
+    with raises("`keep_items` should be a positive integer"):
+        evaluate(ROWS, ["mrr"], keep_items=0)
+    with raises("`item` should name the column of the items with `keep_items`"):
+        evaluate(ROWS, ["mrr"], keep_items=3)
+    with raises("`items` needs the items, which `evaluate` and `evaluate_run` keep"):
+        evaluate(ROWS, ["mrr"]).items(1)
+    named = evaluate(changed(item=[1, 2, 1]), ["mrr"], item="item", keep_items=3)
+    with raises("`query` should be one of the evaluation, such as [1]. Received: quer"):
+        named.items(77)
 
 
 def test_wrong_questions():

@@ -59,7 +59,8 @@ def blocks_of(page):
 
 @pytest.mark.programs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_a_page_run_in_order(page, backend):
+def test_the_examples_of_a_page_run_in_order(page, backend, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names, blocks = {"__name__": "__main__"}, list(blocks_of(page))
     for_this = any(block.backends == [backend] for block in blocks)
     if IS_SLOW and not for_this and page.stem != "index":

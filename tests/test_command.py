@@ -19,6 +19,7 @@ from keras_rank.evaluation import Evaluation, evaluate
 from keras_rank.evaluation.command import run
 from keras_rank.metrics import NDCG, MeanReciprocalRank
 
+FEW = "Warning: all rows have fewer than 10 lists, too few for reliable intervals."
 QRELS = "1 0 a 1\n1 0 b 0\n2 0 a 1\n"
 RUN = "1 Q0 b 1 0.9 t\n1 Q0 a 2 0.8 t\n2 Q0 a 1 0.7 t\n"
 
@@ -65,10 +66,11 @@ def test_a_run(command):
         printed = command(line)
         assert printed.err == ""
         assert printed.out.splitlines() == [
-            "metric   value  standard_error      low    high  lists",
-            "mrr     0.7500          0.2500  -2.4266  3.9266      2",
-            "map     0.7500          0.2500  -2.4266  3.9266      2",
+            "metric   value  standard_error     low    high  lists",
+            "mrr     0.7500          0.2500  0.0000  1.0000      2",
+            "map     0.7500          0.2500  0.0000  1.0000      2",
             "Rules: trec_eval (version 10)",
+            FEW,
         ]
     # As trec_eval has it, where the files come last.
     assert command("evaluate -m mrr map qrels run").out == printed.out
@@ -108,7 +110,7 @@ def test_several_runs_and_json(command, tmp_path):
     printed = command("evaluate qrels run other -m mrr -q -o json --health")
     found = json.loads(printed.out)
     assert list(found) == ["per_list", "health", "summary", "notes", "warnings"]
-    assert found["notes"] == ["Rules: trec_eval (version 10)"]
+    assert found["notes"] == ["Rules: trec_eval (version 10)", FEW]
     assert [(row["run"], row["value"]) for row in found["summary"]] == [
         ("run", 0.75),
         ("other", 0.25),
@@ -163,6 +165,7 @@ def test_lists_are_written_and_compared(command):
         "model",
         "new.parquet",
         "base_lists.parquet",
+        "*",
     ]
 
 
@@ -329,6 +332,59 @@ def test_gates_hold_for_each_slice(command):
         f"keras-rank: ndcg@5 of {lowest['market']} is {lowest['value']:.6g}, "
         f"below {bound:g}"
     )
+
+
+def page_of(file="report.html"):
+    return pathlib.Path(file).read_text("utf-8")
+
+
+def test_a_page_is_written(command):
+    pytest.importorskip("matplotlib")
+    printed = command("report new.parquet --baseline base.parquet -m mrr --by market")
+    assert printed.out == ""
+    assert "The page is in report.html" in printed.err
+    assert "Warning: 14 of 60 lists have no relevant items" in printed.err
+    assert "<h2>By market</h2>" in page_of()
+    new, base = (evaluate(rows_of(noise=noise), ["mrr"]) for noise in (0.5, 3.0))
+    assert new.compare(base).to_html().partition("<p>")[0] in page_of()
+    # The same of stored lists, with the items that were kept, or none.
+    command("report new.parquet -m mrr")
+    assert "keep_items=10" in page_of()
+    line = "--item item_id --duplicates count"
+    command(f"report new.parquet -m mrr {line} -o items.htm --title <New>")
+    assert "<h1>&lt;New&gt;</h1>" in page_of("items.htm")
+    assert "Items of " in page_of("items.htm")
+    command("evaluate new.parquet -m mrr --per-list lists.parquet")
+    command("report lists.parquet --baseline base.parquet -m mrr -o lists.html")
+    assert new.compare(base).to_html().partition("<p>")[0] in page_of("lists.html")
+    command("report qrels run")
+    assert "trec_eval (version 10)" in page_of()
+    assert "Items of 1" in page_of()
+
+
+def test_a_page_is_of_one_model(command, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "other").write_text(RUN)
+    (tmp_path / "input.html").write_text(RUN)
+    for line, message in (
+        ("qrels run other", "A page should be of one model"),
+        ("qrels", "A page should be of one model"),
+        ("qrels input.html -o input.html", "--output should name a file that is not"),
+        ("new.parquet -o page.pdf", "--output should name a file that ends in .html"),
+        ("new.parquet --baseline nowhere.parquet", "nowhere.parquet"),
+        ("new.parquet --rules keras", "--rules should be left out with tables"),
+        ("new.parquet --keep-items 3", "`item` should name the column of the items"),
+    ):
+        printed = command(f"report {line}", expected=2)
+        assert message in printed.err
+        assert printed.err.count("\n") == 1
+    assert not pathlib.Path("report.html").exists()
+
+
+def test_tables_in_html(command):
+    printed = command("evaluate new.parquet -m mrr -o html").out
+    found = evaluate(rows_of(noise=0.5), ["mrr"]).summary()
+    assert printed.rstrip("\n") == found.to_html()
 
 
 def test_the_version_is_that_of_the_package(command):

@@ -1,8 +1,10 @@
 """What is scored already: read, computed by the package's formulas, and summed up."""
 
 import itertools
+import re
 import time
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -24,6 +26,7 @@ from keras_rank.metrics import (
     MeanReciprocalRank,
     PairwiseAccuracy,
     PrecisionAtK,
+    RankingMetric,
     RankingMetrics,
 )
 
@@ -39,6 +42,10 @@ needs_trec = pytest.mark.skipif(
 def only_where_it_is_quick(request, backend):
     if backend != "numpy" and "on_all_backends" not in request.node.name:
         pytest.skip("reading and statistics are the same on all backends")
+
+
+def raises(message):
+    return pytest.raises(ValueError, match=re.escape(message))
 
 
 def members():
@@ -502,13 +509,60 @@ def test_shares_have_the_interval_of_wilson(found, lists):
 
 def test_weighted_and_clustered_shares_have_that_of_the_delta_method(rng):
     rows = {"query_id": np.arange(30), "label": np.ones(30), "user": np.arange(30) // 3}
-    rows["score"] = np.where(np.arange(30) < 7, 1.0, NAN)
+    rows["score"] = np.where(np.arange(30) < 12, 1.0, NAN)
     rows["weight"] = rng.uniform(1, 2, 30)
     arguments = {"keep": "user", "weight": "weight"}
     for cluster, weight in ((None, "weight"), ("user", None)):
         found = evaluate(rows, ["hit_rate"], **{**arguments, "weight": weight})
         (row,) = found.summary(cluster=cluster)
         assert row["high"] - row["value"] == pytest.approx(row["value"] - row["low"])
+
+
+def test_intervals_stay_within_the_range_of_the_metric():
+    """The interval of Student's t is wider on that side only."""
+    rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
+    first, second = ({**rows, "score": x} for x in ([2, 1, 1, 2, 0, 0], [1, 2] * 3))
+    mean = MeanReciprocalRank(shuffle_ties="average")
+    metrics = [mean, "dcg", "arp"]
+    one, other = (evaluate(x, metrics) for x in (first, second))
+    by_name = {row["metric"]: row for row in one.summary()}
+    # 1, 0.5, 0.75: the half width is 4.303 * 0.25 / sqrt(3).
+    half = float(stats.t.ppf(0.975, 2)) * 0.25 / np.sqrt(3)
+    assert by_name["mrr"]["low"] == pytest.approx(0.75 - half)
+    assert by_name["mrr"]["high"] == 1.0
+    for name in ("dcg", "arp"):
+        row = by_name[name]
+        middle = (row["low"] + row["high"]) / 2.0
+        assert middle == pytest.approx(row["value"])
+    wide = one.compare(other, confidence=0.999)
+    (low, *_), (high, *_) = wide["low"], wide["high"]
+    assert (low, high) == (-1.0, 1.0)
+    assert wide["high"][1] > 1.0
+    # What has no definition may have any range.
+    table = one.table.select(["query_id", "mrr", "weight"]).replace_schema_metadata()
+    found = Evaluation(table, metrics=[Unbounded(name="mrr")], query="query_id")
+    assert found.summary()["high"] == pytest.approx([0.75 + half])
+
+
+class Unbounded(RankingMetric):
+    """A metric of which nothing is known."""
+
+    base_name = "unbounded"
+
+
+def test_few_lists_are_named():
+    ten = evaluate(rows_of(lists=10), ["mrr"], keep=["market", "user"])
+    assert ten.summary().notes == []
+    (note,) = ten.summary(by="market").notes
+    assert note == (
+        "Warning: all rows have fewer than 10 lists, too few for reliable intervals."
+    )
+    assert note in ten.compare(ten, by="market").notes
+    (note,) = ten.summary(cluster="user").notes
+    assert "all rows have fewer than 10 clusters by 'user'" in note
+    many = evaluate(rows_of(lists=28), ["mrr"], keep="market")
+    (note,) = many.summary(by="market").notes
+    assert "2 of 3 rows have fewer than 10 lists" in note
 
 
 # Comparisons.
@@ -725,6 +779,7 @@ def test_worst_queries():
     assert lost["difference"] == sorted(column(new, "map") - column(base, "map"))[:2]
     arp = evaluate(rows_of(), ["arp"]).worst("arp", 1)
     assert arp["arp"] == [np.nanmax(column(evaluate(rows_of(), ["arp"]), "arp"))]
+    assert new.worst(n=3).columns == worst.columns
     for n in (0, 1.5):
         with pytest.raises(ValueError, match=f"`n` should be .* Received: n={n}"):
             new.worst("ndcg@5", n)
@@ -897,6 +952,19 @@ def test_health_tells_that_no_item_is_judged():
     ]
 
 
+def test_few_items_are_no_mistake_in_a_run():
+    """They may be all that was found: a table of rows has all that there are."""
+    judged = {"1": {"a": 1, "b": 0}, "2": {"c": 1}, "3": {"c": 1}}
+    of_run = evaluate_run(judged, {"1": {"a": 2, "b": 1}, "2": {"c": 1}}, ["ndcg@10"])
+    rows = {"query_id": [1, 1, 2, 3], "label": [1, 0, 1, 1], "score": [2, 1, 1, 1]}
+    of_rows = evaluate(rows, ["ndcg@10"])
+    for text in ("fewer than 10 items", "does `query` name the column of the lists"):
+        assert not any(text in warning for warning in of_run.warnings)
+        assert any(text in warning for warning in of_rows.warnings)
+    found = checks(of_run)
+    assert (found["one item"]["lists"], found["shorter than 10"]["lists"]) == (2, 3)
+
+
 @pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
 def test_a_label_below_0_is_no_judgement_to_health(unjudged):
     rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
@@ -976,6 +1044,70 @@ def test_columns_that_an_evaluation_needs():
         Evaluation(table.drop_columns("weight"))
     for name in ("health/tied@5", "health/mrr/best", "health/ties"):
         assert Evaluation(table.drop_columns(name)).warnings == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "CSV"])
+def test_lists_are_written_for_other_tools(tmp_path, suffix):
+    rows = rows_of(lists=5).to_pydict()
+    rows["market"] = ['a,"b"\n' + x if x == "de" else None for x in rows["market"]]
+    evaluation = evaluate(rows, ["ndcg@5", "mrr"], keep="market")
+    file = tmp_path / f"it's lists.{suffix}"
+    evaluation.write(file)
+    reads = {"csv": duckdb.read_csv, "json": duckdb.read_json}
+    read = reads[suffix.lower().removesuffix("l")](str(file))
+    again = read.to_arrow_table().to_pydict()
+    for name, values in evaluation.per_list.to_pydict().items():
+        assert again[name] == values
+    with raises("`path` should be a Parquet file written by `write`"):
+        Evaluation.read(file)
+
+
+@pytest.mark.parametrize("name", ["lists", "lists.xlsx", "lists.csv.gz", "lists.pq"])
+def test_files_of_other_kinds_are_not_written(tmp_path, name):
+    evaluation = evaluate(rows_of(lists=5), ["mrr"])
+    with raises("`path` should end in one of .parquet, .csv, .json, .jsonl. Received"):
+        evaluation.write(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def items_of(evaluation, query):
+    found = evaluation.items(query)
+    return list(zip(found["rank"], found["item"], found["label"], strict=True))
+
+
+def test_items_are_kept():
+    """The first two and the two most relevant ones, in order, with their ranks."""
+    rows = {
+        "query_id": [1] * 6 + [2] * 2,
+        "item_id": list("abcdefgh"),
+        "label": [0, 0, 1, 3, 2, None, 0, -1],
+        "score": [0.9, 0.8, 0.7, 0.6, NAN, 0.5, -np.inf, 0.1],
+    }
+    found = evaluate(rows, ["mrr"], item="item_id", keep_items=2)
+    expected = [(1, "a", 0.0), (2, "b", 0.0), (4, "d", 3.0), (None, "e", 2.0)]
+    assert items_of(found, 1) == expected
+    assert items_of(found, 2) == [(1, "h", 0.0)]
+    assert found.items(1)["score"] == [0.9, 0.8, 0.6, None]
+    assert found.per_list.equals(evaluate(rows, ["mrr"], item="item_id").per_list)
+    qrels = {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
+    run = {"1": {"x": 0.5, "a": 0.5, "y": 0.1}}
+    of_run = evaluate_run(qrels, run, ["mrr"], keep_items=2)
+    # Of ties, the id that is larger as text.
+    of_first = [(1, "x", 0.0), (2, "a", 1.0), (None, "b", 2.0)]
+    assert items_of(of_run, "1") == of_first
+    assert items_of(of_run, "2") == [(None, "c", 1.0)]
+
+
+def test_items_are_written_and_concatenated(tmp_path, monkeypatch):
+    arguments = {"item": "item_id", "duplicates": "count", "keep_items": 3}
+    whole = evaluate(rows_of(), ["mrr"], **arguments)
+    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 7)
+    parts = evaluate(rows_of(), ["mrr"], **arguments)
+    parts.write(tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    for query in whole.per_list["query_id"].to_pylist():
+        assert again.items(query).rows == whole.items(query).rows
+    assert again.warnings == whole.warnings
 
 
 def test_an_evaluation_is_written_and_read(tmp_path):

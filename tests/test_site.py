@@ -4,11 +4,11 @@ import html.parser
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import urllib.parse
 
+import chromium
 import pytest
 
 import keras_rank
@@ -54,18 +54,8 @@ def pages(site):
 
 @pytest.fixture(scope="module")
 def browser(_on_one_backend):
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed"
-    )
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("Chromium is not installed")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox"]
-        )
+    with chromium.opened() as browser:
         yield browser
-        browser.close()
 
 
 class Page(html.parser.HTMLParser):

@@ -1,5 +1,7 @@
 """How results are shown: in the terminal, in notebooks, as files and as pictures."""
 
+import datetime
+import io
 import json
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from tables import rows_of
 
 from keras_rank.evaluation import Table, compare, evaluate
+from keras_rank.evaluation.report.plots import draw_intervals
 
 NAN = float("nan")
 TABLE = Table(
@@ -37,9 +40,59 @@ def test_in_a_terminal():
 
 def test_in_a_notebook():
     html = TABLE._repr_html_()
-    assert "<th>market</th><th>value</th>" in html
-    assert "<td>&lt;de&gt;</td><td>0.1235</td>" in html
+    left, right = 'style="text-align: left"', 'style="text-align: right"'
+    assert f"<th {left}>market</th><th {right}>value</th>" in html
+    assert f"<td {left}>&lt;de&gt;</td><td {right}>0.1235</td>" in html
     assert html.endswith("</table><p>A note.</p>")
+    assert TABLE.to_html() == html
+
+
+def test_an_evaluation_in_a_notebook():
+    evaluation = evaluate(rows_of(lists=5), ["mrr"])
+    assert evaluation._repr_html_() == evaluation.to_html()
+    for note in [*evaluation.summary().notes, *evaluation.warnings]:
+        assert f"<p>{note}</p>" in evaluation.to_html()
+
+
+def test_what_is_significant_is_marked():
+    base, new = (evaluate(rows_of(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
+    comparison = new.compare(base)
+    head, first, *_, last = str(comparison).splitlines()
+    assert first.endswith("*     60")
+    assert last == "* corrected_p is below 0.05."
+    assert comparison.to_html().count('<tr style="font-weight: bold">') == sum(
+        p < 0.05 for p in comparison["corrected_p"]
+    )
+    assert "*" in comparison.to_markdown().splitlines()[2]
+    for exact in (comparison.to_tsv(), comparison.to_json()):
+        assert "*" not in exact
+    assert "* p is below 0.01." in str(
+        new.compare(base, correction=None, confidence=0.99)
+    )
+    same = str(base.compare(base))
+    assert "*" not in same
+    assert len({len(line) for line in str(comparison).splitlines()[:3]}) == 1
+    assert head.endswith("lists")
+
+
+def test_what_fails_is_marked():
+    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [1, 1, 1, 0]}
+    health = evaluate(rows, ["mrr"]).health()
+    marked = {
+        name: share.endswith("*")
+        for name, share in zip(health["check"], health.shown("share"), strict=True)
+    }
+    assert marked["constant scores"]
+    assert not marked["one item"]
+    assert len(health.notes) == sum(marked.values())
+
+
+def test_scores_and_labels_have_their_digits():
+    table = Table({"label": [2.0], "score": [1.25e-7], "value": [1.25e-7]})
+    assert str(table).splitlines()[1].split() == ["2", "1.25e-07", "0.0000"]
+    days = [*(datetime.datetime(2026, 1, 2, hour) for hour in (0, 3)), "0 00:00:00"]
+    shown = ["2026-01-02", "2026-01-02 03:00:00", "0 00:00:00"]
+    assert Table({"day": days}).shown("day") == shown
 
 
 def test_as_text_that_is_read_again():
@@ -111,6 +164,79 @@ def test_differences_are_drawn(pyplot):
     names = [text.get_text() for text in several.get_legend().get_texts()]
     assert names == ["base", "new"]
     assert several.lines[1].get_ydata() == pytest.approx(expected)
+
+
+def labels_of(ticks):
+    return [label.get_text() for label in ticks]
+
+
+def test_plots_say_what_they_show(pyplot):
+    base, new = (evaluate(rows_of(noise=n), ["mrr"], keep="market") for n in (3.0, 1.0))
+    axes = compare(base, {"larger $x$": new}).plot()
+    assert axes.get_title() == (
+        "larger $x$ compared with the baseline, with 95% confidence intervals"
+    )
+    level = new.compare(base, confidence=0.9)
+    assert "with 90% confidence intervals" in level.plot().get_title()
+    assert new.plot(confidence=0.9).get_title() == "Means with 90% confidence intervals"
+    # Of one metric, rows are named by their slices.
+    axes = new.compare(base, by="market").plot()
+    assert labels_of(axes.get_yticklabels()) == ["de", "fr", "jp"]
+    assert axes.get_xlabel() == "difference of mrr"
+    (side,) = axes.child_axes
+    (row, *_) = new.compare(base, by="market")
+    assert labels_of(side.get_yticklabels())[0].startswith("p = 0.")
+    assert f"{row['corrected_p']:.4f}" in labels_of(side.get_yticklabels())[0]
+
+
+def test_plots_take_axes(pyplot):
+    base, new = (evaluate(rows_of(noise=n), ["mrr"]) for n in (3.0, 1.0))
+    _, (one, two, three) = pyplot.subplots(3)
+    assert new.plot(ax=one) is one
+    assert new.compare(base).plot(ax=two) is two
+    assert new.compare(base).plot("mrr", ax=three) is three
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_saved_plots_have_all_labels(pyplot, rows):
+    columns = {"market": [f"{i} {'long ' * 20}" for i in range(rows)]}
+    columns |= {"metric": ["ndcg@10", "mrr"] * (rows // 2) or ["mrr"]}
+    columns |= dict.fromkeys(["value", "low", "high"], [0.5] * rows)
+    figure = draw_intervals(Table(columns), "value", "Means").figure
+    figure.savefig(io.BytesIO())
+    (axes,) = figure.axes
+    width, height = figure.get_size_inches()
+    for text in [*axes.get_yticklabels(), axes.xaxis.label, axes.title]:
+        box = text.get_window_extent()
+        assert box.x0 >= 0.0
+        assert box.y0 >= 0.0
+        assert box.x1 <= width * figure.dpi
+        assert box.y1 <= height * figure.dpi
+    # The rows are within the axes, and none lies on another.
+    low, high = axes.get_ylim()
+    assert low < 0.0
+    assert high > rows - 1
+    assert axes.get_window_extent().width > 0.3 * width * figure.dpi
+    assert axes.get_window_extent().height / rows > 15
+
+
+def test_many_rows_can_be_saved(pyplot):
+    columns = {"slice": range(3000), "metric": ["mrr"] * 3000}
+    columns |= dict.fromkeys(["value", "low", "high"], [0.5] * 3000)
+    figure = draw_intervals(Table(columns), "value", "").figure
+    assert figure.get_size_inches()[1] * figure.dpi < 2**15
+
+
+def test_a_bound_beyond_its_value_by_a_rounding(pyplot):
+    columns = {"metric": ["mrr"], "value": [1.0], "low": [0.9], "high": [1.0 - 1e-16]}
+    draw_intervals(Table(columns), "value", "")
+
+
+def test_names_of_models_are_text(pyplot):
+    base, new = (evaluate(rows_of(noise=n), ["mrr"]) for n in (3.0, 1.0))
+    several = compare(base, {"_hidden": new, r"$\frac{": base}).plot("mrr")
+    several.figure.savefig(io.BytesIO())
+    assert labels_of(several.get_legend().get_texts()) == [r"$\frac{", "_hidden"]
 
 
 def test_columns_are_of_one_length():

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
 
+from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import measured_of
-from keras_rank.evaluation.report import health
+from keras_rank.evaluation.report import health, plots
 from keras_rank.evaluation.report.comparison import Comparison, compared, worst_of
 from keras_rank.evaluation.report.intervals import Values
+from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table, draw_intervals
+from keras_rank.evaluation.report.table import Table, columns_of
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -84,11 +85,16 @@ class Evaluation:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Evaluation":
         """Reads a Parquet file written by `write`."""
-        return cls(parquet.read_table(path))
+        return cls(files.read(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes `table` to a Parquet file."""
-        parquet.write_table(self.table, path)
+        """Writes a row per list, in the format of the suffix.
+
+        Args:
+            path: str. A file that ends in `.parquet`, which `read` reads again; or, for
+                other tools, in `.csv`, `.json` or `.jsonl`: `per_list`.
+        """
+        files.write(self.table, self.per_list, path)
 
     def keys(self) -> list[str]:
         """Returns the names of the metrics, so that `dict(ev)` works."""
@@ -122,10 +128,13 @@ class Evaluation:
     def __repr__(self) -> str:
         return "\n".join([str(self.summary()), *self.warnings])
 
-    def _repr_html_(self) -> str:
+    def to_html(self) -> str:
+        """Returns the summary and the warnings in HTML, as notebooks show them."""
         summary = self.summary()
         notes = [*summary.notes, *self.warnings]
-        return Table(summary.columns, notes=notes)._repr_html_()
+        return Table(summary.columns, notes=notes).to_html()
+
+    _repr_html_ = to_html
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
@@ -151,9 +160,10 @@ class Evaluation:
         Returns:
             A `keras_rank.evaluation.Table` with the columns of `by`, `metric`, `value`,
             `standard_error`, the interval from `low` to `high`, and the number of
-            `lists`. The interval is Student's t. If all values are 0 or 1, as for hit
-            rates, and all lists have the same weight, it is Wilson's. The notes of a
-            run are its rules.
+            `lists`. The interval is Student's t, up to the range of the metric. If all
+            values are 0 or 1, as for hit rates, and all lists have the same weight, it
+            is Wilson's. The notes are the rules of a run, and warn of intervals of
+            fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -224,12 +234,16 @@ class Evaluation:
         )
 
     def worst(
-        self, metric: str, n: int = 10, *, baseline: "Evaluation | None" = None
+        self,
+        metric: str | None = None,
+        n: int = 10,
+        *,
+        baseline: "Evaluation | None" = None,
     ) -> Table:
         """Returns the queries with the worst values, or the largest losses.
 
         Args:
-            metric: str. The name of a metric.
+            metric: str. The name of a metric. Defaults to `None`: the first one.
             n: positive int. The number of queries. Defaults to 10.
             baseline: `Evaluation`. If given, the queries with the largest losses
                 compared with it are returned. Defaults to `None`: those with the worst
@@ -243,7 +257,66 @@ class Evaluation:
             ValueError: if there is no such metric, or `n` is not a positive int.
         """
         of_baseline = None if baseline is None else _of_baseline(baseline)
-        return worst_of(self._values, metric, n, of_baseline)
+        first = self.metric_names[0] if metric is None else metric
+        return worst_of(self._values, first, n, of_baseline)
+
+    def items(self, query: Any) -> Table:
+        """Returns the items of a query, as far as `keep_items` has kept them.
+
+        Args:
+            query: the id of the query.
+
+        Returns:
+            A `keras_rank.evaluation.Table` with the columns `rank` (missing for an item
+            that was not retrieved), `item`, `label` and `score`. Items with equal
+            scores may be ordered in another way than by the metrics.
+
+        Raises:
+            ValueError: if there is no such query, or no items were kept.
+        """
+        names = ("rank", "item", "label", "score")
+        return Table(columns_of(self._values.items_of(query), names))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        baseline: "Evaluation | None" = None,
+        by: str | Sequence[str] | None = None,
+        test: str = "t",
+        correction: str | None = "holm",
+        cluster: str | None = None,
+        confidence: float = 0.95,
+        title: str = "Ranking evaluation",
+    ) -> None:
+        """Writes a page for a colleague: one file of HTML, which needs no network.
+
+        It has the summary, the comparison with a baseline, slices, the warnings of
+        `health`, the worst queries with the items that `keep_items` has kept, and how
+        all was computed. Needs Matplotlib.
+
+        Args:
+            path: the name of a file that ends in `.html`.
+            baseline: `Evaluation` of the same queries to compare with. Defaults to
+                `None`: no comparison.
+            by: str or list of strings. Kept columns, to show each of their values.
+                Defaults to `None`: no slices.
+            test: as for `compare`.
+            correction: as for `compare`.
+            cluster: as for `compare`.
+            confidence: as for `compare`.
+            title: str. The title of the page. Defaults to `"Ranking evaluation"`.
+
+        Raises:
+            ImportError: if Matplotlib is not installed.
+            ValueError: if nothing can be written to `path`, or as for `compare`.
+        """
+        file = files.page(path)
+        plots.require_matplotlib("report")
+        how = {"test": test, "correction": correction, "cluster": cluster}
+        names = [by] if isinstance(by, str) else list(by or [])
+        page = Page(self, baseline, names, {**how, "confidence": confidence}, title)
+        file.write_text(page.html(), "utf-8")
 
     def plot(
         self,
@@ -251,6 +324,7 @@ class Evaluation:
         *,
         cluster: str | None = None,
         confidence: float = 0.95,
+        ax: Any = None,
     ) -> Any:
         """Plots the means with their intervals, and returns the axes of Matplotlib.
 
@@ -258,9 +332,12 @@ class Evaluation:
             by: as for `summary`.
             cluster: as for `summary`.
             confidence: as for `summary`.
+            ax: Matplotlib's axes to draw on. Defaults to `None`: those of a new figure
+                whose height is that of its rows.
         """
         summary = self.summary(by, cluster=cluster, confidence=confidence)
-        return draw_intervals(summary, "value")
+        title = f"Means with {100 * confidence:g}% confidence intervals"
+        return plots.draw_intervals(summary, "value", title, ax)
 
 
 def _of_baseline(baseline: Any) -> ListTable:
@@ -269,5 +346,5 @@ def _of_baseline(baseline: Any) -> ListTable:
         return baseline._values
     raise ValueError(
         "`baseline` should be an `Evaluation`; `keras_rank.evaluation.compare` takes "
-        f"several models. Received: a {type(baseline).__name__}"
+        f"several models. Received: baseline of type {type(baseline).__name__}"
     )

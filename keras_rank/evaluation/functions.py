@@ -1,20 +1,26 @@
-"""The functions that evaluate tables and runs, and compare evaluations."""
+"""The functions that evaluate tables and runs."""
 
-import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from keras_rank.arguments import names_arguments
 from keras_rank.evaluation.evaluation import Evaluation
 from keras_rank.evaluation.lists.metric_names import members_of, truncates
-from keras_rank.evaluation.lists.per_list import Progress, table_of_rows, table_of_run
+from keras_rank.evaluation.lists.per_list import (
+    Progress,
+    check_progress,
+    table_of_rows,
+    table_of_run,
+)
+from keras_rank.evaluation.lists.provenance import stamped
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.runs import Protocol
 
 
+@names_arguments
 def evaluate(
     rows: Any,
     metrics: RankingMetrics | Sequence[RankingMetric | str],
@@ -28,6 +34,7 @@ def evaluate(
     ties: str = "metric",
     unjudged: str = "irrelevant",
     duplicates: str = "error",
+    keep_items: int | None = None,
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -76,10 +83,14 @@ def evaluate(
             `"irrelevant"`.
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
+        keep_items: positive int. How many items of each query are kept, for `report`
+            and `items`: those with the highest scores, and those with the highest
+            labels. Needs `item`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`, of at least 100 MB. Half of it is
             for reading and sorting; what does not fit is written to the folder for
             temporary files. The rest is for the computation, which needs about 150
-            bytes per list, and per row of the longest list if it has over 500,000.
+            bytes per list, what `keep_items` keeps, and as much per row of the longest
+            list if it has over 500,000.
             Python, Keras and a table in memory need more on top. Defaults to `None`:
             most of the available memory.
         progress: function that is called with the numbers of rows and lists done so
@@ -109,18 +120,35 @@ def evaluate(
     fr mrr 0.5000 1
     fr ndcg@10 0.6309 1
     """
+    if isinstance(score, list | tuple):
+        raise ValueError(
+            "`score` should be one column, the scores of one model. Evaluate each, and "
+            "compare these: `found = {name: evaluate(..., score=name) for name in "
+            f"{list(score)}}}`, `compare(found.pop({score[:1][0]!r}), found)`. "
+            f"Received: score={score!r}"
+        )
     columns = Columns(query, label, score, item, weight, _names("keep", keep))
     members = members_of(metrics)
-    settings = Settings(members, columns, ties, unjudged, duplicates, memory_limit)
+    settings = Settings(
+        members,
+        columns,
+        ties,
+        unjudged,
+        duplicates,
+        memory_limit,
+        keep_items=keep_items,
+    )
+    check_progress(progress)
     if type(rows).__module__.startswith("ray.data"):
         from keras_rank.evaluation.lists.ray_data import table_of_dataset
 
         table = table_of_dataset(rows, settings)
     else:
         table = table_of_rows(rows, settings, progress)
-    return Evaluation(table, metrics=members, query=query)
+    return Evaluation(stamped(table, settings), metrics=members, query=query)
 
 
+@names_arguments
 def evaluate_run(
     qrels: Any,
     run: Any,
@@ -136,6 +164,7 @@ def evaluate_run(
     duplicates: str = "error",
     missing: str = "zero",
     ignore_identical_ids: bool = False,
+    keep_items: int | None = None,
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -199,6 +228,8 @@ def evaluate_run(
             query with an empty list is in the run. Defaults to `"zero"`.
         ignore_identical_ids: bool. Whether retrieved items with the id of their query
             are left out, as in BEIR and MTEB. Defaults to `False`.
+        keep_items: positive int. How many items of each query are kept: as for
+            `evaluate`. Defaults to `None`: none.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
             `None`: most of the available memory.
         progress: function that is called with the numbers of rows and lists done so
@@ -239,80 +270,17 @@ def evaluate_run(
         unjudged,
         memory_limit=memory_limit,
         truncates=truncates(rules),
+        keep_items=keep_items,
     )
+    check_progress(progress)
     table, left_out = table_of_run(qrels, run, settings, protocol, progress)
     return Evaluation(
-        table, metrics=members, query=query, left_out=left_out, rules=followed
+        stamped(table, settings),
+        metrics=members,
+        query=query,
+        left_out=left_out,
+        rules=followed,
     )
-
-
-def compare(
-    baseline: Evaluation,
-    models: Mapping[str, Evaluation],
-    *,
-    by: str | Sequence[str] | None = None,
-    test: str = "t",
-    correction: str | None = "holm",
-    cluster: str | None = None,
-    confidence: float = 0.95,
-) -> Comparison:
-    """Compares models with a baseline, list by list.
-
-    Look at the difference and its interval first; p is the probability that chance
-    alone gives such a difference, or a larger one. With many lists, nearly every
-    difference is significant, but few matter.
-
-    Args:
-        baseline: `Evaluation` that the others are compared with.
-        models: dict from names to `Evaluation`s of the same queries. Queries that are
-            not in both are left out, with a note.
-        by: str or list of strings. Columns kept in the evaluations of the models:
-            there is a comparison for each of their values. Defaults to `None`: one
-            over all lists.
-        test: `"t"`: the paired t-test, or `"permutation"`: 9,999 draws of random signs
-            for the differences, where all but the 8,192 largest are drawn as one sum.
-            Defaults to `"t"`.
-        correction: the correction for multiple comparisons, over all rows. `"holm"`
-            controls the family-wise error rate; `"bh"` and `"by"` control the false
-            discovery rate (Benjamini-Hochberg, Benjamini-Yekutieli). `None`: no
-            correction. Defaults to `"holm"`.
-        cluster: str. A column kept in the evaluations of the models: lists with the
-            same value are not independent. Defaults to `None`.
-        confidence: float. The confidence level of the intervals. Defaults to 0.95.
-
-    Returns:
-        A `Comparison`: a `Table` with the columns `model` (if there are several), those
-        of `by`, `metric`, `baseline`, `value`, `difference`, its interval from `low`
-        to `high`, `p`, `corrected_p` and `lists`.
-
-    Raises:
-        ValueError: if nothing can be compared, metrics of the same name have different
-            definitions, or an argument is not one of the accepted values.
-
-    Example:
-
-    >>> from keras_rank.evaluation import compare, evaluate
-    >>> rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
-    >>> base = evaluate({**rows, "score": [1, 2, 1, 2, 2, 1]}, ["mrr"])
-    >>> better = evaluate({**rows, "score": [2, 1, 2, 1, 2, 1]}, ["mrr"])
-    >>> comparison = compare(base, {"same": base, "better": better})
-    >>> for row in comparison:
-    ...     print(row["model"], f"{row['difference']:.3f}", f"{row['p']:.3f}")
-    same 0.000 1.000
-    better 0.333 0.184
-    """
-    are_evaluations = isinstance(models, Mapping) and all(
-        isinstance(each, Evaluation) for each in (baseline, *models.values())
-    )
-    if not (are_evaluations and models):
-        raise ValueError(
-            "`models` should be a dict from names to evaluations, and `baseline` an "
-            f"evaluation. Received: models={reprlib.repr(models)} and a "
-            f"{type(baseline).__name__}"
-        )
-    values = {name: model._values for name, model in models.items()}
-    base = baseline._values
-    return compared(base, values, by, test, correction, cluster, confidence)
 
 
 def _names(argument: str, names: str | Sequence[str]) -> tuple[str, ...]:

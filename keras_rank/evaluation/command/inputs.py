@@ -25,7 +25,10 @@ from keras_rank.reading.roles import are_judgements
 from keras_rank.reading.rows import Columns
 
 # Options that are passed to the functions under the same names.
-_OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "duplicates")
+_OF_BOTH = (
+    *("query", "label", "score", "item", "ties", "unjudged", "duplicates"),
+    "keep_items",
+)
 _OF_ROWS = ("weight", "memory_limit")
 _OF_RUNS = ("rules", "missing", "ignore_identical_ids", "memory_limit")
 
@@ -192,11 +195,18 @@ def require_writable(parsed: Namespace, files: list[str], is_one: bool) -> None:
             "--per-list should name a file that ends in .parquet, in a folder that "
             f"exists. Received: {file!r}"
         )
+    require_no_input("--per-list", file, files, parsed)
+
+
+def require_no_input(
+    option: str, file: str, files: list[str], parsed: Namespace
+) -> None:
+    """Raises if an output is also an input."""
     for name in filter(None, [*files, parsed.qrels]):
         for each in glob.glob(name, recursive=True) or [name]:
             if _are_one_file(file, each):
                 raise ValueError(
-                    "--per-list should name a file that is not an input, which it "
+                    f"{option} should name a file that is not an input, which it "
                     f"would replace. Received: {file!r}, which is the input {each!r}"
                 )
 

@@ -6,18 +6,29 @@ import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from keras_rank.evaluation import compare
 from keras_rank.evaluation.command import gates, inputs, options
-from keras_rank.evaluation.command.printing import joined, print_results, say
+from keras_rank.evaluation.command.printing import (
+    joined,
+    print_results,
+    say,
+    without_notes,
+)
 from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.lists import files
 from keras_rank.evaluation.lists.metric_names import measured_of
+from keras_rank.evaluation.report.plots import require_matplotlib
 from keras_rank.evaluation.report.table import Table
+from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
 
 # Tables by their names, warnings, and which gates failed.
 _Report: TypeAlias = tuple[dict[str, Table], list[str], list[str]]
+# How many items of the worst queries a page shows.
+_ITEMS = 10
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
 
@@ -35,7 +46,9 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         if sys.stdout is None:
             raise ValueError("Standard output should be open, as results go there.")
-        parser = options.parser_of(evaluate=_evaluate, compare=_compare)
+        parser = options.parser_of(
+            evaluate=_evaluate, compare=_compare, report=_write_page
+        )
         parsed = parser.parse_args(arguments)
         results, notes, failed = parsed.function(parsed)
         try:
@@ -59,33 +72,33 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(parsed: Namespace) -> _Report:
-    files = inputs.given_files(parsed)
-    if parsed.qrels is None and inputs.start_with_judgements(files, parsed):
-        parsed.qrels, *files = files
-        if not files:
+    given = inputs.given_files(parsed)
+    if parsed.qrels is None and inputs.start_with_judgements(given, parsed):
+        parsed.qrels, *given = given
+        if not given:
             raise ValueError(
                 f"Qrels should be followed by runs, and {_TABLES}. "
                 f"Received: {parsed.qrels!r}"
             )
-    rows = _rows_of(parsed, files, files)
-    sources = files if parsed.qrels is not None or not rows else [files]
-    if rows != files and len(files) > 1:
+    rows = _rows_of(parsed, given, given)
+    sources = given if parsed.qrels is not None or not rows else [given]
+    if rows != given and len(given) > 1:
         raise ValueError(
             "A file written by --per-list should be the only file of evaluate; compare "
-            f"takes several. Received: {', '.join(files)}"
+            f"takes several. Received: {', '.join(given)}"
         )
     if parsed.per_list is not None:
-        inputs.require_writable(parsed, files, len(sources) == 1)
+        inputs.require_writable(parsed, given, len(sources) == 1)
     if rows:
         metrics, rules = inputs.metrics_of(parsed), inputs.rules_of(parsed)
         known = [measured_of(metric) for metric in metrics.members]
         bounds = [gate.among(known, rules) for gate in parsed.gates]
         found = {str(x): inputs.evaluation_of(parsed, x, metrics) for x in sources}
     else:
-        stored = inputs.evaluation_of(parsed, files[0])
+        stored = inputs.evaluation_of(parsed, given[0])
         known = stored._values.metrics
         bounds = [gate.among(known, stored.rules) for gate in parsed.gates]
-        found = {files[0]: stored}
+        found = {given[0]: stored}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
     results = _results(parsed, found)
@@ -94,34 +107,72 @@ def _evaluate(parsed: Namespace) -> _Report:
 
 
 def _compare(parsed: Namespace) -> _Report:
-    first, *others = files = inputs.given_files(parsed)
+    first, *others = given = inputs.given_files(parsed)
     if not others:
         raise ValueError(
             "compare should get a baseline, and at least one file to compare with it. "
             f"Received: {first}"
         )
-    for file in files:
+    for file in given:
         if parsed.qrels is None and not is_table(file):
             raise ValueError(
                 "Runs should be compared with their judgements: --qrels FILE; and "
                 f"{_TABLES}. Received: {file!r}"
             )
-    metrics = inputs.metrics_of(parsed) if _rows_of(parsed, files, others) else None
-    # Those of a baseline need not be kept.
-    of_baseline = Namespace(**{**vars(parsed), "by": [], "cluster": None})
-    base = inputs.evaluation_of(of_baseline, first, metrics)
+    metrics = inputs.metrics_of(parsed) if _rows_of(parsed, given, others) else None
+    base = _baseline_of(parsed, first, metrics)
     models = {file: inputs.evaluation_of(parsed, file, metrics) for file in others}
-    names = ("by", "test", "cluster", "confidence")
-    how = {name: getattr(parsed, name) for name in names}
-    how["correction"] = None if parsed.correction == "none" else parsed.correction
-    comparison = compare(base, models, **how)
+    comparison = compare(base, models, **_how_to_compare(parsed))
     notes = [*comparison.notes, *_warnings_of({first: base, **models})]
     failed: list[str] = []
     if parsed.fail_if_worse:
         values = {file: model._values for file, model in models.items()}
         failed += gates.incomplete(values, base._values)
         failed += gates.worse(comparison, base._values, parsed.confidence)
-    return {"comparison": Table(comparison.columns)}, notes, failed
+    return {"comparison": without_notes(comparison)}, notes, failed
+
+
+def _write_page(parsed: Namespace) -> _Report:
+    require_matplotlib("report")
+    files.page(parsed.output, "--output")
+    sources = inputs.given_files(parsed)
+    if parsed.qrels is None and inputs.start_with_judgements(sources, parsed):
+        parsed.qrels, *sources = sources
+    baseline = [parsed.baseline] if parsed.baseline else []
+    for file in baseline:
+        files_of("--baseline", file)
+    rows = _rows_of(parsed, [*sources, *baseline], sources) if sources else []
+    is_table = parsed.qrels is None and set(sources) <= set(rows)
+    if not (is_table or len(sources) == 1):
+        raise ValueError(
+            "A page should be of one model, to compare with a --baseline. Received: "
+            f"{', '.join(sources) or 'none'}"
+        )
+    inputs.require_no_input("--output", parsed.output, [*sources, *baseline], parsed)
+    if parsed.keep_items is None and (parsed.qrels or parsed.item):
+        parsed.keep_items = _ITEMS
+    metrics = inputs.metrics_of(parsed) if rows else None
+    source = sources if is_table else sources[0]
+    new = inputs.evaluation_of(parsed, source, metrics)
+    base = _baseline_of(parsed, parsed.baseline, metrics) if baseline else None
+    how = {"title": parsed.title, **_how_to_compare(parsed)}
+    new.report(parsed.output, baseline=base, **how)
+    return {}, [f"The page is in {parsed.output}", *new.warnings], []
+
+
+def _baseline_of(
+    parsed: Namespace, file: str, metrics: RankingMetrics | None
+) -> Evaluation:
+    """The evaluation of a baseline, whose columns need not be kept."""
+    without: dict[str, Any] = {"by": [], "keep": [], "cluster": None}
+    return inputs.evaluation_of(Namespace(**{**vars(parsed), **without}), file, metrics)
+
+
+def _how_to_compare(parsed: Namespace) -> dict[str, Any]:
+    """The arguments of `compare`."""
+    names = ("by", "test", "cluster", "confidence")
+    correction = None if parsed.correction == "none" else parsed.correction
+    return {name: getattr(parsed, name) for name in names} | {"correction": correction}
 
 
 def _rows_of(parsed: Namespace, files: list[str], models: list[str]) -> list[str]:
@@ -139,7 +190,7 @@ def _results(parsed: Namespace, found: dict[str, Evaluation]) -> dict[str, Table
     if parsed.print_lists:
         tables["per_list"] = lambda ev: Table(ev.per_list.to_pydict())
     if parsed.health:
-        tables["health"] = lambda ev: Table(ev.health().columns)
+        tables["health"] = lambda ev: without_notes(ev.health())
     tables["summary"] = lambda ev: ev.summary(parsed.by, **how)
     return {
         kind: joined({name: table_of(ev) for name, ev in found.items()})

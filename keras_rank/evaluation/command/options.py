@@ -20,7 +20,8 @@ from keras_rank.reading.text import PLACE
 _EXAMPLES = """examples:
   keras-rank evaluate qrels run -m map ndcg@10
   keras-rank evaluate 'rows/*.parquet' --query qid --score pred --by market
-  keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse"""
+  keras-rank compare base.parquet new.parquet -m ndcg@10 mrr --fail-if-worse
+  keras-rank report new.parquet --baseline base.parquet -o report.html"""
 # The commands, each with what it is, what it does, and its files.
 _COMMANDS = {
     "evaluate": (
@@ -36,11 +37,18 @@ _COMMANDS = {
         "a file written by --per-list, or a run.",
         "the baseline, then the models",
     ),
+    "report": (
+        "a page for a colleague",
+        "Writes a page of a model, also compared with a baseline: one file of HTML, "
+        "which needs no network.",
+        "the files of one table, with the scores of one model; a file written by "
+        "--per-list; or qrels and a run",
+    ),
 }
-# The options of both commands, of `evaluate`, and of `compare`. Each has its values, on
-# what it has an effect, if not on all (tables of `rows`, `runs`, `lists` written by
-# --per-list), and what it is.
-_BOTH = """
+# The options of all commands, and of some. Each has its values, on what it has an
+# effect, if not on all (tables of `rows`, `runs`, `lists` written by --per-list), and
+# what it is.
+_ALL = """
 -m --metrics METRIC... (all): such as recall@20; spelled as in trec_eval or ir_measures
     (ndcg_cut_10, nDCG@10), with the meaning that they have there (default: ndcg@10 map
     mrr)
@@ -67,6 +75,8 @@ _BOTH = """
     for tables, and by --rules for qrels and runs)
 --relevance-threshold LABEL (rows runs): the lowest label of a relevant item
 --confidence LEVEL (all): the confidence level of the intervals (default: 0.95)
+"""
+_TABLES = """
 -o --output CHOICE (all): the format of the results (default: table)
 """
 _EVALUATE = """
@@ -81,11 +91,27 @@ _EVALUATE = """
 --fail-above METRIC=VALUE (all): exit with 1 if a metric is above a value, in any slice
     of --by; for metrics where lower is better; may be repeated
 """
-_COMPARE = """
+_TESTS = """
 --test CHOICE (all): the paired t-test, or a permutation test (default: t)
 --correction CHOICE (all): the correction of p for multiple comparisons (default: holm)
+"""
+_COMPARE = """
 --fail-if-worse (all): exit with 1 if a model is worse, and p is below 1 - confidence
 """
+_REPORT = """
+-o --output FILE (all): the page (default: report.html)
+--baseline FILE (all): what to compare with: a table, a file written by --per-list, or a
+    run
+--title TEXT (all): the title of the page
+--keep COLUMN... (rows): columns to show with the worst queries
+--keep-items NUMBER (rows runs): how many items of these queries to show; tables need
+    --item (default: 10)
+"""
+_OF_COMMANDS = {
+    "evaluate": _ALL + _TABLES + _EVALUATE,
+    "compare": _ALL + _TABLES + _TESTS + _COMPARE,
+    "report": _ALL + _TESTS + _REPORT,
+}
 _OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=]*)(\.*) \(([\w ]+)\): (.+)")
 _CHOICES: dict[str, Sequence[str]] = {
     **{"rules": RULES, **OF_RUNS, **CHOICES, "gains": sorted(GAINS), "output": OUTPUTS},
@@ -118,8 +144,8 @@ class _Parser(argparse.ArgumentParser):
                 kind = {"action": "store_true"}
             elif value == "CHOICE":
                 kind = {"choices": _CHOICES[name]}
-            elif value in ("LABEL", "LEVEL"):
-                kind["type"] = float
+            elif value in ("LABEL", "LEVEL", "NUMBER"):
+                kind["type"] = int if value == "NUMBER" else float
             elif value == "METRIC=VALUE":
                 of_side = functools.partial(gate_of, name.removeprefix("fail-"))
                 kind |= {"type": of_side, "action": "append", "dest": "gates"}
@@ -142,14 +168,16 @@ def parser_of(**functions: Callable[[argparse.Namespace], Any]) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=keras_rank.__version__)
-    commands = parser.add_subparsers(required=True, metavar="evaluate | compare")
+    commands = parser.add_subparsers(required=True, metavar=" | ".join(_COMMANDS))
     for name, (what, description, files) in _COMMANDS.items():
         command = commands.add_parser(name, help=what, description=description)
         command.add_argument("files", help=files, nargs="*")
-        command.add(_BOTH + (_EVALUATE if name == "evaluate" else _COMPARE))
+        command.add(_OF_COMMANDS[name])
         command.set_defaults(function=functions[name], confidence=0.95)
         command.set_defaults(output=OUTPUTS[0], test=TESTS[0], keep=[], gates=[])
-        command.set_defaults(correction=CORRECTIONS[0])
+        command.set_defaults(correction=CORRECTIONS[0], keep_items=None)
+    # The last one.
+    command.set_defaults(output="report.html", title="Ranking evaluation")
     return parser
 
 
@@ -159,7 +187,7 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
     job = job if rows else "lists"
     unused = {
         name.replace("-", "_"): _WITHOUT_EFFECT[job]
-        for _, name, _, _, jobs, _ in _options_of(_BOTH + _EVALUATE)
+        for _, name, _, _, jobs, _ in _options_of(_ALL + _EVALUATE + _REPORT)
         if jobs != "all" and job not in jobs.split()
     }
     if job == "runs":
@@ -183,7 +211,8 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
             "--duplicates should come with --item, the column of the items. "
             f"Received: --duplicates {parsed.duplicates}"
         )
-    if parsed.keep and not (parsed.print_lists or parsed.per_list):
+    is_shown = "per_list" not in parsed or parsed.print_lists or parsed.per_list
+    if parsed.keep and not is_shown:
         raise ValueError(
             "--keep should come with --print-lists or --per-list. Received: --keep "
             f"{' '.join(parsed.keep)}"

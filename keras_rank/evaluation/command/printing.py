@@ -11,6 +11,7 @@ _TEXTS: dict[str, Callable[[Table], str]] = {
     "table": str,
     "tsv": Table.to_tsv,
     "markdown": Table.to_markdown,
+    "html": Table.to_html,
 }
 OUTPUTS = [*_TEXTS, "json"]
 
@@ -21,7 +22,7 @@ def print_results(results: dict[str, Table], warnings: list[str], output: str) -
         data = {name: plain_rows(table) for name, table in results.items()}
         notes = [note for table in results.values() for note in table.notes]
         print(json.dumps({**data, "notes": notes, "warnings": warnings}, indent=1))
-    else:
+    elif results:
         print("\n\n".join(map(_TEXTS[output], results.values())))
     for warning in warnings:
         say(warning)
@@ -37,7 +38,16 @@ def joined(tables: Mapping[str, Table]) -> Table:
         name: [value for table in tables.values() for value in table[name]]
         for name in first.columns
     }
-    return Table({"run": runs, **columns}, notes=first.notes)
+    marks = first.marks
+    if marks is not None:
+        found = [table.marks.are_marked for table in tables.values() if table.marks]
+        marks = marks._replace(are_marked=[x for each in found for x in each])
+    return Table({"run": runs, **columns}, notes=first.notes, marks=marks)
+
+
+def without_notes(table: Table) -> Table:
+    """The table without its notes, which are printed as warnings."""
+    return Table(table.columns, marks=table.marks)
 
 
 def say(text: str) -> None:

@@ -12,6 +12,8 @@ HEALTH = "health/"
 # The column of a metric with one of the orders of tied items.
 SPREAD = HEALTH + "{}/{}"
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
+# The items of a list that are kept.
+ITEMS = HEALTH + "kept items"
 # The sum of the labels of a list, in which other judgements show.
 LABEL_SUM = "label sum"
 # The number of queries that were left out, and the definitions of the metrics. They are

@@ -1,5 +1,6 @@
 """A table with one row per list, whose schema describes its columns."""
 
+import functools
 import json
 import zlib
 from collections.abc import Sequence
@@ -86,6 +87,7 @@ class ListTable:
     def health(self) -> dict[str, Array]:
         """The columns of health, by their names without the prefix."""
         names = [x for x in self.table.column_names if x.startswith(HEALTH)]
+        names = [x for x in names if x != columns.ITEMS]
         found = {name.removeprefix(HEALTH): self.array(name) for name in names}
         if truncates(self.rules) and "fractional labels" in found:
             found["truncated labels"] = found["fractional labels"]
@@ -100,6 +102,34 @@ class ListTable:
             if metric.k is not None:
                 needed |= {f"tied@{metric.k}", f"judged@{metric.k}"}
         return {HEALTH + name for name in needed} <= set(self.table.column_names)
+
+    @property
+    def has_items(self) -> bool:
+        """Whether items of the lists are kept."""
+        return columns.ITEMS in self.table.column_names
+
+    def items_of(self, query: Any) -> list[dict[str, Any]]:
+        """The items of a query that are kept. Raises for one that is not there."""
+        if not self.has_items:
+            raise ValueError(
+                "`items` needs the items, which `evaluate` and `evaluate_run` keep "
+                "where that is asked for: `keep_items=10`. Received: none"
+            )
+        if query not in self._places:
+            raise ValueError(
+                "`query` should be one of the evaluation, such as "
+                f"{list(self._places)[:1]}. Received: query={query!r}"
+            )
+        found: list[dict[str, Any]] = self.table[columns.ITEMS][
+            self._places[query]
+        ].as_py()
+        return found
+
+    @functools.cached_property
+    def _places(self) -> dict[Any, int]:
+        """The row of each query."""
+        queries = self.table[self.query].to_pylist()
+        return {query: place for place, query in enumerate(queries)}
 
     def per_list(self) -> pa.Table:
         """The table without health, and with a single column of weights if possible."""

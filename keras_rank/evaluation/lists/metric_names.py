@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_rank import metrics as public
 from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
@@ -20,6 +21,8 @@ from keras_rank.metrics.names import spelled_elsewhere
 # of its predecessors and pytrec_eval, or its own.
 RULES = ("trec_eval", "trec_eval-9", "keras")
 
+# The metrics whose values are not bound to 0 to 1.
+_UNBOUNDED = ("DCG", "AlphaDCG", "AverageRelevancePosition")
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
@@ -47,6 +50,13 @@ class Measured(NamedTuple):
     empty_value: float | None
     direction: str
     definition: dict[str, Any] | None = None
+
+    @property
+    def is_share(self) -> bool:
+        """Whether its values are between 0 and 1, by its definition."""
+        name = (self.definition or {}).get("class_name", "")
+        is_own = name == "Judged" or name in public.__all__
+        return is_own and name not in _UNBOUNDED
 
 
 def members_of(

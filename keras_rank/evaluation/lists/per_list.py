@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import padded
-from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, OWN_WEIGHT, WEIGHT
+from keras_rank.evaluation.lists.columns import (
+    HEALTH,
+    ITEMS,
+    LABEL_SUM,
+    OWN_WEIGHT,
+    WEIGHT,
+)
+from keras_rank.evaluation.lists.kept_items import items_of_lists
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.limits import LARGEST_WEIGHT
 from keras_rank.reading.engine import connected
@@ -22,6 +29,15 @@ from keras_rank.reading.rows import Rows, labels_of, read_rows
 from keras_rank.reading.runs import Protocol, read_run
 
 Progress: TypeAlias = Callable[[int, int], None]
+
+
+def check_progress(progress: Progress | None) -> None:
+    """Raises unless it can be called."""
+    if not (progress is None or callable(progress)):
+        raise ValueError(
+            "`progress` should be a function that is called with the numbers of rows "
+            f"and lists done so far, such as `print`. Received: progress={progress!r}"
+        )
 
 
 def table_of_rows(
@@ -146,6 +162,9 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
         if twice and source.twice and settings.duplicates == "error":
             raise source.twice(twice)
+    if settings.keep_items is not None:
+        kept = (items["label"], items["score"], rows["item"].combine_chunks())
+        found[ITEMS] = items_of_lists(*kept, lists.of_row, settings.keep_items)
     metrics = [metric.name for metric in settings.metrics]
     names = [columns.query, *columns.keep, *metrics]
     names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]

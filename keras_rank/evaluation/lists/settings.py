@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import cast
 
-from keras_rank.arguments import check_choice
+from keras_rank.arguments import check_choice, check_positive
 from keras_rank.evaluation.lists.columns import require_free_names
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.ranking.tie_breaking import Ties
@@ -32,6 +32,7 @@ class Settings:
         duplicates: how duplicate items of a query are treated.
         memory_limit: the memory to use.
         truncates: whether labels are read as integers, as trec_eval reads them.
+        keep_items: the number of items of each list to keep, `None` for none.
     """
 
     metrics: Sequence[RankingMetric]
@@ -41,6 +42,7 @@ class Settings:
     duplicates: str = "error"
     memory_limit: str | None = None
     truncates: bool = False
+    keep_items: int | None = None
 
     def __post_init__(self) -> None:
         for argument, choices in CHOICES.items():
@@ -50,6 +52,13 @@ class Settings:
                 f'`item` should name a column with `ties="{self.ties}"`, which orders '
                 "tied items by their ids. Received: item=None"
             )
+        if self.keep_items is not None:
+            check_positive("keep_items", self.keep_items)
+            if self.columns.item is None:
+                raise ValueError(
+                    "`item` should name the column of the items with `keep_items`. "
+                    f"Received: item=None, keep_items={self.keep_items}"
+                )
         names = [metric.name for metric in self.metrics]
         columns = [self.columns.query, *self.columns.keep]
         require_free_names([*columns, *names], names)

@@ -12,7 +12,7 @@ from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import LABEL_SUM
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
-from keras_rank.evaluation.report import summary, table
+from keras_rank.evaluation.report import plots, summary, table
 from keras_rank.evaluation.report.intervals import Values, corrected
 
 TESTS = ("t", "permutation")
@@ -27,11 +27,16 @@ _COLUMNS = (
 class Comparison(table.Table):
     """The differences between evaluations, with their intervals.
 
+    Rows whose `corrected_p`, or `p` without a correction, is below `1 - confidence` are
+    shown with a star.
+
     Args:
         columns: as for `Table`.
         notes: as for `Table`.
         differences: `pyarrow.Table` with the differences of each metric, per query, and
             per model if there are several.
+        confidence: float. The confidence level of the intervals. Defaults to 0.95.
+        models: list of strings. The names of the models, if they have any.
 
     Example:
 
@@ -52,38 +57,47 @@ class Comparison(table.Table):
         *,
         notes: Sequence[str] = (),
         differences: pa.Table = None,
+        confidence: float = 0.95,
+        models: Sequence[str] = (),
     ) -> None:
-        super().__init__(columns, notes=notes)
-        self.differences = differences
+        column = "corrected_p" if "corrected_p" in columns else "p"
+        level = 1.0 - confidence
+        meaning = f"{column} is below {level:.3g}."
+        are_marked = [p < level for p in columns.get(column, ())]
+        marks = table.Marks(column, are_marked, meaning)
+        super().__init__(columns, notes=notes, marks=marks)
+        self.differences, self.confidence = differences, confidence
+        self.models = [name for name in models if name]
 
-    def plot(self, metric: str | None = None) -> Any:
-        """Plots the mean differences with their intervals, or those of all lists.
+    def plot(self, metric: str | None = None, *, ax: Any = None) -> Any:
+        """Plots the mean differences with their intervals and p, or those of all lists.
 
         Args:
             metric: str. The metric whose differences are plotted for all lists, the
                 largest first. Defaults to `None`: mean differences with intervals.
+            ax: Matplotlib's axes to draw on. Defaults to `None`: those of a new figure
+                whose height is that of its rows.
 
         Returns:
             Matplotlib's axes.
         """
+        title = "Differences from the baseline"
+        if len(self.models) == 1:
+            title = f"{plots.shortened(self.models[0])} compared with the baseline"
         if metric is None:
-            return table.draw_intervals(self, "difference")
+            title += f", with {100 * self.confidence:g}% confidence intervals"
+            return plots.draw_intervals(self, "difference", title, ax)
         check_choice("metric", metric, list(dict.fromkeys(self["metric"])))
-        _, axes = table.pyplot().subplots()
-        differences = self.differences
-        models = sorted(set(self["model"])) if "model" in self.columns else []
-        tables = {
-            name: differences.filter(pc.field("model") == name) for name in models
-        }
-        for model, of_model in (tables or {None: differences}).items():
-            values = np.sort(of_model[metric].drop_null().to_numpy())[::-1]
-            axes.plot(np.arange(1, len(values) + 1), values, label=model)
-        axes.axhline(0.0, color="grey", linewidth=0.8)
-        axes.set_xlabel("lists, the largest gain first")
-        axes.set_ylabel(f"difference of {metric}")
-        if models:
-            axes.legend()
-        return axes
+        found = self.differences
+        if "model" in self.columns:
+            values = [
+                (name, found.filter(pc.field("model") == name)[metric])
+                for name in sorted(set(self["model"]))
+            ]
+        else:
+            values = [("", found[metric])]
+        arrays = [(name, x.drop_null().to_numpy()) for name, x in values]
+        return plots.draw_sorted(arrays, title, f"difference of {metric}", ax)
 
 
 def compared(
@@ -117,16 +131,19 @@ def compared(
         by = summary.slice_columns(model, by, _COLUMNS)
         how = (by, cluster, confidence, test == "permutation")
         rows += [{**of_model, **x} for x in summary.estimates_of(model, pairs, *how)]
+    notes += summary.of_few_lists(rows, cluster)
     p = corrected(np.array([row["p"] for row in rows]), correction)
     rows = [{**row, "corrected_p": x} for row, x in zip(rows, p.tolist(), strict=True)]
     unused = {"corrected_p"} if correction is None else set()
     unused |= {"model"} if len(models) == 1 else set()
     names = [x for x in ("model", *(by or []), *_COLUMNS[1:]) if x not in unused]
     return Comparison(
-        {name: [row[name] for row in rows] for name in names},
+        table.columns_of(rows, names),
         notes=notes,
         # The differences are missing for models without the metric.
         differences=pa.concat_tables(differences, promote_options="default"),
+        confidence=confidence,
+        models=list(models),
     )
 
 

@@ -9,7 +9,7 @@ from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values
-from keras_rank.evaluation.report.table import Table, table_of
+from keras_rank.evaluation.report.table import Marks, Table, columns_of
 
 
 class Check(NamedTuple):
@@ -75,6 +75,10 @@ _SOUGHT = {
 }
 
 
+# Checks that a run does not fail: its items are those found in a collection, or judged.
+_NOT_OF_RUNS = ("one item", "shorter than")
+
+
 def checks_of(lists: ListTable) -> list[Check]:
     """All checks. The last ones are those of the order of tied items.
 
@@ -94,6 +98,13 @@ def checks_of(lists: ListTable) -> list[Check]:
     checks = _checks_of_lists(columns, lists.metric_names[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
+    if lists.rules is not None:
+        checks = [
+            x._replace(threshold=1.0, warning="")
+            if x.check.startswith(_NOT_OF_RUNS)
+            else x
+            for x in checks
+        ]
     tied = int(np.sum(columns["ties"]))
     for metric in lists.metrics:
         name, counted = metric.name, np.flatnonzero(~np.isnan(lists.array(metric.name)))
@@ -132,8 +143,9 @@ def table_of_checks(lists: ListTable) -> Table:
     """The table of all checks, with warnings as its notes."""
     checks = checks_of(lists)
     names = ("check", "lists", "share", "threshold", *ORDERS)
-    rows = [check._asdict() for check in checks]
-    return table_of(rows, names, warnings_of(lists, checks))
+    found = columns_of([check._asdict() for check in checks], names)
+    marks = Marks("share", [bool(check.warning) for check in checks])
+    return Table(found, notes=warnings_of(lists, checks), marks=marks)
 
 
 def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:

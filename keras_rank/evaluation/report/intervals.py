@@ -36,7 +36,10 @@ class Mean(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A number with its standard error, interval and p-value."""
+    """A number with its standard error, interval and p-value.
+
+    Its units are the clusters, or the lists if there are none.
+    """
 
     value: float
     standard_error: float
@@ -44,6 +47,11 @@ class Estimate(NamedTuple):
     high: float
     p: float
     lists: int
+    units: int
+
+    def within(self, low: float, high: float) -> "Estimate":
+        """The estimate with an interval that does not exceed a range."""
+        return self._replace(low=max(self.low, low), high=min(self.high, high))
 
 
 class Values(NamedTuple):
@@ -95,7 +103,12 @@ class Values(NamedTuple):
         terms[is_relevant] = weights / average * relevant
         return Mean(float(value), influence, terms)
 
-    def are_shares(self, chosen: Array) -> bool:
+    @property
+    def are_shares(self) -> bool:
+        """Whether all values are between 0 and 1, but for a rounding."""
+        return not np.any((self.values < 0.0) | (self.values > 1.0 + 1e-6))
+
+    def are_hits(self, chosen: Array) -> bool:
         """Whether the mean over chosen lists is a share: of values of 0 and 1.
 
         As for hit rates, of two or more lists with the same weight.
@@ -106,7 +119,7 @@ class Values(NamedTuple):
         return bool(len(values) > 1 and are_binary and np.all(weights == weights[:1]))
 
     def share_interval(self, chosen: Array, confidence: float) -> tuple[float, float]:
-        """Wilson's interval for a share.
+        """Wilson's interval for the mean of such values.
 
         If nearly all values are equal, that of Student's t is far too narrow.
         """
@@ -137,7 +150,7 @@ def estimate(
         influence, terms = (np.bincount(numbers, x) for x in (influence, terms))
     units = len(influence)
     if units < 2:
-        return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists)
+        return Estimate(value, math.nan, math.nan, math.nan, math.nan, lists, units)
     variance = units / (units - 1) * np.sum(np.square(influence)) / lists**2
     error = float(np.sqrt(variance))
     half = error * float(stats.t.ppf((1.0 + confidence) / 2.0, units - 1))
@@ -147,7 +160,7 @@ def estimate(
         p = float(value == 0.0)
     else:
         p = float(2.0 * stats.t.sf(abs(value) / error, units - 1))
-    return Estimate(value, error, value - half, value + half, p, lists)
+    return Estimate(value, error, value - half, value + half, p, lists, units)
 
 
 def _permuted(differences: Array) -> float:

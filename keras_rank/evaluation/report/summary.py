@@ -10,12 +10,14 @@ from keras_rank.arguments import check_fraction
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values, estimate
-from keras_rank.evaluation.report.table import Table, table_of
+from keras_rank.evaluation.report.table import Table, columns_of
 
-# A column of numbers of lists. No kept column has such a name.
-_NUMBERS = "health/"
+# The numbers of lists, and of units of a row. No kept column has such a name.
+_NUMBERS, _UNITS = "health/", "health/units"
 # The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
+# With fewer lists, or clusters of them, intervals are rough.
+_FEW = 10
 # Whose numbers rules give.
 _TOOLS = {"trec_eval": " (version 10)", "trec_eval-9": " (version 9, pytrec_eval)"}
 
@@ -28,11 +30,30 @@ def summarized(
     by = slice_columns(lists, by, _COLUMNS)
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
     rows = [*estimates_of(lists, metrics, by, cluster, confidence)]
-    name, comma, others = (lists.rules or "").partition(",")
-    notes = [f"Rules: {name}{_TOOLS.get(name, '')}{comma}{others}"] if name else []
+    notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
-    return table_of(rows, [*by, *_COLUMNS], notes)
+    notes += of_few_lists(rows, cluster)
+    return Table(columns_of(rows, [*by, *_COLUMNS]), notes=notes)
+
+
+def rules_of(rules: str) -> str:
+    """Rules with the version of the tool whose numbers they give."""
+    name, comma, others = rules.partition(",")
+    return f"{name}{_TOOLS.get(name, '')}{comma}{others}"
+
+
+def of_few_lists(rows: Sequence[Mapping[str, Any]], cluster: str | None) -> list[str]:
+    """Warns of intervals of few lists."""
+    few = sum(0 < row[_UNITS] < _FEW for row in rows)
+    if not few:
+        return []
+    which = "all" if few == len(rows) else f"{few} of {len(rows)}"
+    units = "lists" if cluster is None else f"clusters by {cluster!r}"
+    return [
+        f"Warning: {which} rows have fewer than {_FEW} {units}, too few for reliable "
+        "intervals."
+    ]
 
 
 def slice_columns(
@@ -69,6 +90,11 @@ def estimates_of(
         permute: as for `estimate`.
     """
     clusters = _clusters_of(lists, cluster)
+    shares = {
+        x.name
+        for x in lists.metrics
+        if x.is_share and all(values.are_shares for values in metrics.get(x.name, ()))
+    }
     for slice_, chosen in _slices_of(lists, by):
         for name, (new, *old) in metrics.items():
             known = ~np.isnan(sum(x.values[chosen] for x in (new, *old)))
@@ -77,11 +103,13 @@ def estimates_of(
             mean, *before = (x.mean(counted) for x in (new, *old))
             change = mean - before[0] if before else mean
             found = estimate(change, of_cluster, confidence, permute)
-            row = {"metric": name, **found._asdict(), **slice_}
+            if name in shares:
+                found = found.within(-1.0 if old else 0.0, 1.0)
+            row = {"metric": name, **found._asdict(), **slice_, _UNITS: found.units}
             if before:
                 row |= {"value": mean.value, "difference": found.value}
                 row["baseline"] = before[0].value
-            elif clusters is None and new.are_shares(counted):
+            elif clusters is None and new.are_hits(counted):
                 row["low"], row["high"] = new.share_interval(counted, confidence)
             yield row
 

@@ -1,12 +1,28 @@
-"""Results as a table: in the terminal, in a notebook, as files, and plotted."""
+"""Results as a table: in the terminal, in a notebook, and as files."""
 
 import html
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+# Columns of numbers of any size.
+_OF_ANY_SIZE = ("label", "score")
+
+
+class Marks(NamedTuple):
+    """Which rows are marked.
+
+    Attributes:
+        column: the column whose values have a star.
+        are_marked: whether each row is marked.
+        meaning: what a star means, shown below the table if there is one.
+    """
+
+    column: str
+    are_marked: Sequence[bool]
+    meaning: str = ""
 
 
 class Table:
@@ -18,6 +34,8 @@ class Table:
     Args:
         columns: dict from names to lists of values, all of the same length.
         notes: list of sentences that are shown below the table.
+        marks: which rows are shown with a star, as those of a `Comparison` that are
+            significant. Defaults to `None`: none.
 
     Raises:
         ValueError: if columns differ in length, or there is no column of a name.
@@ -35,10 +53,14 @@ class Table:
     """
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Any]], *, notes: Sequence[str] = ()
+        self,
+        columns: Mapping[str, Sequence[Any]],
+        *,
+        notes: Sequence[str] = (),
+        marks: Marks | None = None,
     ) -> None:
         self.columns = {name: list(values) for name, values in columns.items()}
-        self.notes = list(notes)
+        self.notes, self.marks = list(notes), marks
         sizes = {name: len(values) for name, values in self.columns.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(
@@ -73,20 +95,28 @@ class Table:
         ]
 
     def __repr__(self) -> str:
-        cells = self._cells()
+        cells = self._cells(unmarked=" ")
         columns = zip(self._are_numbers(), zip(*cells, strict=True), strict=True)
         specs = [
             f"{'>' if is_number else '<'}{max(map(len, column))}"
             for is_number, column in columns
         ]
         lines = ["  ".join(map(format, row, specs)).rstrip() for row in cells]
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *self._lines_below()])
 
-    def _repr_html_(self) -> str:
-        head, *body = self._cells()
-        rows = [_tags("th", head), *(_tags("td", row) for row in body)]
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>{notes}"
+    def to_html(self) -> str:
+        """Returns the table in HTML, as notebooks show it. Marked rows are bold."""
+        (head, *body), sides = self._cells(), self._are_numbers()
+        marked = self.marks.are_marked if self.marks else [False] * len(body)
+        rows = [
+            _row("td", row, sides, is_marked)
+            for row, is_marked in zip(body, marked, strict=True)
+        ]
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._lines_below())
+        top = f"<thead>{_row('th', head, sides)}</thead>"
+        return f"<table>{top}<tbody>{''.join(rows)}</tbody></table>{notes}"
+
+    _repr_html_ = to_html
 
     def to_markdown(self) -> str:
         """Returns the table in Markdown."""
@@ -97,7 +127,7 @@ class Table:
             for row in [head, marks, *body]
         ]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+        return "\n".join([*lines, *(f"\n{note}" for note in self._lines_below())])
 
     def to_tsv(self) -> str:
         """Returns tab-separated values with a header and all digits."""
@@ -120,19 +150,45 @@ class Table:
             for values in self.columns.values()
         ]
 
-    def _cells(self) -> list[list[str]]:
-        columns = [
-            [name, *(_short(name, value) for value in values)]
-            for name, values in self.columns.items()
-        ]
+    def shown(self, name: str, unmarked: str = "") -> list[str]:
+        """The cells of a column as people read them. Marked ones end in a star."""
+        cells = [_short(name, value) for value in self[name]]
+        if self.marks is None or name != self.marks.column or not self._has_marks:
+            return cells
+        ends = ("*" if x else unmarked for x in self.marks.are_marked)
+        return list(map("".join, zip(cells, ends, strict=True)))
+
+    def _cells(self, unmarked: str = "") -> list[list[str]]:
+        columns = [[name, *self.shown(name, unmarked)] for name in self.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 
+    @property
+    def _has_marks(self) -> bool:
+        return self.marks is not None and any(self.marks.are_marked)
 
-def table_of(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str], notes: Sequence[str] = ()
-) -> Table:
-    """The table of rows with named columns."""
-    return Table({name: [row[name] for row in rows] for name in names}, notes=notes)
+    def _lines_below(self) -> list[str]:
+        meaning = self.marks.meaning if self._has_marks and self.marks else ""
+        return [*([f"* {meaning}"] if meaning else []), *self.notes]
+
+
+def columns_of(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> dict[str, list[Any]]:
+    """The named columns of rows."""
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def rows_where(table: Table, are_chosen: Sequence[bool]) -> Table:
+    """The chosen rows of a table, with their marks."""
+    columns = {
+        name: list(itertools.compress(values, are_chosen))
+        for name, values in table.columns.items()
+    }
+    marks = table.marks
+    if marks is not None:
+        marked = list(itertools.compress(marks.are_marked, are_chosen))
+        marks = marks._replace(are_marked=marked)
+    return Table(columns, notes=table.notes, marks=marks)
 
 
 def plain_rows(table: Table) -> list[dict[str, Any]]:
@@ -140,36 +196,17 @@ def plain_rows(table: Table) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.items()} for row in table]
 
 
-def pyplot() -> Any:
-    """Matplotlib, which only plots need."""
-    try:
-        from matplotlib import pyplot as module
-    except ImportError as error:
-        raise ImportError(
-            "`plot` needs Matplotlib: `pip install matplotlib`."
-        ) from error
-    return module
-
-
-def draw_intervals(table: Table, value: str) -> Any:
-    """Draws the intervals of a table, a line for each row, and returns the axes."""
-    _, axes = pyplot().subplots()
-    columns = list(table.columns)
-    # After these, all columns are numbers.
-    names = columns[: columns.index("metric") + 1]
-    labels = [" ".join(str(row[name]) for name in names) for row in table.rows]
-    middles, places = np.array(table[value]), np.arange(len(table))[::-1]
-    sides = [middles - table["low"], table["high"] - middles]
-    axes.errorbar(middles, places, xerr=sides, fmt="o", capsize=3)
-    axes.set_yticks(places, labels)
-    axes.set_xlabel(value)
-    if value == "difference":
-        axes.axvline(0.0, color="grey", linewidth=0.8)
-    return axes
-
-
-def _tags(tag: str, cells: Sequence[str]) -> str:
-    return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+def _row(
+    tag: str, cells: Sequence[str], are_right: Sequence[bool], is_bold: bool = False
+) -> str:
+    """A row in HTML, whose styles also stand where there is no style sheet."""
+    found = (
+        f'<{tag} style="text-align: {"right" if is_right else "left"}">'
+        f"{html.escape(cell)}</{tag}>"
+        for cell, is_right in zip(cells, are_right, strict=True)
+    )
+    style = ' style="font-weight: bold"' * is_bold
+    return f"<tr{style}>{''.join(found)}</tr>"
 
 
 def _is_number(value: Any) -> bool:
@@ -181,9 +218,12 @@ def _short(name: str, value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
+        if name in _OF_ANY_SIZE:
+            return f"{value:.6g}"
         is_p = name in ("p", "corrected_p")
         return "<0.0001" if is_p and value < 1e-4 else f"{value:.4f}"
-    return str(value)
+    # A day, which Arrow has no date for where it comes from pandas.
+    return value if isinstance(value, str) else str(value).removesuffix(" 00:00:00")
 
 
 def _exact(value: Any) -> str:

@@ -1,0 +1,54 @@
+"""Files with one row per list: Parquet, and text for other tools."""
+
+import os
+import pathlib
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from keras_rank.reading import engine
+
+# How DuckDB writes a file of each suffix.
+_OPTIONS = {
+    ".csv": "FORMAT csv, HEADER",
+    ".json": "FORMAT json, ARRAY true",
+    ".jsonl": "FORMAT json",
+}
+
+
+def read(path: str | os.PathLike[str]) -> pa.Table:
+    """Reads a table with all of its columns, and what its schema says of them."""
+    if pathlib.Path(path).suffix.lower() in _OPTIONS:
+        raise ValueError(
+            "`path` should be a Parquet file written by `write`, as other files do not "
+            f"tell what their columns are. Received: path={str(path)!r}"
+        )
+    return parquet.read_table(path)
+
+
+def page(path: str | os.PathLike[str], argument: str = "`path`") -> pathlib.Path:
+    """The file of a page. Raises for another suffix, and for a folder that is none."""
+    file = pathlib.Path(path)
+    if file.suffix.lower() not in (".html", ".htm") or not file.parent.is_dir():
+        raise ValueError(
+            f"{argument} should name a file that ends in .html, in a folder that "
+            f"exists. Received: {str(path)!r}"
+        )
+    return file
+
+
+def write(table: pa.Table, text: pa.Table, path: str | os.PathLike[str]) -> None:
+    """Writes a table to a Parquet file, or its columns for text to another one."""
+    suffix = pathlib.Path(path).suffix.lower()
+    if suffix == ".parquet":
+        parquet.write_table(table, path)
+    elif suffix in _OPTIONS:
+        with engine.connect() as connection:
+            connection.register("lists", text)
+            file = engine.in_sql(os.fspath(path))
+            connection.execute(f"COPY lists TO {file} ({_OPTIONS[suffix]})")
+    else:
+        accepted = ", ".join([".parquet", *_OPTIONS])
+        raise ValueError(
+            f"`path` should end in one of {accepted}. Received: path={str(path)!r}"
+        )

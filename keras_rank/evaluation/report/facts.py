@@ -1,0 +1,82 @@
+"""How an evaluation was made, in words."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import keras_rank
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured
+from keras_rank.evaluation.lists.provenance import stamp_of
+from keras_rank.evaluation.report.summary import rules_of
+
+if TYPE_CHECKING:
+    from keras_rank.evaluation.evaluation import Evaluation
+
+_TESTS = {"t": "paired t-test", "permutation": "permutation test"}
+_CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
+
+
+def counts_of(lists: ListTable) -> str:
+    """The numbers of lists and items."""
+    found, items = counted(len(lists), "list"), lists.health.get("items")
+    return found if items is None else f"{found}, {counted(int(items.sum()), 'item')}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def tests_of(how: Mapping[str, Any]) -> str:
+    """What p is, in a comparison."""
+    cluster, correction = how["cluster"], how["correction"]
+    units = "" if cluster is None else f" of lists clustered by {cluster}"
+    corrected = "not corrected for the number of comparisons"
+    if correction is not None:
+        corrected = f"corrected for all rows by {_CORRECTIONS[correction]}'s method"
+    return (
+        "A difference is the new value minus that of the baseline, list by list. p is "
+        f"that of the {_TESTS[how['test']]}{units}, {corrected}: the probability that "
+        "chance alone gives such a difference, or a larger one."
+    )
+
+
+def facts_of(
+    evaluation: "Evaluation", how: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yields names and values of what an evaluation is, and how it was made."""
+    lists = evaluation._values
+    stamp = stamp_of(lists.table)
+    yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
+    if lists.left_out:
+        yield "Left out", f"{counted(lists.left_out, 'list')} without judgements"
+    if lists.rules is not None:
+        yield "Rules", rules_of(lists.rules)
+    for metric in lists.metrics:
+        yield metric.name, _definition_of(metric)
+    for order in dict.fromkeys(stamp["ties"].values()):
+        names = [name for name, x in stamp["ties"].items() if x == order]
+        of = "" if len(names) == len(stamp["ties"]) else f" ({', '.join(names)})"
+        yield "Tied items", order + of
+    level, cluster = 100 * how["confidence"], how["cluster"]
+    units = "independent lists" if cluster is None else f"lists clustered by {cluster}"
+    yield (
+        "Intervals",
+        f"{level:g}%, of {units}: Student's t, or Wilson's if all values are 0 or 1",
+    )
+    versions = ", ".join(map(" ".join, stamp["versions"].items()))
+    yield "Evaluated by", versions or "an unknown version of keras_rank"
+    yield "Page by", f"keras_rank {keras_rank.__version__}"
+
+
+def _definition_of(metric: Measured) -> str:
+    """The class of a metric and its arguments."""
+    if metric.definition is None:
+        return "a metric that is defined by a function"
+    shown = {
+        name: value.get("config", value) if isinstance(value, dict) else value
+        for name, value in metric.definition.items()
+        if name != "class_name" and value not in (None, False)
+    }
+    arguments = ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{metric.definition['class_name']}({arguments})"
