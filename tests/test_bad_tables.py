@@ -160,6 +160,11 @@ WRONG_ROWS = {
         {"memory_limit": "a lot"},
         '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
     ),
+    "a size without a limit": (
+        ROWS,
+        {"memory_limit": "-1"},
+        '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
+    ),
     "a size that is too small to sort in": (
         ROWS,
         {"memory_limit": "40MB"},
