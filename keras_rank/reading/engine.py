@@ -29,11 +29,13 @@ def connect(**config: str) -> Connection:
 @contextlib.contextmanager
 def connected(memory_limit: str | None) -> Iterator[Connection]:
     """Yields a DuckDB that spills to disk beyond its memory limit."""
-    with tempfile.TemporaryDirectory(prefix="keras_rank") as folder:
-        with connect(temp_directory=folder) as connection:
-            if memory_limit is not None:
-                _limit_memory(connection, memory_limit)
-            yield connection
+    with (
+        tempfile.TemporaryDirectory(prefix="keras_rank") as folder,
+        connect(temp_directory=folder) as connection,
+    ):
+        if memory_limit is not None:
+            _limit_memory(connection, memory_limit)
+        yield connection
 
 
 def query(table: Relation, sql: str) -> Relation:
