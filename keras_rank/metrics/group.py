@@ -100,6 +100,10 @@ class RankingMetrics(PlacedMetric):
         self._sums = _joined(self._place, by_kind(members)[0])
         _share_drawn_seed(members)
 
+    def __repr__(self) -> str:
+        members = ", ".join(member._as_call() for member in self.members)
+        return f"<{type(self).__name__}([{members}]) name={self.name}>"
+
     @property
     def _direction(self) -> str:
         """What Keras's callbacks read in their automatic mode: that of the first."""
@@ -258,8 +262,8 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
             raise ValueError(
                 "`metrics` should have distinct names, as these identify the results: "
                 "give one of them another `name`. Received twice: "
-                f"{member.name!r}, of {_described(by_name[member.name])} and "
-                f"{_described(member)}"
+                f"{member.name!r}, of {by_name[member.name]._as_call()} and "
+                f"{member._as_call()}"
             )
         by_name[member.name] = member
     for name in by_name if has_errors else ():
@@ -269,15 +273,6 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
                 "another one's standard error: give one of them another `name`. "
                 f"Received: {_ERROR.format(name)!r} beside {name!r}"
             )
-
-
-def _described(metric: Member) -> str:
-    names = ("k", "shuffle_ties", "seed", "empty_value", "relevance_threshold")
-    config = metric.get_config()
-    arguments = ", ".join(
-        f"{name}={config[name]!r}" for name in names if name in config
-    )
-    return f"{type(metric).__name__}({arguments})"
 
 
 def _joined(place: Place, members: Sequence[RankingMetric]) -> Sums:
