@@ -80,7 +80,7 @@ def imports_of(path):
 ROOMS = [
     {"backends"},
     {"arrays"},
-    {"gains", "discounts", "state"},
+    {"gains", "discounts", "state", "spelling"},
     {"lists"},
     {"ranking"},
     {"formulas", "arguments"},

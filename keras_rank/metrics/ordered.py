@@ -69,7 +69,7 @@ class OrderedMetric(PlacedMetric):
 
     def _as_call(self) -> str:
         """The call that creates the metric, without arguments that are defaults."""
-        own = {"name": self.name, "dtype": "float32"}
+        own: dict[str, Any] = {"name": self.name, "dtype": "float32"}
         if self._seed_is_drawn:
             own["seed"] = self.seed
         arguments = []
