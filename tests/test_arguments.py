@@ -169,6 +169,42 @@ def test_an_unknown_argument(make, name):
     )
 
 
+ONE = [0], [[1.0]], [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (
+            lambda: catalogue.evaluate(*ONE, ["mrr"], seen=[[0]]),
+            "did you mean `exclude`",
+        ),
+        (lambda: catalogue.rank(*ONE, excludes=[[0]]), "did you mean `exclude`"),
+        (lambda: functional.ndcg([1], scores=[1]), "did you mean `y_pred`"),
+        (lambda: metrics.NDCG(gain="linear"), "did you mean `gain_fn`"),
+        (lambda: metrics.HitRate(sede=3), "did you mean `seed`"),
+        (
+            lambda: functional.ndcg([1], [1], group_ids=[1]),
+            "`keras_rank.utils.pad_lists`",
+        ),
+        (lambda: metrics.NDCG()([1], [1], indexes=[1]), "`keras_rank.utils.pad_lists`"),
+        (
+            lambda: catalogue.evaluate(*ONE, ["mrr"], standard_error=True),
+            "`RankingMetrics(metrics, standard_errors=True)`",
+        ),
+    ],
+)
+def test_an_unknown_argument_is_a_question(call, hint):
+    with pytest.raises(TypeError, match=re.escape(f"; {hint}")):
+        call()
+
+
+def test_standard_errors_come_from_a_catalogue_as_the_error_says():
+    group = metrics.RankingMetrics(["mrr"], standard_errors=True)
+    found = catalogue.evaluate([0, 1], np.eye(2), np.eye(2), group)
+    assert found == {"mrr": 1.0, "mrr_stderr": 0.0}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

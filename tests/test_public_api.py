@@ -157,8 +157,39 @@ def test_only_one_file_names_a_backend():
             assert "backend.backend()" not in path.read_text(), path
 
 
-def test_what_is_imported_for_the_package_is_not_in_sight():
-    assert not {"os", "sys", "typing", "importlib"} & set(dir(keras_rank))
+def test_only_public_names_are_in_sight():
+    assert dir(keras_rank) == sorted([*keras_rank.__all__, "__version__"])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("functional.mrr", "reciprocal_rank"),
+        ("functional.map", "average_precision"),
+        ("functional.mean_reciprocal_rank", "reciprocal_rank"),
+        ("functional.recall_at_k", "recall"),
+        ("functional.ndcg_at_10", "ndcg"),
+        ("functional.retrieval_hit_rate", "hit_rate"),
+        ("functional.precison", "precision"),
+        ("metrics.MRR", "MeanReciprocalRank"),
+        ("metrics.Recall", "RecallAtK"),
+        ("metrics.reciprocal_rank", "MeanReciprocalRank"),
+        ("NDCG", "keras_rank.metrics.NDCG"),
+        ("ndcg", "keras_rank.functional.ndcg"),
+        ("pad_lists", "keras_rank.utils.pad_lists"),
+        # Of other metrics, and of none.
+        ("functional.err_x", None),
+        ("functional.auc", None),
+        ("metrics.Mean", None),
+        ("__path", None),
+    ],
+)
+def test_an_unknown_name_of_a_module_is_a_question(name, meant):
+    room, _, name = f"keras_rank.{name}".rpartition(".")
+    with pytest.raises(AttributeError) as error:
+        getattr(importlib.import_module(room), name)
+    question = "" if meant is None else f". Did you mean `{meant}`?"
+    assert str(error.value) == f"module {room!r} has no attribute {name!r}{question}"
 
 
 @pytest.mark.slow

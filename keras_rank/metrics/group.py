@@ -46,9 +46,9 @@ class RankingMetrics(PlacedMetric):
 
     Args:
         metrics: list of ranking metrics: instances, their configs, or strings of a
-            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Metrics of
-            exposure, such as `keras_rank.metrics.Coverage`, may be among them. Names
-            must be distinct.
+            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Or a single
+            one. Metrics of exposure, such as `keras_rank.metrics.Coverage`, may be
+            among them. Names must be distinct.
         prefix: str. A prefix for the names of the results. Keras merges the dicts of
             all outputs of a model, so if two outputs have the same metrics, give each
             group its own prefix. Defaults to `""`.
@@ -72,13 +72,13 @@ class RankingMetrics(PlacedMetric):
     @names_arguments
     def __init__(
         self,
-        metrics: Sequence[Member | str | dict[str, Any]],
+        metrics: Member | Sequence[Member | str | dict[str, Any]],
         *,
         prefix: str = "",
         standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
-        members = [_member(metric) for metric in _members(metrics)]
+        members = [_member(metric) for metric in listed(metrics)]
         if not isinstance(prefix, str):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
@@ -191,7 +191,7 @@ class RankingMetrics(PlacedMetric):
 
 
 def as_group(
-    metrics: RankingMetrics | Sequence[Member | str | dict[str, Any]],
+    metrics: RankingMetrics | Member | Sequence[Member | str | dict[str, Any]],
     *,
     as_written: bool = True,
 ) -> RankingMetrics:
@@ -203,7 +203,7 @@ def as_group(
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
-    members = [_member(metric, as_written) for metric in _members(metrics)]
+    members = [_member(metric, as_written) for metric in listed(metrics)]
     return RankingMetrics([member._with_seed(member.seed) for member in members])
 
 
@@ -217,8 +217,11 @@ def by_kind(
     )
 
 
-def _members(metrics: Any) -> list[Any]:
-    if isinstance(metrics, Sequence) and not isinstance(metrics, str) and metrics:
+def listed(metrics: Any) -> list[Any]:
+    """Returns metrics as a list, also one that is not in a list."""
+    if isinstance(metrics, str | Member):
+        return [metrics]
+    if isinstance(metrics, Sequence) and metrics:
         return list(metrics)
     raise ValueError(
         "`metrics` should be a list of one or more ranking metrics. "
