@@ -322,9 +322,7 @@ def test_one_metric_may_come_without_a_list(one):
     qrels, run = {"1": {"a": 1}}, {"1": ["b", "a"]}
     group = RankingMetrics(one)
     group.update_state([1, 0], [0.2, 0.9])
-    assert {name: float(value) for name, value in group.result().items()} == {
-        "mrr": 0.5
-    }
+    assert float(group.result()["mrr"]) == 0.5
     of_catalogue = keras_rank.catalogue.evaluate([0], [[1.0]], [[0.2], [0.9]], one)
     assert of_catalogue == {"mrr": 0.5}
     for ev in (evaluate(rows, one), evaluate_run(qrels, run, one)):
@@ -347,7 +345,7 @@ def test_one_metric_may_come_without_a_list(one):
         ([RankingMetrics(["ndcg"])], "`metrics` should hold ranking metrics"),
         (
             ["ndcg@10", "mrr", NDCG(k=10, gain_fn="linear", seed=3)],
-            r"'ndcg_at_10', of NDCG\(k=10, .* and NDCG\(k=10, .*seed=3",
+            r"'ndcg_at_10', of NDCG\(k=10\) and NDCG\(k=10, gain_fn=linear, seed=3\)",
         ),
     ],
 )
