@@ -106,6 +106,13 @@ def to_ids(argument: str, value: Any, items: int | None) -> Tensor:
             # `to_array` has better error messages.
             value = np.asarray(value)
     check_kind(argument, value, items)
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "S"):
+        raise ValueError(
+            f"`{argument}` should hold the numbers of items, from 0 on, in the order "
+            "of the candidates. For other ids, map them: "
+            "`numbers = {item: number for number, item in enumerate(items)}`. "
+            f"Received: {argument} of strings"
+        )
     ids = to_array(argument, _as_integers(value))
     check_kind(argument, ids, items)
     dtype = keras.backend.standardize_dtype(ids.dtype)
