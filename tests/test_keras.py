@@ -367,5 +367,5 @@ def test_methods_of_other_libraries_are_questions(make):
     for name, meant in {"update": "update_state", "reset": "reset_state"}.items():
         with pytest.raises(AttributeError, match=rf"Did you mean `{meant}`\?"):
             getattr(make(), name)
-    with pytest.raises(AttributeError, match="has no attribute 'to'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'to'$"):
         make().to("cpu")
