@@ -47,10 +47,10 @@ def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
         for name, prepare in _PREPARE.items():
             if name in call.arguments:
                 call.arguments[name] = prepare(call.arguments[name])
-        model = call.arguments["self"]
-        # Compiled code can't see the labels, nor if they come from a data set.
-        has_labels = call.arguments.get("y") is not None and not model._has_warned
-        model._has_padding = _have_padding(call.arguments["y"]) if has_labels else None
+        # Compiled code can't see the labels.
+        model, y = call.arguments["self"], call.arguments.get("y")
+        looks = y is not None and bool(_losses_that_count(model))
+        model._has_padding = _have_padding(y) if looks else None
         return method(*call.args, **call.kwargs)
 
     return with_prepared_data
@@ -69,30 +69,39 @@ def _warns_of_padding(compute_loss: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        if not self._has_warned and not backend.is_compiling():
-            if self._has_padding is None:
+        if self._has_padding is not False and not backend.is_compiling():
+            losses, weights = (
+                _losses_that_count(self),
+                keras.tree.flatten(sample_weight),
+            )
+            if losses and self._has_padding is None:
                 self._has_padding = _have_padding(y)
-            weighs_items = any(map(_are_of_items, keras.tree.flatten(sample_weight)))
-            if self._has_padding and not weighs_items and not _masks(self):
-                _warn_of_losses(self)
-            # For this call of `fit`, nothing is to be said any more.
+            if losses and self._has_padding and not any(map(_are_of_items, weights)):
+                self._has_warned = True
+                warnings.warn(
+                    "Labels of -1 are padding to metrics, but labels to the losses of "
+                    "Keras, which count them. Use a loss that leaves padding out, such "
+                    "as those of keras-rs: see docs/masks.md. "
+                    f"Received: loss={', '.join(losses)}",
+                    stacklevel=2,
+                )
+            # Nothing more is to be said of these data.
             self._has_padding = False
         return compute_loss(self, x, y, y_pred, sample_weight, *args, **kwargs)
 
     return warns_of_padding
 
 
-def _warn_of_losses(model: keras.Model) -> None:
-    losses = [keras.losses.get(each) for each in keras.tree.flatten(model.loss)]
-    if all(_counts_padding(loss) for loss in losses):
-        model._has_warned = True
-        names = [getattr(x, "name", None) or x.__name__ for x in losses]
-        warnings.warn(
-            "Labels of -1 are padding to metrics, but labels to the losses of Keras, "
-            "which count them. Use a loss that leaves padding out, such as those of "
-            f"keras-rs: see docs/masks.md. Received: loss={', '.join(names)}",
-            stacklevel=3,
-        )
+def _losses_that_count(model: keras.Model) -> list[str]:
+    """The losses, if all count padding and the model did not warn of it."""
+    names = []
+    for each in [] if model._has_warned else keras.tree.flatten(model.loss):
+        loss = keras.losses.get(each)
+        is_of_keras = loss in _LOSSES or type(loss) in _LOSSES
+        if not is_of_keras or getattr(loss, "ignore_class", None) is not None:
+            return []
+        names.append(getattr(loss, "name", None) or loss.__name__)
+    return [] if _masks(model) else names
 
 
 def _have_padding(y: Any) -> bool:
@@ -116,12 +125,6 @@ def _have_padding(y: Any) -> bool:
 
 def _are_of_items(weights: Any) -> bool:
     return len(getattr(weights, "shape", ())) > 1 and weights.shape[1] != 1
-
-
-def _counts_padding(loss: Any) -> bool:
-    """Whether a loss is Keras's own, and not told to leave -1 out."""
-    is_of_keras = loss in _LOSSES or type(loss) in _LOSSES
-    return is_of_keras and getattr(loss, "ignore_class", None) is None
 
 
 def _masks(layer: keras.layers.Layer) -> bool:
