@@ -94,10 +94,8 @@ def _what_is_wrong(
     takes = f"`{called}` takes the arguments {', '.join(names)}"
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
-        return (
-            f"{takes}{_hint_for(unknown, names)}. "
-            f"Received: {unknown}={reprlib.repr(named[unknown])}"
-        )
+        received = f"Received: {unknown}={reprlib.repr(named[unknown])}"
+        return f"{takes}{_hint_for(unknown, names)} {received}"
     if len(given) > len(positional):
         received = f"{reprlib.repr(given[len(positional)])} by position"
         if not by_name:
@@ -130,9 +128,9 @@ _MEANT = {
     "ties": "shuffle_ties",
 }
 # What to do without an argument that people expect beside another one.
-_MASK = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
-_ROWS = "; `keras_rank.utils.pad_lists` makes lists of rows"
-_ERRORS = "; `RankingMetrics(metrics, standard_errors=True)` computes them too"
+_MASK = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}.'
+_ROWS = "; `keras_rank.utils.pad_lists` makes lists of rows."
+_ERRORS = "; `RankingMetrics(metrics, standard_errors=True)` computes them too."
 _WAYS = {
     "mask": ("y_true", _MASK),
     **dict.fromkeys(("group_ids", "group_sizes", "indexes"), ("y_true", _ROWS)),
@@ -148,8 +146,8 @@ def _hint_for(unknown: str, names: Sequence[str]) -> str:
     close = [name for name in names if name == _MEANT.get(unknown)]
     close = close or difflib.get_close_matches(unknown, names, n=1, cutoff=0.7)
     if close:
-        return f"; did you mean `{close[0]}`?"
-    return "; `k` is the cutoff" if "k" in names else ""
+        return f". Did you mean `{close[0]}`?"
+    return "; `k` is the cutoff." if "k" in names else "."
 
 
 def adds_arguments(

@@ -96,7 +96,11 @@ def _losses_that_count(model: keras.Model) -> list[str]:
     """The losses, if all count padding and the model did not warn of it."""
     names = []
     for each in [] if model._has_warned else keras.tree.flatten(model.loss):
-        loss = keras.losses.get(each)
+        try:
+            loss = keras.losses.get(each)
+        except ValueError:
+            # Keras raises its own error.
+            return []
         is_of_keras = loss in _LOSSES or type(loss) in _LOSSES
         if not is_of_keras or getattr(loss, "ignore_class", None) is not None:
             return []

@@ -108,10 +108,9 @@ def to_ids(argument: str, value: Any, items: int | None) -> Tensor:
     check_kind(argument, value, items)
     if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "S"):
         raise ValueError(
-            f"`{argument}` should hold the numbers of items, from 0 on, in the order "
-            "of the candidates. For other ids, map them: "
-            "`numbers = {item: number for number, item in enumerate(items)}`. "
-            f"Received: {argument} of strings"
+            f"`{argument}` should hold real numbers. Received: {argument} of dtype "
+            f"{value.dtype}. The id of an item is its place among the candidates, from "
+            "0 on: map others by `{item: place for place, item in enumerate(items)}`"
         )
     ids = to_array(argument, _as_integers(value))
     check_kind(argument, ids, items)
