@@ -1,5 +1,7 @@
 """Ranking metrics for Keras 3: one number, on every backend."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 from keras_rank import (
     callbacks,
     catalogue,
@@ -10,6 +12,7 @@ from keras_rank import (
     utils,
 )
 from keras_rank.model import RankingModel
+from keras_rank.spelling import no_attribute
 
 __all__ = [
     "RankingModel",
@@ -23,3 +26,19 @@ __all__ = [
 ]
 
 __version__ = "0.3.0"
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        rooms = [functional, metrics] if name.islower() else [metrics, functional]
+        inner = [
+            f"{room.__name__}.{each}"
+            for room in (*rooms, utils, callbacks, catalogue)
+            for each in room.__all__
+        ]
+        raise no_attribute(__name__, name, [*inner, "import keras_rank.evaluation"])

@@ -1,5 +1,6 @@
 """The arguments of metrics: what each accepts, and how it is saved."""
 
+import difflib
 import functools
 import inspect
 import numbers
@@ -93,12 +94,8 @@ def _what_is_wrong(
     takes = f"`{called}` takes the arguments {', '.join(names)}"
     unknown = next((name for name in named if name not in names), None)
     if unknown is not None:
-        hint = "; `k` is the cutoff" if "k" in names else ""
-        if unknown == "by" and "keep" in names:
-            hint = "; keep the columns of slices, `keep=[...]`, then `summary(by=...)`"
-        if unknown == "mask" and "y_true" in names:
-            hint = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}'
-        return f"{takes}{hint}. Received: {unknown}={reprlib.repr(named[unknown])}"
+        received = f"Received: {unknown}={reprlib.repr(named[unknown])}"
+        return f"{takes}{_hint_for(unknown, names)} {received}"
     if len(given) > len(positional):
         received = f"{reprlib.repr(given[len(positional)])} by position"
         if not by_name:
@@ -115,6 +112,44 @@ def _what_is_wrong(
         f"`{called}` takes `{twice}` once. Received: {reprlib.repr(given[place])} by "
         f"position, and {twice}={reprlib.repr(named[twice])}"
     )
+
+
+# What people write for arguments.
+_MEANT = {
+    **dict.fromkeys(("seen", "history"), "exclude"),
+    **dict.fromkeys(("labels", "target", "targets"), "y_true"),
+    **dict.fromkeys(("scores", "preds", "predictions"), "y_pred"),
+    **dict.fromkeys(("weight", "weights"), "sample_weight"),
+    **dict.fromkeys(("items", "item_embeddings"), "candidates"),
+    **dict.fromkeys(("users", "query_embeddings"), "queries"),
+    **dict.fromkeys(("gain", "gains"), "gain_fn"),
+    **dict.fromkeys(("discount", "discounts"), "rank_discount_fn"),
+    "threshold": "relevance_threshold",
+    "ties": "shuffle_ties",
+}
+# What to do without an argument that people expect beside another one.
+_MASK = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}.'
+_ROWS = "; `keras_rank.utils.pad_lists` makes lists of rows."
+_ERRORS = "; `RankingMetrics(metrics, standard_errors=True)` computes them too."
+_SLICES = "; keep the columns of slices, `keep=[...]`, then `summary(by=...)`."
+_WAYS = {
+    "by": ("keep", _SLICES),
+    "mask": ("y_true", _MASK),
+    **dict.fromkeys(("group_ids", "group_sizes", "indexes"), ("y_true", _ROWS)),
+    **dict.fromkeys(("standard_error", "standard_errors"), ("metrics", _ERRORS)),
+}
+
+
+def _hint_for(unknown: str, names: Sequence[str]) -> str:
+    """What an unknown argument may mean, the likeliest first."""
+    beside, way = _WAYS.get(unknown, (None, ""))
+    if beside in names:
+        return way
+    close = [name for name in names if name == _MEANT.get(unknown)]
+    close = close or difflib.get_close_matches(unknown, names, n=1, cutoff=0.7)
+    if close:
+        return f". Did you mean `{close[0]}`?"
+    return "; `k` is the cutoff." if "k" in names else "."
 
 
 def adds_arguments(

@@ -100,6 +100,10 @@ class _WithArguments:
     def from_config(cls, config: dict[str, Any]) -> "_WithArguments":
         return cls(**config)
 
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={x}" for name, x in vars(self).items())
+        return f"{type(self).__name__}({arguments})"
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 

@@ -4,12 +4,15 @@ import copy
 import functools
 import inspect
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any, cast
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_rank.backends import backend
 from keras_rank.lists import ragged
 from keras_rank.lists.tensors import wide_or_none
 from keras_rank.utils import mask_labels
@@ -44,9 +47,95 @@ def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
         for name, prepare in _PREPARE.items():
             if name in call.arguments:
                 call.arguments[name] = prepare(call.arguments[name])
+        # Compiled code can't see the labels.
+        model, y = call.arguments["self"], call.arguments.get("y")
+        looks = y is not None and bool(_losses_that_count(model))
+        model._has_padding = _have_padding(y) if looks else None
         return method(*call.args, **call.kwargs)
 
     return with_prepared_data
+
+
+def _warns_of_padding(compute_loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Warns, once for a model, of a loss that takes padding for labels of -1."""
+
+    @functools.wraps(compute_loss)
+    def warns_of_padding(
+        self: keras.Model,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        if self._has_padding is not False and not backend.is_compiling():
+            losses, weights = (
+                _losses_that_count(self),
+                keras.tree.flatten(sample_weight),
+            )
+            if losses and self._has_padding is None:
+                self._has_padding = _have_padding(y)
+            if losses and self._has_padding and not any(map(_are_of_items, weights)):
+                self._has_warned = True
+                warnings.warn(
+                    "Labels of -1 are padding to metrics, but labels to the losses of "
+                    "Keras, which count them. Use a loss that leaves padding out, such "
+                    "as those of keras-rs: see docs/masks.md. "
+                    f"Received: loss={', '.join(losses)}",
+                    stacklevel=2,
+                )
+            # Nothing more is to be said of these data.
+            self._has_padding = False
+        return compute_loss(self, x, y, y_pred, sample_weight, *args, **kwargs)
+
+    return warns_of_padding
+
+
+def _losses_that_count(model: keras.Model) -> list[str]:
+    """The losses, if all count padding and the model did not warn of it."""
+    names = []
+    for each in [] if model._has_warned else keras.tree.flatten(model.loss):
+        try:
+            loss = keras.losses.get(each)
+        except ValueError:
+            # Keras raises its own error.
+            return []
+        is_of_keras = loss in _LOSSES or type(loss) in _LOSSES
+        if not is_of_keras or getattr(loss, "ignore_class", None) is not None:
+            return []
+        names.append(getattr(loss, "name", None) or loss.__name__)
+    return [] if _masks(model) else names
+
+
+def _have_padding(y: Any) -> bool:
+    """Whether labels have padding, as far as can be seen of the first lists.
+
+    Compiled code sees none, but a mask is there for padding.
+    """
+
+    def has_padding(path: tuple[Any, ...], labels: Any) -> bool:
+        is_mask, is_tensor = path[-1:] == ("mask",), ops.is_tensor(labels)
+        if isinstance(labels, keras.KerasTensor) or not getattr(labels, "shape", ()):
+            return is_mask
+        if is_tensor and not backend.is_concrete(labels):
+            return is_mask
+        first = labels[:_LOOKED_AT]
+        first = ops.convert_to_numpy(first) if is_tensor else np.asarray(first)
+        return bool(np.any(first == (0 if is_mask else -1)))
+
+    return any(has_padding(*each) for each in keras.tree.flatten_with_path(y))
+
+
+def _are_of_items(weights: Any) -> bool:
+    return len(getattr(weights, "shape", ())) > 1 and weights.shape[1] != 1
+
+
+def _masks(layer: keras.layers.Layer) -> bool:
+    """Whether a model masks the items of its outputs, and with them Keras's losses."""
+    is_mask = isinstance(layer, keras.layers.Masking)
+    is_mask = is_mask or getattr(layer, "mask_zero", False)
+    return is_mask or any(map(_masks, getattr(layer, "layers", ())))
 
 
 def _of_keras(name: str) -> Callable[..., Any]:
@@ -66,7 +155,8 @@ class RankingModel(keras.Model):
     `y` may be `{"labels": ..., "mask": ...}`. With a single output, `keras.Model` would
     drop the mask of such a `y`, or fail. This model writes it into the labels first: -1
     where the mask is False, which means padding to the metrics here and to the ranking
-    losses of keras-rs. It does so in `fit`, `evaluate`, `train_on_batch` and
+    losses of keras-rs. Keras's own losses count it as a label, of which the model warns
+    where it can see it. It does so in `fit`, `evaluate`, `train_on_batch` and
     `test_on_batch`, for the loss and all metrics, weighted or not. With several
     outputs, the `y` of each may be such a dict, in a list or in a dict by output name.
 
@@ -102,12 +192,19 @@ class RankingModel(keras.Model):
     >>> inputs = keras.Input((3, 2))
     >>> outputs = keras.layers.Reshape((3,))(keras.layers.Dense(1)(inputs))
     >>> model = keras_rank.RankingModel(inputs, outputs)
-    >>> model.compile(loss="mse", metrics=[keras_rank.metrics.NDCG(k=2)])
+    >>> def loss(labels, scores):  # It leaves out padding, which has labels of -1.
+    ...     errors = keras.ops.where(labels >= 0, labels - scores, 0.0)
+    ...     return keras.ops.mean(errors**2, axis=1)
+    >>> model.compile(loss=loss, metrics=[keras_rank.metrics.NDCG(k=2)])
     >>> x = np.ones((4, 3, 2), "float32")
     >>> y = {"labels": np.eye(4, 3), "mask": np.ones((4, 3), bool)}
     >>> sorted(model.evaluate(x, y, return_dict=True, verbose=0))
     ['loss', 'ndcg_at_2']
     """
+
+    # Whether there is padding to warn of, `None` if that is not known.
+    _has_padding: bool | None = None
+    _has_warned = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "RankingModel":
         if cls is RankingModel and _is_of_tensors(args, kwargs):
@@ -134,7 +231,7 @@ class RankingModel(keras.Model):
     train_on_batch = _with_prepared_data(_of_keras("train_on_batch"))
     test_on_batch = _with_prepared_data(_of_keras("test_on_batch"))
     predict_on_batch = _with_prepared_data(_of_keras("predict_on_batch"))
-    compute_loss = _with_folded_labels(_of_keras("compute_loss"))
+    compute_loss = _warns_of_padding(_with_folded_labels(_of_keras("compute_loss")))
     compute_metrics = _with_folded_labels(_of_keras("compute_metrics"))
 
 
@@ -300,6 +397,16 @@ def _side_by_side(part: dict[str, Any]) -> Any:
         pair = [x[:, None] for x in pair]
     return ops.stack(pair, axis=-1)
 
+
+# How many lists are searched for padding.
+_LOOKED_AT = 10_000
+# The losses of Keras that count padding. To the divergence, -1 is almost 0.
+_DIVERGENCE = keras.losses.KLDivergence, keras.losses.kl_divergence
+_LOSSES = [
+    loss
+    for loss in vars(keras.losses).values()
+    if callable(loss) and loss not in _DIVERGENCE
+]
 
 # How each argument of Keras is converted.
 _PREPARE: dict[str, Callable[[Any], Any]] = {

@@ -169,6 +169,42 @@ def test_an_unknown_argument(make, name):
     )
 
 
+ONE = [0], [[1.0]], [[1.0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (
+            lambda: catalogue.evaluate(*ONE, ["mrr"], seen=[[0]]),
+            "Did you mean `exclude`",
+        ),
+        (lambda: catalogue.rank(*ONE, excludes=[[0]]), "Did you mean `exclude`"),
+        (lambda: functional.ndcg([1], scores=[1]), "Did you mean `y_pred`"),
+        (lambda: metrics.NDCG(gain="linear"), "Did you mean `gain_fn`"),
+        (lambda: metrics.HitRate(sede=3), "Did you mean `seed`"),
+        (
+            lambda: functional.ndcg([1], [1], group_ids=[1]),
+            "`keras_rank.utils.pad_lists`",
+        ),
+        (lambda: metrics.NDCG()([1], [1], indexes=[1]), "`keras_rank.utils.pad_lists`"),
+        (
+            lambda: catalogue.evaluate(*ONE, ["mrr"], standard_error=True),
+            "`RankingMetrics(metrics, standard_errors=True)`",
+        ),
+    ],
+)
+def test_an_unknown_argument_is_a_question(call, hint):
+    with pytest.raises(TypeError, match=re.escape(hint)):
+        call()
+
+
+def test_standard_errors_come_from_a_catalogue_as_the_error_says():
+    group = metrics.RankingMetrics(["mrr"], standard_errors=True)
+    found = catalogue.evaluate([0, 1], np.eye(2), np.eye(2), group)
+    assert found == {"mrr": 1.0, "mrr_stderr": 0.0}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -736,3 +772,43 @@ def test_only_lists_have_weights_where_items_are_ids(weights):
         metrics.NDCG(sparse_labels=True)(ids, scores, weights)
     with pytest.raises(ValueError, match=re.escape(message)):
         keras_rank.catalogue.rank(ids, np.eye(2), np.eye(9, 2), sample_weight=weights)
+
+
+# What is shown of a metric.
+
+
+class WithDepth(metrics.RankingMetric):
+    def __init__(self, depth, **arguments):
+        super().__init__(**arguments)
+        self.depth = depth
+
+
+SHOWN = [
+    (metrics.NDCG(), "<NDCG() name=ndcg>"),
+    (metrics.NDCG(10, seed=None), "<NDCG(k=10) name=ndcg_at_10>"),
+    (metrics.NDCG(seed=0, name="x"), "<NDCG(seed=0) name=x>"),
+    (metrics.DCG(gain_fn="linear"), "<DCG(gain_fn=linear) name=dcg>"),
+    (
+        metrics.DCG(rank_discount_fn=discounts.geometric(0.5), dtype="float64"),
+        "<DCG(rank_discount_fn=Geometric(persistence=0.5), dtype='float64') name=dcg>",
+    ),
+    (
+        metrics.HitRate(shuffle_ties="average", empty_value=None),
+        "<HitRate(shuffle_ties='average', empty_value=None) name=hit_rate>",
+    ),
+    (
+        metrics.AveragePopularity(2, range(9)),
+        "<AveragePopularity(k=2, popularity=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, ...]) "
+        "name=average_popularity_at_2>",
+    ),
+    (WithDepth(3), "<WithDepth(depth=3) name=with_depth>"),
+    (
+        metrics.RankingMetrics(["ndcg@5", metrics.Coverage(3)], prefix="a_"),
+        "<RankingMetrics([NDCG(k=5), Coverage(k=3)]) name=a_ndcg_at_5>",
+    ),
+]
+
+
+@pytest.mark.parametrize(("metric", "shown"), SHOWN, ids=[x for _, x in SHOWN])
+def test_a_metric_shows_its_arguments(metric, shown):
+    assert repr(metric) == str(metric) == shown

@@ -160,6 +160,11 @@ WRONG_ROWS = {
         {"memory_limit": "a lot"},
         '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
     ),
+    "a size without a limit": (
+        ROWS,
+        {"memory_limit": "-1"},
+        '`memory_limit` should be a size such as "2GB". Received: memory_limit=',
+    ),
     "a size that is too small to sort in": (
         ROWS,
         {"memory_limit": "40MB"},
@@ -226,10 +231,18 @@ def half_written(path):
     path.write_bytes(path.read_bytes()[:1000])
 
 
+def test_a_path_of_no_file_is_a_question(tmp_path, monkeypatch):
+    (tmp_path / "rows.parquet").touch()
+    monkeypatch.chdir(tmp_path)
+    end = re.escape(f"no file in {str(tmp_path)!r}. Did you mean 'rows.parquet'?")
+    with pytest.raises(ValueError, match=f"'row.parquet', which matches {end}"):
+        evaluate("row.parquet", ["mrr"])
+
+
 WRONG_FILES = {
     "none.parquet": (
         lambda path: None,
-        "`rows` should be files that exist. Received: ",
+        "`rows` should name files that exist. Received: ",
     ),
     "half.parquet": (half_written, "Parquet magic bytes not found in footer"),
     "empty.parquet": (lambda path: path.touch(), "Parquet file size is 0 bytes"),

@@ -1,5 +1,6 @@
 """The command: what it prints where, and its exit codes."""
 
+import importlib.metadata
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from pyarrow import parquet
 from tables import TREC, rows_of
 
 import keras_rank
+import keras_rank_command
 from keras_rank.evaluation import Evaluation, evaluate
 from keras_rank.evaluation.command import run
 from keras_rank.metrics import NDCG, MeanReciprocalRank
@@ -423,7 +425,7 @@ WRONG = {
     "evaluate": "There should be files to read",
     "evaluate qrels": "Qrels should be followed by runs",
     "evaluate run qrels": "are they swapped?",
-    "evaluate none.parquet": "should be files that exist. Received: 'none.parquet'",
+    "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
     "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below mrr": "such as ndcg@10=0.40. Received: 'mrr'",
@@ -439,9 +441,9 @@ WRONG = {
     "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
     "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
     "evaluate qrels run -m arp --fail-below arp=2": "better, and there is none",
-    "evaluate -m mrr none.parquet": "should be files that exist",
-    "evaluate none": "should be files that exist. Received: 'none'",
-    "compare none q": "should be files that exist. Received: 'none'",
+    "evaluate -m mrr none.parquet": "should name files that exist",
+    "evaluate none": "should name files that exist. Received: 'none'",
+    "compare none q": "should name files that exist. Received: 'none'",
     "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
@@ -554,34 +556,75 @@ def test_a_backend_that_is_none_is_no_gate():
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.slow
-def test_it_runs_by_its_name_with_no_backend_that_trains(tmp_path):
-    """As where `[numpy,evaluation]` is installed. Keras needs JAX on NumPy."""
+@pytest.fixture
+def by_name(tmp_path):
+    """Starts the command by its name where packages are not installed."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module, function = scripts["keras-rank"].split(":")
-    (tmp_path / "keras-rank").write_text(
-        f"""
+
+    def call(line, missing):
+        (tmp_path / "keras-rank").write_text(
+            f"""
 import sys
+from importlib.machinery import PathFinder
 
-class Missing:
-    def find_spec(self, name, *_):
-        if name.partition(".")[0] in ("tensorflow", "torch"):
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Missing())
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *others: (
+    None if name.partition(".")[0] in {missing!r} else find(name, *others)
+)
 from {module} import {function}
 try:
     {function}()
 finally:
-    import keras
-    print(keras.backend.backend())
+    keras = sys.modules.get("keras")
+    print(keras and keras.backend.backend())
 """
-    )
-    printed = printed_by(
-        tmp_path / "keras-rank", "evaluate", "qrels", "run", "-m", "mrr"
-    )
-    assert "mrr     0.7500" in printed
-    assert printed.endswith("\nnumpy\n")
+        )
+        return started(tmp_path / "keras-rank", *line.split())
+
+    return call
+
+
+ALONE = {
+    "numpy": ["tensorflow", "torch"],
+    "torch": ["tensorflow", "jax"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", ALONE)
+def test_it_runs_on_the_backend_that_is_installed(by_name, alone):
+    """As with the extras `[numpy,evaluation]`. Keras needs JAX on NumPy."""
+    done = by_name("evaluate qrels run -m mrr", missing=ALONE[alone])
+    assert done.returncode == 0, done.stderr
+    assert "mrr     0.7500" in done.stdout
+    assert done.stdout.endswith(f"\n{alone}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "start"),
+    [
+        ("--help", 0, "usage: keras-rank "),
+        ("evaluate -h", 0, "usage: keras-rank "),
+        ("--version", 0, importlib.metadata.version("keras-rank")),
+        ("evaluate qrels run", 2, "keras-rank: error: import of "),
+    ],
+)
+def test_it_answers_without_what_it_needs(line, code, start, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-rank", *line.split()])
+    monkeypatch.setitem(sys.modules, "keras_rank.evaluation.command", None)
+    with pytest.raises(SystemExit) as raised:
+        keras_rank_command.main()
+    printed = capsys.readouterr()
+    assert (raised.value.code, bool(printed.err)) == (code, code != 0)
+    assert (printed.out + printed.err).startswith(start)
+
+
+@pytest.mark.slow
+def test_without_a_backend_it_says_what_to_install(by_name):
+    done = by_name("evaluate qrels run", ["tensorflow", "torch", "jax"])
+    assert done.returncode == 2
+    assert done.stderr.endswith("Keras needs for NumPy too: `pip install jax`\n")
 
 
 @pytest.mark.skipif(not TREC.exists(), reason="the data is not here")

@@ -14,6 +14,7 @@ from strategies import BATCH, LIST_SIZE, batches, ties
 import keras_rank
 from keras_rank import functional
 from keras_rank.backends import backend
+from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.metrics import (
     DCG,
     NDCG,
@@ -315,12 +316,25 @@ def test_a_string_names_what_people_read():
     assert list(found) == names
 
 
+@pytest.mark.parametrize("one", ["mrr", MeanReciprocalRank(name="mrr")])
+def test_one_metric_may_come_without_a_list(one):
+    rows = {"query_id": [1, 1], "label": [1, 0], "score": [0.2, 0.9]}
+    qrels, run = {"1": {"a": 1}}, {"1": ["b", "a"]}
+    group = RankingMetrics(one)
+    group.update_state([1, 0], [0.2, 0.9])
+    assert float(group.result()["mrr"]) == 0.5
+    of_catalogue = keras_rank.catalogue.evaluate([0], [[1.0]], [[0.2], [0.9]], one)
+    assert of_catalogue == {"mrr": 0.5}
+    for ev in (evaluate(rows, one), evaluate_run(qrels, run, one)):
+        assert ev.per_list["mrr"].to_pylist() == [0.5]
+
+
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
         ([], "`metrics` should be a list of one or more .* Received: metrics="),
-        ("ndcg@10", "`metrics` should be a list .* Received: metrics='ndcg@10'"),
-        (NDCG(), "`metrics` should be a list of one or more .* Received: metrics=<"),
+        ({}, "`metrics` should be a list of one or more .* Received: metrics={}"),
+        ("ndgc@10", "Received: 'ndgc@10'. Did you mean \"ndcg@10\""),
         (["ndgc@10"], "a name and an optional cutoff.* Received: 'ndgc@10'"),
         (["ndcg@"], "a name and an optional cutoff.* Received: 'ndcg@'"),
         (["ndcg_at_"], "a name and an optional cutoff.* Received: 'ndcg_at_'"),
@@ -331,7 +345,7 @@ def test_a_string_names_what_people_read():
         ([RankingMetrics(["ndcg"])], "`metrics` should hold ranking metrics"),
         (
             ["ndcg@10", "mrr", NDCG(k=10, gain_fn="linear", seed=3)],
-            r"'ndcg_at_10', of NDCG\(k=10, .* and NDCG\(k=10, .*seed=3",
+            r"'ndcg_at_10', of NDCG\(k=10\) and NDCG\(k=10, gain_fn=linear, seed=3\)",
         ),
     ],
 )

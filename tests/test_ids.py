@@ -302,3 +302,21 @@ def test_half_precision_in_compiled_code(way):
     ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), "bfloat16")
     with pytest.raises(Exception, match="bfloat16 holds all numbers up to 256 only"):
         call(ids, ops.convert_to_tensor(MANY_SCORES))
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda ids: catalogue.rank(ids, np.eye(2), np.eye(2)), "targets"),
+        (
+            lambda ids: catalogue.rank([0, 1], np.eye(2), np.eye(2), exclude=ids),
+            "exclude",
+        ),
+        (lambda ids: functional.recall(ids, np.eye(2), sparse_labels=True), "y_true"),
+    ],
+)
+@pytest.mark.parametrize("ids", [[["a"], ["b"]], np.array([["a"], ["b"]], object)])
+def test_ids_of_strings_are_to_be_mapped(call, argument, ids):
+    message = f"Received: {argument} of dtype <U1. The id of an item is its place among"
+    with pytest.raises(ValueError, match=message):
+        call(ids)

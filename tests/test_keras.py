@@ -360,3 +360,12 @@ def test_a_model_of_single_items_is_warned_of_once(group, rng):
     assert sum("One item" in str(each.message) for each in warned) == 1
     # The share of relevant items, whatever the model is.
     assert logs["val_ndcg"] == pytest.approx([y.mean()] * 2)
+
+
+@pytest.mark.parametrize("make", [NDCG, lambda: RankingMetrics(["ndcg"])])
+def test_methods_of_other_libraries_are_questions(make):
+    for name, meant in {"update": "update_state", "reset": "reset_state"}.items():
+        with pytest.raises(AttributeError, match=rf"Did you mean `{meant}`\?"):
+            getattr(make(), name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'to'$"):
+        make().to("cpu")

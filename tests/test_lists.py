@@ -1,5 +1,8 @@
 """What is accepted as lists, what is padding, and what the errors say."""
 
+import re
+from contextlib import nullcontext
+
 import keras
 import numpy as np
 import pytest
@@ -678,3 +681,25 @@ def test_a_metric_warns_of_its_first_batch_alone():
 def test_what_is_meant_as_lists_is_not_warned_of(labels, scores, arguments):
     metrics.MeanReciprocalRank(**arguments)(labels, scores)
     functional.reciprocal_rank(labels, scores, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "warns"),
+    [
+        ([[0.3, 0.9]], [[True, False]], True),
+        ([[0.3, 0.9]], [[0, 1]], True),
+        ([[0.5, 1.0]], [[7, 3]], False),
+        ([[0.5, 1.0]], [[1.0, 0.0]], False),
+        ([[1.0, 0.0]], [[1, 0]], False),
+    ],
+)
+def test_swapped_arguments_are_warned_of_once(labels, scores, warns):
+    """Labels in the place of scores, as where torchmetrics has them."""
+    message = re.escape("are they swapped? The order of Keras is (y_true, y_pred)")
+    metric = metrics.NDCG(shuffle_ties=False)
+    labels, scores = np.array(labels), np.array(scores)
+    with pytest.warns(UserWarning, match=message) if warns else nullcontext():
+        metric.update_state(labels, scores)
+    metric.update_state(labels, scores)
+    with pytest.warns(UserWarning, match=message) if warns else nullcontext():
+        functional.ndcg(labels, scores, shuffle_ties=False)

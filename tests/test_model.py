@@ -1,8 +1,10 @@
 """The model that takes masks and lists of uneven length."""
 
 import functools
+import warnings
 
 import keras
+import keras_rs
 import numpy as np
 import oracle
 import pytest
@@ -30,6 +32,7 @@ def data(rng):
     return x, {"labels": labels, "mask": mask}
 
 
+@keras.saving.register_keras_serializable("tests")
 def masked_loss(y_true, y_pred):
     is_item = ops.cast(y_true >= 0, "float32")
     return ops.sum(is_item * (y_true - y_pred) ** 2, axis=1)
@@ -208,13 +211,90 @@ def test_unknown_keys_are_an_error(data):
 
 def test_it_is_saved(data, tmp_path):
     x, y = data
-    model = build(loss="mse")
+    model = build()
     expected = model.evaluate(x, y, return_dict=True, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert isinstance(loaded, keras_rank.RankingModel)
     found = loaded.evaluate(x, y, return_dict=True, verbose=0)
     assert found == pytest.approx(expected, abs=1e-6)
+
+
+# Losses that count padding.
+
+OF_KERAS = {
+    "a string": "mse",
+    "a function": keras.losses.mean_absolute_error,
+    "an instance": keras.losses.Huber(),
+    "a list": ["mse"],
+}
+WITHOUT_PADDING = {
+    "of our own": masked_loss,
+    "of keras-rs": keras_rs.losses.ListMLELoss(),
+    "a divergence": "kld",
+}
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, *batch):
+        super().__init__()
+        self.batch = batch
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return self.batch
+
+
+def warnings_of(model, *data, **arguments):
+    """What is said in training, where Keras trains, and in evaluation."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        if keras.backend.backend() != "numpy":
+            model.fit(*data, epochs=2, verbose=0, **arguments)
+        model.evaluate(*data, verbose=0, **arguments)
+    return [str(each.message) for each in found if each.category is UserWarning]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("form", ["labels", "mask", "batches"])
+@pytest.mark.parametrize("loss", OF_KERAS.values(), ids=OF_KERAS)
+def test_a_loss_that_counts_padding_is_warned_of_once(data, loss, form):
+    x, y = data
+    given = {
+        "labels": [x, np.where(y["mask"], y["labels"], -1.0)],
+        "mask": [x, y],
+        "batches": [Batches(x, y)],
+    }
+    (found,) = warnings_of(build(loss=loss), *given[form])
+    assert found.startswith("Labels of -1 are padding to metrics, but labels to")
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("loss", WITHOUT_PADDING.values(), ids=WITHOUT_PADDING)
+def test_a_loss_that_leaves_padding_out_is_not_warned_of(data, loss):
+    assert warnings_of(build(loss=loss), *data) == []
+
+
+@pytest.mark.programs
+def test_weights_and_masks_leave_padding_out_of_the_losses_of_keras(data):
+    x, y = data
+    labels = np.where(y["mask"], y["labels"], -1.0)[..., None]
+    for first in (keras.layers.Identity(), keras.layers.Masking()):
+        inputs = keras.Input((ITEMS, FEATURES))
+        outputs = keras.layers.Dense(1)(first(inputs))
+        model = keras_rank.RankingModel(inputs, outputs)
+        model.compile("sgd", "mse", metrics=[NDCG(k=3)])
+        is_masked = isinstance(first, keras.layers.Masking)
+        weights = {} if is_masked else {"sample_weight": y["mask"]}
+        assert warnings_of(model, x, labels, **weights) == []
+
+
+def test_labels_without_padding_are_not_warned_of(data):
+    x, y = data
+    labels = {"labels": y["labels"], "mask": np.ones_like(y["mask"])}
+    assert warnings_of(build(loss="mse"), x, labels) == []
 
 
 def test_two_outputs_with_a_mask_each(data):

@@ -6,8 +6,10 @@ import importlib
 import inspect
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -78,7 +80,7 @@ def imports_of(path):
 ROOMS = [
     {"backends"},
     {"arrays"},
-    {"gains", "discounts", "state"},
+    {"gains", "discounts", "state", "spelling"},
     {"lists"},
     {"ranking"},
     {"formulas", "arguments"},
@@ -156,8 +158,39 @@ def test_only_one_file_names_a_backend():
             assert "backend.backend()" not in path.read_text(), path
 
 
-def test_what_is_imported_for_the_package_is_not_in_sight():
-    assert not {"os", "sys", "typing", "importlib"} & set(dir(keras_rank))
+def test_only_public_names_are_in_sight():
+    assert dir(keras_rank) == sorted([*keras_rank.__all__, "__version__"])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("functional.mrr", "reciprocal_rank"),
+        ("functional.map", "average_precision"),
+        ("functional.mean_reciprocal_rank", "reciprocal_rank"),
+        ("functional.recall_at_k", "recall"),
+        ("functional.ndcg_at_10", "ndcg"),
+        ("functional.retrieval_hit_rate", "hit_rate"),
+        ("functional.precison", "precision"),
+        ("metrics.MRR", "MeanReciprocalRank"),
+        ("metrics.Recall", "RecallAtK"),
+        ("metrics.reciprocal_rank", "MeanReciprocalRank"),
+        ("NDCG", "keras_rank.metrics.NDCG"),
+        ("ndcg", "keras_rank.functional.ndcg"),
+        ("pad_lists", "keras_rank.utils.pad_lists"),
+        # Of other metrics, and of none.
+        ("functional.err_x", None),
+        ("functional.auc", None),
+        ("metrics.Mean", None),
+        ("__path", None),
+    ],
+)
+def test_an_unknown_name_of_a_module_is_a_question(name, meant):
+    room, _, name = f"keras_rank.{name}".rpartition(".")
+    with pytest.raises(AttributeError) as error:
+        getattr(importlib.import_module(room), name)
+    question = "" if meant is None else f". Did you mean `{meant}`?"
+    assert str(error.value) == f"module {room!r} has no attribute {name!r}{question}"
 
 
 @pytest.mark.slow
@@ -182,8 +215,12 @@ def test_evaluation_says_what_to_install(monkeypatch, missing):
         if name.startswith("keras_rank.evaluation"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=r'pip install "keras-rank\[evaluation\]"'):
+    with pytest.raises(ImportError) as raised:
         importlib.import_module("keras_rank.evaluation")
+    _, command, _ = str(raised.value).split("`")[2:]
+    text = (PACKAGE.parent / "pyproject.toml").read_text()
+    needed = tomllib.loads(text)["project"]["optional-dependencies"]["evaluation"]
+    assert shlex.split(command) == ["pip", "install", *needed]
 
 
 def test_jax_before_0_8_is_allowed():

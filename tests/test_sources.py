@@ -409,6 +409,22 @@ def test_duckdb_prints_no_progress(capfd):
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.slow
+def test_a_kernel_of_jupyter_without_ipywidgets():
+    """There, DuckDB has no progress bar, and refuses its settings."""
+    import nbclient
+    import nbformat
+
+    cell = nbformat.v4.new_code_cell(
+        "import sys; sys.modules['ipywidgets'] = None\n"
+        "from keras_rank.evaluation import evaluate\n"
+        "rows = {'query_id': [1, 1], 'label': [1, 0], 'score': [0.2, 0.9]}\n"
+        "evaluate(rows, ['mrr']).per_list['mrr'].to_pylist()"
+    )
+    nbclient.NotebookClient(nbformat.v4.new_notebook(cells=[cell])).execute()
+    assert cell.outputs[-1]["data"]["text/plain"] == "[0.5]"
+
+
 # Names and types of columns.
 
 

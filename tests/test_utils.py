@@ -218,3 +218,9 @@ def test_group_ids_of_any_type(ids):
         rows.setdefault(group, []).append(row)
     padded = utils.pad_lists(np.arange(len(ids)), group_ids=ids).tolist()
     assert [[x for x in row if x >= 0] for row in padded] == list(rows.values())
+
+
+def test_pad_lists_takes_one_column_at_a_time():
+    message = r"`pad_lists\(values, group_sizes=\.\.\., .*Received: \[0.3, 0.2\] by pos"
+    with pytest.raises(TypeError, match=message):
+        utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])

@@ -34,7 +34,7 @@ class CatalogueEvaluation(EpochEvaluation):
             pass a function, such as `lambda: item_model.predict(items)`. An `Embedding`
             layer is also read again at each evaluation.
         metrics: list of ranking metrics: instances, or strings of a name and a
-            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
+            cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
         query_model: model that embeds queries. Defaults to `None`: the trained one.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
         prefix: str. A prefix for the names of the results. If compiled metrics have the

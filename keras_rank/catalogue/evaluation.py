@@ -34,7 +34,7 @@ LONG = 5.0
 # Averaged ties may list a rank for each candidate: this many at a time.
 MOST_RANKS = 2**22
 
-Metrics = RankingMetrics | Sequence[Member | str | dict[str, Any]]
+Metrics = RankingMetrics | Member | Sequence[Member | str | dict[str, Any]]
 
 
 @names_arguments
@@ -60,7 +60,8 @@ def evaluate(
         queries: as for `keras_rank.catalogue.rank`: of shape `(batch, features)`.
         candidates: as for `keras_rank.catalogue.rank`: of shape `(items, features)`.
         metrics: list of ranking metrics: instances, or strings of a name and a cutoff,
-            such as `"ndcg@10"`. Or a `RankingMetrics`. Their state is not changed.
+            such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`. Their state is
+            not changed.
         verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
             progress bar if it takes long. Defaults to `"auto"`.
         **arguments: as for `keras_rank.catalogue.rank`: sample_weight, score, exclude,

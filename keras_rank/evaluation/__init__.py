@@ -7,7 +7,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "`keras_rank.evaluation` needs duckdb, pyarrow and scipy: "
-        f'`pip install "keras-rank[evaluation]"`. Received: {error}'
+        f'`pip install "duckdb>=2" pyarrow "scipy>=1.15"`. Received: {error}'
     ) from error
 
 from keras_rank.evaluation.comparing import compare

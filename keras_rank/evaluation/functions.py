@@ -23,7 +23,7 @@ from keras_rank.reading.runs import Protocol
 @names_arguments
 def evaluate(
     rows: Any,
-    metrics: RankingMetrics | Sequence[RankingMetric | str],
+    metrics: RankingMetrics | RankingMetric | Sequence[RankingMetric | str],
     *,
     query: str = "query_id",
     label: str = "label",
@@ -56,11 +56,11 @@ def evaluate(
             dict of columns. Or a `ray.data.Dataset`, which is evaluated on its workers:
             see `docs/tables.md`.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`; or `RankingMetrics`. As spelled in trec_eval (`"ndcg_cut_10"`)
-            or ir_measures (`"nDCG@10"`), a string has the meaning of these tools:
-            gains are linear, and precision divides by k. The result of a string has
-            that string as its name. Metrics without a `seed` get the seed 0, so that a
-            table always gives the same numbers.
+            `"ndcg@10"`; or a single one, or `RankingMetrics`. As spelled in trec_eval
+            (`"ndcg_cut_10"`) or ir_measures (`"nDCG@10"`), a string has the meaning of
+            these tools: gains are linear, and precision divides by k. The result of a
+            string has that string as its name. Metrics without a `seed` get the seed 0,
+            so that a table always gives the same numbers.
         query: str. The column that identifies the list of a row: the query, user or
             session. Defaults to `"query_id"`.
         label: str. The column of the labels: how relevant an item is, 0 if irrelevant.
@@ -152,7 +152,7 @@ def evaluate(
 def evaluate_run(
     qrels: Any,
     run: Any,
-    metrics: RankingMetrics | Sequence[RankingMetric | str],
+    metrics: RankingMetrics | RankingMetric | Sequence[RankingMetric | str],
     *,
     query: str = "query_id",
     item: str = "item_id",
@@ -199,8 +199,8 @@ def evaluate_run(
             id for each query.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
             `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`) or ir_measures
-            (`"nDCG@10"`); or `RankingMetrics`. The result of a string has that string
-            as its name. Metrics without a `seed` get the seed 0.
+            (`"nDCG@10"`); or a single one, or `RankingMetrics`. The result of a string
+            has that string as its name. Metrics without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.

@@ -38,6 +38,8 @@ Args:
     dtype: `"float64"` to compute in float64. Defaults to float32.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from keras_rank.functional.binary import (
     average_precision,
     bpref,
@@ -53,6 +55,7 @@ from keras_rank.functional.binary import (
 from keras_rank.functional.graded import dcg, expected_reciprocal_rank, ndcg
 from keras_rank.functional.pairwise import average_relevance_position, pairwise_accuracy
 from keras_rank.functional.per_list import rank
+from keras_rank.spelling import no_attribute
 
 __all__ = [
     "average_precision",
@@ -72,3 +75,9 @@ __all__ = [
     "recall",
     "reciprocal_rank",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

@@ -23,7 +23,7 @@ from keras_rank.lists.reading import (
     check_told_apart,
     read,
     read_sparse,
-    warn_of_single_items,
+    warn_of_first_batch,
 )
 from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
 from keras_rank.lists.standardize import bucket_shapes, standardize
@@ -109,7 +109,7 @@ class Formula(NamedTuple):
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
         if not is_sparse:
-            warn_of_single_items(batch, y_true, y_pred)
+            warn_of_first_batch(batch, y_true, y_pred)
         padded = bucket_shapes(batch, is_sparse)
         values = backend.enter(_ranked_values, (typed, spec), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])

@@ -106,6 +106,12 @@ def to_ids(argument: str, value: Any, items: int | None) -> Tensor:
             # `to_array` has better error messages.
             value = np.asarray(value)
     check_kind(argument, value, items)
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "S"):
+        raise ValueError(
+            f"`{argument}` should hold real numbers. Received: {argument} of dtype "
+            f"{value.dtype}. The id of an item is its place among the candidates, from "
+            "0 on: map others by `{item: place for place, item in enumerate(items)}`"
+        )
     ids = to_array(argument, _as_integers(value))
     check_kind(argument, ids, items)
     dtype = keras.backend.standardize_dtype(ids.dtype)

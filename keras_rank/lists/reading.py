@@ -77,11 +77,23 @@ def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
     return given
 
 
-def warn_of_single_items(given: RawBatch, y_true: Any, y_pred: Any) -> None:
+def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
     """Warns of lists of one item, if no mask or ragged type says that they are lists.
 
-    They are what a model returns that scores single items.
+    They are what a model returns that scores single items. Warns of labels in the place
+    of scores, too, as in the order of torchmetrics.
     """
+    labels, scores = given.labels, given.scores
+    is_float = keras.backend.is_float_dtype
+    if is_float(labels.dtype) and not is_float(scores.dtype):
+        has_fractions = ops.any(labels != ops.floor(labels))
+        are_labels = ops.all((scores == 0) | (scores == 1))
+        if backend.known(has_fractions) and backend.known(are_labels):
+            warnings.warn(
+                "`y_true` has fractions, and `y_pred` only 0 and 1: are they swapped? "
+                "The order of Keras is (y_true, y_pred).",
+                stacklevel=2,
+            )
     lists, items = given.labels.shape
     is_dense = given.mask is None and not any(map(ragged.is_ragged, (y_true, y_pred)))
     if items == 1 and lists != 1 and is_dense:

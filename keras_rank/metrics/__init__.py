@@ -1,5 +1,7 @@
 """Ranking metrics for `model.compile` and standalone use."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import (
     BPref,
@@ -18,6 +20,7 @@ from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 from keras_rank.metrics.popularity import AveragePopularity, Novelty
+from keras_rank.spelling import no_attribute
 
 __all__ = [
     "DCG",
@@ -42,3 +45,9 @@ __all__ = [
     "RankingMetrics",
     "RecallAtK",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise no_attribute(__name__, name, __all__)

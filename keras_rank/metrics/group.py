@@ -46,9 +46,9 @@ class RankingMetrics(PlacedMetric):
 
     Args:
         metrics: list of ranking metrics: instances, their configs, or strings of a
-            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Metrics of
-            exposure, such as `keras_rank.metrics.Coverage`, may be among them. Names
-            must be distinct.
+            name and a cutoff, such as `"ndcg@10"`, `"map_at_5"` or `"mrr"`. Or a single
+            one. Metrics of exposure, such as `keras_rank.metrics.Coverage`, may be
+            among them. Names must be distinct.
         prefix: str. A prefix for the names of the results. Keras merges the dicts of
             all outputs of a model, so if two outputs have the same metrics, give each
             group its own prefix. Defaults to `""`.
@@ -72,13 +72,13 @@ class RankingMetrics(PlacedMetric):
     @names_arguments
     def __init__(
         self,
-        metrics: Sequence[Member | str | dict[str, Any]],
+        metrics: Member | Sequence[Member | str | dict[str, Any]],
         *,
         prefix: str = "",
         standard_errors: bool = False,
         name: str | None = None,
     ) -> None:
-        members = [_member(metric) for metric in _members(metrics)]
+        members = [_member(metric) for metric in listed(metrics)]
         if not isinstance(prefix, str):
             raise ValueError(
                 f"`prefix` should be a string. Received: prefix={prefix!r}"
@@ -99,6 +99,10 @@ class RankingMetrics(PlacedMetric):
         place(self._places(), {})
         self._sums = _joined(self._place, by_kind(members)[0])
         _share_drawn_seed(members)
+
+    def __repr__(self) -> str:
+        members = ", ".join(member._as_call() for member in self.members)
+        return f"<{type(self).__name__}([{members}]) name={self.name}>"
 
     @property
     def _direction(self) -> str:
@@ -187,7 +191,7 @@ class RankingMetrics(PlacedMetric):
 
 
 def as_group(
-    metrics: RankingMetrics | Sequence[Member | str | dict[str, Any]],
+    metrics: RankingMetrics | Member | Sequence[Member | str | dict[str, Any]],
     *,
     as_written: bool = True,
 ) -> RankingMetrics:
@@ -199,7 +203,7 @@ def as_group(
     """
     if isinstance(metrics, RankingMetrics):
         return metrics
-    members = [_member(metric, as_written) for metric in _members(metrics)]
+    members = [_member(metric, as_written) for metric in listed(metrics)]
     return RankingMetrics([member._with_seed(member.seed) for member in members])
 
 
@@ -213,8 +217,11 @@ def by_kind(
     )
 
 
-def _members(metrics: Any) -> list[Any]:
-    if isinstance(metrics, Sequence) and not isinstance(metrics, str) and metrics:
+def listed(metrics: Any) -> list[Any]:
+    """Returns metrics as a list, also one that is not in a list."""
+    if isinstance(metrics, str | Member):
+        return [metrics]
+    if isinstance(metrics, Sequence) and metrics:
         return list(metrics)
     raise ValueError(
         "`metrics` should be a list of one or more ranking metrics. "
@@ -258,8 +265,8 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
             raise ValueError(
                 "`metrics` should have distinct names, as these identify the results: "
                 "give one of them another `name`. Received twice: "
-                f"{member.name!r}, of {_described(by_name[member.name])} and "
-                f"{_described(member)}"
+                f"{member.name!r}, of {by_name[member.name]._as_call()} and "
+                f"{member._as_call()}"
             )
         by_name[member.name] = member
     for name in by_name if has_errors else ():
@@ -269,15 +276,6 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
                 "another one's standard error: give one of them another `name`. "
                 f"Received: {_ERROR.format(name)!r} beside {name!r}"
             )
-
-
-def _described(metric: Member) -> str:
-    names = ("k", "shuffle_ties", "seed", "empty_value", "relevance_threshold")
-    config = metric.get_config()
-    arguments = ", ".join(
-        f"{name}={config[name]!r}" for name in names if name in config
-    )
-    return f"{type(metric).__name__}({arguments})"
 
 
 def _joined(place: Place, members: Sequence[RankingMetric]) -> Sums:

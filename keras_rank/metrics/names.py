@@ -1,6 +1,5 @@
 """All metrics by name, here and in other tools, and what an unknown one may mean."""
 
-import difflib
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from keras_rank.metrics.binary import (
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+from keras_rank.spelling import closest, compact, meanings
 
 # The metrics that a group can hold.
 Member = RankingMetric | ExposureMetric
@@ -63,18 +63,6 @@ _SPELLINGS = {
 _OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
 _PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
-# What else people write for these metrics. Only errors read it, as some of these names
-# have other definitions elsewhere.
-_SYNONYMS = {
-    "map": "average_precision",
-    "mrr": "reciprocal_rank",
-    "precision": "prec",
-    "recall": "rec",
-    "f1": "f f_score f1_score f_measure",
-    "hit_rate": "hit hits hr hit_ratio",
-    "r_precision": "r_prec",
-    "fall_out": "fpr",
-}
 _NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
 
 
@@ -100,8 +88,7 @@ def spelled_elsewhere(string: str) -> Spelled | None:
 def question_of(string: str) -> str:
     """Returns the end of an error: the metric that an unknown string may stand for.
 
-    It is empty if there is none. A name with one more word, such as `err_ia`, is that
-    of another metric.
+    It is empty if there is none.
     """
     spelled = spelled_elsewhere(string)
     if spelled is not None:
@@ -111,25 +98,14 @@ def question_of(string: str) -> str:
         return f". {own}`keras_rank.evaluation` has trec_eval's and ir_measures' own"
     parts = _NAME_AND_CUTOFF.fullmatch(string.strip())
     name, k = parts.groups() if parts else (string, None)
-    if _compact(string) in _MEANT:
+    if compact(string) in _MEANT:
         # Such as F1, whose digit is no cutoff.
         name, k = string, None
-    close = [_compact(name)]
-    if close[0] not in _MEANT:
-        if not BY_NAME.keys().isdisjoint(re.split(r"[\W_]+", name.lower())):
-            return ""
-        long = [each for each in _MEANT if len(each) > 2]
-        close = difflib.get_close_matches(close[0], long, n=1, cutoff=0.7)
+    meant = closest(name, _MEANT)
     at_k = "" if k is None else f"@{k}"
-    return "".join(f'. Did you mean "{_MEANT[each]}{at_k}"?' for each in close)
+    return "" if meant is None else f'. Did you mean "{meant}{at_k}"?'
 
 
-def _compact(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.lower())
-
-
-_MEANT = {
-    _compact(spelled): name
-    for name, metric in BY_NAME.items()
-    for spelled in (name, metric.__name__, *_SYNONYMS.get(name, "").split())
-} | {_compact(re.sub("[_@]k$", "", spelled)): name for spelled, name in _OWN.items()}
+_MEANT = meanings(BY_NAME) | {
+    compact(re.sub("[_@]k$", "", spelled)): name for spelled, name in _OWN.items()
+}

@@ -1,6 +1,8 @@
 """What metrics that order lists by score have in common: a cutoff, ties, a name."""
 
+import inspect
 import re
+import reprlib
 from typing import Any, Self
 
 from keras_rank.arguments import (
@@ -62,6 +64,22 @@ class OrderedMetric(PlacedMetric):
             "seed": self.seed,
         }
 
+    def __repr__(self) -> str:
+        return f"<{self._as_call()} name={self.name}>"
+
+    def _as_call(self) -> str:
+        """The call that creates the metric, without arguments that are defaults."""
+        own: dict[str, Any] = {"name": self.name, "dtype": "float32"}
+        if self._seed_is_drawn:
+            own["seed"] = self.seed
+        arguments = []
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            default = _as_text(own.get(name, parameter.default))
+            value = _as_text(getattr(self, name, parameter.default))
+            if value != default:
+                arguments.append(f"{name}={value}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
     @property
     def shuffle_ties(self) -> ShuffleTies:
         """How tied items are ordered."""
@@ -111,3 +129,10 @@ class OrderedMetric(PlacedMetric):
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
         name = self.base_name or words
         return name if self.k is None else f"{name}_at_{self.k}"
+
+
+def _as_text(value: Any) -> str:
+    """An argument of a metric: functions by their names, arrays by a few numbers."""
+    if callable(value):
+        return getattr(value, "__name__", None) or repr(value)
+    return reprlib.repr(value.tolist() if hasattr(value, "tolist") else value)

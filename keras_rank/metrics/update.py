@@ -13,7 +13,7 @@ from keras_rank.lists.reading import (
     check_told_apart,
     read,
     read_sparse,
-    warn_of_single_items,
+    warn_of_first_batch,
 )
 from keras_rank.lists.relevance import JudgedLists
 from keras_rank.lists.standardize import bucket_shapes, standardize
@@ -126,7 +126,7 @@ def updates_of(
         slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         if backend.is_ours(spec):
             if not sparse_labels and _has_first_batch(members, batch):
-                warn_of_single_items(batch, y_true, y_pred)
+                warn_of_first_batch(batch, y_true, y_pred)
             batch = bucket_shapes(batch, sparse_labels)
             its = backend.enter(_with_batch, spec, batch, spec.keys, new.of(slots))
         else:

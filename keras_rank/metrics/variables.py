@@ -1,7 +1,7 @@
 """The variables of metrics: sums over lists, at places of their own in a model."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import keras
 from keras import ops
@@ -19,6 +19,13 @@ class Place:
     path = ""
 
 
+# What methods are called in other libraries.
+_ELSEWHERE = {
+    "update": "update_state",
+    "compute": "result",
+    "reset": "reset_state",
+    "reset_states": "reset_state",
+}
 # The paths of the metrics that Keras is compiling into one model.
 _places_in_model: dict[str, Place] = {}
 
@@ -46,6 +53,14 @@ class PlacedMetric(keras.metrics.Metric):
             end_compiling()
             self._place = Place()
             place([(self._place, name)], {})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            meant = _ELSEWHERE.get(name)
+            question = "" if meant is None else f". Did you mean `{meant}`?"
+            kind = type(self).__name__
+            raise AttributeError(f"{kind!r} has no attribute {name!r}{question}")
 
     def _places(self) -> list[tuple[Place, str]]:
         """The places of variables, and what they are named after."""

@@ -6,5 +6,5 @@ try:
 except ImportError as error:
     raise ImportError(
         "Files and tables are read with duckdb and pyarrow: "
-        f'`pip install "keras-rank[evaluation]"`. Received: {error}'
+        f'`pip install "duckdb>=2" pyarrow`. Received: {error}'
     ) from error

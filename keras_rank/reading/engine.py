@@ -20,26 +20,22 @@ _MEMORY_OF_A_THREAD = 49_000_000
 def connect(**config: str) -> Connection:
     """Returns a DuckDB that prints no progress to standard output."""
     connection = duckdb.connect(config=dict(config))
-    connection.execute("SET enable_progress_bar_print = false")
+    # A kernel of Jupyter without ipywidgets shows no progress, and DuckDB refuses this.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar_print = false")
     return connection
 
 
 @contextlib.contextmanager
 def connected(memory_limit: str | None) -> Iterator[Connection]:
     """Yields a DuckDB that spills to disk beyond its memory limit."""
-    with tempfile.TemporaryDirectory(prefix="keras_rank") as folder:
-        limit = {} if memory_limit is None else {"memory_limit": str(memory_limit)}
-        try:
-            connection = connect(temp_directory=folder, **limit)
-        except duckdb.Error as error:
-            raise ValueError(
-                '`memory_limit` should be a size such as "2GB". '
-                f"Received: memory_limit={memory_limit!r}"
-            ) from error
-        with connection:
-            if memory_limit is not None:
-                _share_memory(connection, memory_limit)
-            yield connection
+    with (
+        tempfile.TemporaryDirectory(prefix="keras_rank") as folder,
+        connect(temp_directory=folder) as connection,
+    ):
+        if memory_limit is not None:
+            _limit_memory(connection, memory_limit)
+        yield connection
 
 
 def query(table: Relation, sql: str) -> Relation:
@@ -64,12 +60,19 @@ def in_sql(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _share_memory(connection: Connection, memory_limit: str) -> None:
+def _limit_memory(connection: Connection, memory_limit: str) -> None:
     """Limits DuckDB to half of the memory, as the computation needs some too."""
-    ((size, threads),) = connection.sql(
-        "SELECT parse_formatted_bytes(current_setting('memory_limit')), "
-        "current_setting('threads')"
-    ).fetchall()
+    try:
+        connection.execute(f"SET memory_limit = {in_sql(str(memory_limit))}")
+        ((size, threads),) = connection.sql(
+            "SELECT parse_formatted_bytes(current_setting('memory_limit')), "
+            "current_setting('threads')"
+        ).fetchall()
+    except duckdb.Error as error:
+        raise ValueError(
+            '`memory_limit` should be a size such as "2GB". '
+            f"Received: memory_limit={memory_limit!r}"
+        ) from error
     half = size // 2
     if half < _MEMORY_OF_A_THREAD:
         raise ValueError(

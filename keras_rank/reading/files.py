@@ -2,6 +2,7 @@
 
 import codecs
 import contextlib
+import difflib
 import glob
 import itertools
 import json
@@ -123,9 +124,14 @@ def _matching(argument: str, path: str) -> list[str]:
         )
     files = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
     if not files:
+        folder, name = os.path.split(path)
+        folder = os.path.abspath(folder)
+        there = os.listdir(folder) if os.path.isdir(folder) else []
+        close = difflib.get_close_matches(name, there, n=1)
+        question = f". Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
-            f"`{argument}` should be files that exist. Received: {path!r}, which "
-            "matches no file"
+            f"`{argument}` should name files that exist. Received: {path!r}, which "
+            f"matches no file in {folder!r}{question}"
         )
     for file in filter(os.path.isdir, files):
         raise ValueError(

@@ -14,7 +14,7 @@ from keras_rank import metrics as public
 from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import PrecisionAtK
-from keras_rank.metrics.group import RankingMetrics, as_group, by_kind
+from keras_rank.metrics.group import RankingMetrics, as_group, by_kind, listed
 from keras_rank.metrics.names import spelled_elsewhere
 
 # Whose definitions and tie order this package's own names have: those of trec_eval 10,
@@ -60,7 +60,8 @@ class Measured(NamedTuple):
 
 
 def members_of(
-    metrics: RankingMetrics | Sequence[RankingMetric | str], rules: str = "keras"
+    metrics: RankingMetrics | RankingMetric | Sequence[RankingMetric | str],
+    rules: str = "keras",
 ) -> list[RankingMetric]:
     """Returns metrics that order the lists of a table reproducibly.
 
@@ -69,8 +70,10 @@ def members_of(
         rules: one of `RULES`, for strings that are names of this package.
     """
     check_choice("rules", rules, RULES)
-    if isinstance(metrics, Sequence) and not isinstance(metrics, str):
-        metrics = [metric_of(x, rules) if isinstance(x, str) else x for x in metrics]
+    if not isinstance(metrics, RankingMetrics):
+        metrics = [
+            metric_of(x, rules) if isinstance(x, str) else x for x in listed(metrics)
+        ]
     group = as_group(metrics)
     of_lists, of_exposure = by_kind(group.members)
     if of_exposure:
