@@ -102,7 +102,7 @@ def test_the_readme_trains_and_compares(backend):
 def test_the_readme_is_read_in_a_few_minutes():
     lines = README.read_text().splitlines()
     assert len(lines) <= 180
-    assert lines.index("```text") < 70, "the first output is not on the first screen"
+    assert lines.index("```text") < 20, "the first output is not on the first screen"
 
 
 def anchors_of(page):
