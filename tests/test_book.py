@@ -7,6 +7,8 @@ import pathlib
 import re
 import textwrap
 
+import keras
+import numpy as np
 import pytest
 from registry import IS_SLOW
 
@@ -102,6 +104,25 @@ def test_the_readme_is_read_in_a_few_minutes():
     lines = README.read_text().splitlines()
     assert len(lines) <= 180
     assert lines.index("```text") < 20, "the first output is not on the first screen"
+
+
+def test_the_loss_of_the_pages_masks_padding():
+    pages = [page.read_text() for page in (README, *DOCS.glob("*.md"))]
+    losses = re.findall(
+        r"^def listwise_loss\(.*?axis=1\)\n", "".join(pages), re.DOTALL | re.MULTILINE
+    )
+    assert len(losses) == 5
+    assert len(set(losses)) == 1
+    names = {"ops": keras.ops}
+    exec(losses[0], names)
+    labels, scores = np.float32([[2, 0, 1, -1, -1]]), np.float32([[3, 1, 2, 99, -9]])
+    padded, alone = (
+        float(names["listwise_loss"](labels[:, :size], scores[:, :size])[0])
+        for size in (5, 3)
+    )
+    assert padded == pytest.approx(alone, rel=1e-6)
+    log_p = np.log(np.exp([3.0, 1.0, 2.0]) / np.sum(np.exp([3.0, 1.0, 2.0])))
+    assert alone == pytest.approx(-2 * log_p[0] - log_p[2], rel=1e-5)
 
 
 def anchors_of(page):
