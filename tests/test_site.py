@@ -181,7 +181,7 @@ def test_every_page_opens(browser, site, pages, width):
 @pytest.mark.parametrize(
     ("words", "page"),
     [
-        ("persistence", "metrics.html"),
+        ("persistence", "gains_discounts.html"),
         ("p-value", "uncertainty.html"),
         ("plot", "uncertainty.html"),
         ("loss", "masks.html"),
