@@ -130,10 +130,6 @@ def pytest_unconfigure():
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.name == "README.md":
-            item.add_marker("slow")
-            item.add_marker("programs")
     if BACKEND == "numpy":
         skip = pytest.mark.skip(reason="Keras does not train on the NumPy backend")
         for item in items:

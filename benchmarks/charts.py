@@ -35,7 +35,7 @@ def per_list(backends):
         figure.supxlabel("items per list")
         figure.supylabel("milliseconds per list")
         machine = f"{backends[0]['cores']} cores, {backends[0]['date']}"
-        figure.suptitle(f"One update of NDCG@10 ({machine})")
+        figure.suptitle(f"NDCG@10: the time of one update, per list ({machine})")
     return figure
 
 

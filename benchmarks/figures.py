@@ -141,33 +141,37 @@ def shape(name):
 
 
 TRAINING = ("jax", "tensorflow", "torch")
-PLAIN = "256 x 1000, 10"
 
 
 def cost(found):
-    times = by_backend(found, lambda each: each["update"][PLAIN]["ms"])
-    ratios = by_backend(found, lambda each: each["update"][PLAIN]["keras-rs"])
-    added = by_backend(found, lambda each: each["fitting"], TRAINING)
-    return "\n".join(
+    shapes = {
+        "256 x 1000, 10": "NDCG@10 of 256 lists of 1,000 items",
+        "1024 x 100, 10": "NDCG@10 of 1,024 lists of 100 items",
+        "256 x 1000, all": "NDCG of 256 lists of 1,000 items, without a cutoff",
+    }
+    rows = [
         [
-            item(
-                f"""NDCG@10 of 256 lists of 1,000 items takes {span(times)} ms,
-                depending on the backend; keras-rs takes {span(ratios)} times as
-                long."""
-            ),
-            item(
-                f"""NDCG@10 in `fit`, on lists of 100 items, lengthens an epoch of a
-                small model by {span([max(x, 0.0) for x in added])}%."""
+            title,
+            *by_backend(
+                found,
+                lambda each, name=name: (
+                    f"{short(each['update'][name]['ms'])} ms, "
+                    f"{short(each['update'][name]['keras-rs'])}x"
+                ),
             ),
         ]
-    )
+        for name, title in shapes.items()
+    ]
+    added = [f"{max(found[b]['fitting'], 0):.0f}%" for b in TRAINING]
+    rows.append(["NDCG@10 in `fit`, longer epochs by", *added, "-"])
+    return table(TITLES.values(), rows)
 
 
 def caption(found):
-    numpy = found["numpy"]
+    dates = sorted({found[b]["dates"]["per_list"] for b in TITLES})
     return paragraph(
-        f"""NDCG@10 on {numpy["cores"]} CPU cores, {numpy["dates"]["per_list"]}.
-        `make bench` repeats it on your machine."""
+        f"""Time per list of one update of NDCG@10, on {found["numpy"]["cores"]} CPU
+        cores, measured on {joined(dates)}. `make bench` repeats it on your machine."""
     )
 
 

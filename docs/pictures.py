@@ -35,7 +35,7 @@ from keras_rank.discounts import clipped_log2, geometric, log2, reciprocal
 
 PICTURES = pathlib.Path(__file__).parent / "pictures"
 ITEMS = 20
-BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
+BLUE, ORANGE, GREEN, PINK, GRAY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
 
 plt.rcParams.update(
     {
@@ -219,7 +219,7 @@ def house() -> plt.Figure:
         ((6.4, 1.3), (7.1, 1.3)),
         ((8.5, 0.8), (8.5, 0.35)),
     ):
-        style = {"arrowstyle": "-|>", "color": GREY, "lw": 1.5}
+        style = {"arrowstyle": "-|>", "color": GRAY, "lw": 1.5}
         axes.annotate("", end, start, arrowprops=style)
     for x, y, text in (
         (1.5, 4.75, "y_true, y_pred,\nsample_weight"),

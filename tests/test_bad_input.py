@@ -170,7 +170,7 @@ def update_errors():
         ("of 2**40", [2**40 + 1, 0], "ids below the number of items, 4. Received: a"),
         ("unsigned", np.array([2**64 - 1, 0], "uint64"), "ids below the number of ite"),
         ("fractions", [[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
-        ("of a one-hot matrix", LABELS > 1, "ids of items. For True or False for each"),
+        ("of a one-hot matrix", LABELS > 1, "ids of items. If it has a flag for each"),
     ]:
         yield f"ids {name}", sparse, {"labels": ids}, f"`y_true` should hold {message}"
     for name, ids in {

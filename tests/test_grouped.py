@@ -345,7 +345,7 @@ def test_rows_without_a_rank(data):
 
 def test_ids_of_their_own_warn(data):
     x, labels, _ = data
-    with pytest.warns(UserWarning, match="`group_ids` should be those of lists. Here"):
+    with pytest.warns(UserWarning, match="`group_ids` should repeat where rows are"):
         GroupedEvaluation(x, labels, np.arange(ROWS), ["mrr"])
 
 

@@ -15,6 +15,12 @@ import keras_rank
 
 ROOT = pathlib.Path(__file__).parents[1]
 WIDTHS = {"desktop": 1280, "phone": 390}
+# What scrolls by itself, and has to.
+SCROLLING = """
+    [...document.querySelectorAll("pre > code, .md-typeset__scrollwrap")]
+        .filter((box) => box.scrollWidth > box.clientWidth)
+        .map((box) => box.textContent.trim().slice(0, 80))
+"""
 EQUATION = re.compile(r'<div class="equation".*?><math .*?</math></div>', re.DOTALL)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("_on_one_backend")]
@@ -129,7 +135,8 @@ def failure_of(request):
 def test_every_page_opens(browser, site, pages, width):
     """Nothing fails, nothing comes from another host, nothing is wider than the page.
 
-    Pictures are there, no equation is cut, and code and tables scroll by themselves.
+    Pictures are there, and no equation is cut. Code and tables fit on a desktop, and
+    scroll by themselves on a phone, where calls of other libraries fit too.
     """
     view = browser.new_page(viewport={"width": width, "height": 900})
     troubles, requests = [], []
@@ -152,16 +159,71 @@ def test_every_page_opens(browser, site, pages, width):
         assert view.evaluate(
             "[...document.images].every((image) => image.naturalWidth > 0)"
         ), path.name
+        if width == WIDTHS["desktop"]:
+            assert view.evaluate(SCROLLING) == [], path.name
+        if path.name == "dialects.html":
+            assert len(view.evaluate(SCROLLING)) <= 2, "more than both programs"
     view.close()
     local = (site.as_uri(), "data:", "about:", "blob:")
     assert [url for url in requests if not url.startswith(local)] == []
 
 
-def test_the_search_finds(browser, site):
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("persistence", "gains_discounts.html"),
+        ("p-value", "uncertainty.html"),
+        ("plot", "uncertainty.html"),
+        ("loss", "masks.html"),
+        ("early stopping", "fit.html"),
+        ("EarlyStopping", "fit.html"),
+        ("pad_lists", "utils.html"),
+        ("ndcg", "metrics.html"),
+    ],
+)
+def test_the_search_finds(browser, site, words, page):
     view = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 900})
     view.goto((site / "index.html").as_uri())
-    view.get_by_placeholder("Search").fill("persistence")
-    found = view.locator(".md-search-result__link").first
-    found.wait_for(timeout=10_000)
-    assert "html" in found.get_attribute("href")
+    view.get_by_placeholder("Search").fill(words)
+    found = view.locator(".md-search-result__item > .md-search-result__link")
+    found.first.wait_for(timeout=10_000)
+    links = [link.get_attribute("href") for link in found.all()]
+    assert any(page in link for link in links[:4]), links
     view.close()
+
+
+def test_pages_are_in_groups(browser, site):
+    """And the changelog is one step away."""
+    view = browser.new_page(viewport={"width": WIDTHS["desktop"], "height": 900})
+    view.goto((site / "reference" / "metrics.html").as_uri())
+    groups = view.locator(".md-tabs__link").all_inner_texts()
+    assert groups == ["Start", "Train", "Evaluate", "Reference", "Changelog"]
+    view.get_by_role("link", name="Changelog").first.click()
+    assert "what you must do" in view.inner_text("article")
+    view.close()
+
+
+def test_the_first_page_says_why_before_how(site):
+    text = (site / "index.html").read_text().split("<article")[1]
+    install = text.index('<h2 id="install">')
+    assert text.index("inflate it") < install < text.index("pip install")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colors_are_those_of_the_system_until_switched(browser, site, scheme):
+    view = browser.new_page(color_scheme=scheme)
+    view.goto((site / "index.html").as_uri())
+    assert is_dark(view) == (scheme == "dark")
+    view.locator("label[for^=__palette]:visible").click()
+    assert is_dark(view) != (scheme == "dark")
+    view.close()
+
+
+def is_dark(view):
+    """Whether the text of a page is brighter than what it stands on."""
+    colors = view.evaluate(
+        "['color', 'backgroundColor']"
+        ".map((name) => getComputedStyle(document.body)[name])"
+    )
+    text, page = (sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in colors)
+    return text > page

@@ -219,6 +219,7 @@ def test_the_page_runs(section, tmp_path, monkeypatch):
     model = keras.Model(inputs, outputs)
     x, y = np.ones((8, 4, 3), "float32"), np.eye(8, 4, dtype="float32")
     names = {"model": model, "ranker": model, "x": x, "y": y, "x_val": x, "y_val": y}
+    names["loss"] = "mse"  # No list is padded here.
     for block in blocks_of(PAGE):
         if section_of(block) in ([], [section]):
             exec(block.code, names)

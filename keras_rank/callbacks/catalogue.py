@@ -19,9 +19,9 @@ class CatalogueEvaluation(EpochEvaluation):
 
     The results are added to the logs of the epoch, under names such as
     `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
-    Callbacks that are listed before it miss them, with a warning. Set `mode="max"` in
-    callbacks that monitor a result, as Keras infers the direction of compiled metrics
-    only.
+    Callbacks that are listed before it miss them, and a warning says so. Set
+    `mode="max"` in callbacks that monitor a result, as Keras infers the direction of
+    compiled metrics only.
 
     The weights are those that compiled metrics see on validation data: the averaged
     ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.

@@ -26,13 +26,13 @@ class GroupedEvaluation(EpochEvaluation):
     """Evaluates a model of single items, list by list, at the end of an epoch.
 
     For models that are trained on rows: one row is one item, the rows of a list may be
-    anywhere, and a batch holds parts of many lists. All rows are predicted, and made
-    lists by the ids of their groups. The results are those of `utils.pad_lists` and the
+    anywhere, and a batch holds parts of many lists. All rows are predicted, and then
+    grouped into lists by their ids. The results are those of `utils.pad_lists` and the
     metric. They are added to the logs of the epoch, under names such as
     `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
-    Callbacks that are listed before it miss them, with a warning. Set `mode="max"` in
-    callbacks that monitor a result, as Keras infers the direction of compiled metrics
-    only.
+    Callbacks that are listed before it miss them, and a warning says so. Set
+    `mode="max"` in callbacks that monitor a result, as Keras infers the direction of
+    compiled metrics only.
 
     The weights are those that compiled metrics see on validation data: the averaged
     ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
@@ -188,9 +188,9 @@ class _Groups:
         self._rows[self._starts[self._group] + self._place] = np.arange(len(self._rows))
         if len(self._sizes) > 1 and self._sizes.max() == 1:
             warnings.warn(
-                "`group_ids` should be those of lists. Here each row has an id of its "
-                "own, and one item has no order, so that most metrics are the share of "
-                "relevant items.",
+                "`group_ids` should repeat where rows are items of one list. Here no "
+                "id does. A list of one item has no order, so most metrics are the "
+                "share of relevant items.",
                 stacklevel=2,
             )
 

@@ -58,10 +58,10 @@ def rank(
 
     `rank = 1 + candidates with a higher score + tied candidates before it`
 
-    Those above each target are counted in one pass over the candidates, block by block:
-    exactly, and in the memory of one block. Blocks of unknown number, such as those of
-    a `DataLoader`, are read once before, to count them and to find the targets. What
-    else searches a catalogue has the same arguments, and documents only its own.
+    The candidates above each target are counted in one pass, block by block. The counts
+    are exact, and need the memory of one block. Blocks of unknown number, such as those
+    of a `DataLoader`, are read once before, to count them and to find the targets. The
+    other functions of this module have the same arguments, and document only their own.
 
     Args:
         targets: ids of the relevant items, of shape `(batch,)` or `(batch, n)`, padded

@@ -77,8 +77,8 @@ def check_pairs(score: Score, queries: Tensor, candidates: Tensor) -> None:
     if not are_alike(scores, beside_others):
         raise ValueError(
             "`score` should give each pair of a query and a candidate a score of "
-            "its own, whatever the others are. Received: a function of which the "
-            "scores change with the others"
+            "its own, whatever the other pairs are. Received: a function whose scores "
+            "change with the other pairs"
         )
 
 

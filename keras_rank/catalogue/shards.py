@@ -37,10 +37,10 @@ class Shards:
             embeddings are not sent. It is called several times, to count the items, to
             score the targets, to count the items above them, and for metrics of
             exposure, so it should read embeddings rather than encode items.
-        map_fn: function that is called like the builtin `map`, with a function and a
+        map_fn: function that is called like the built-in `map`, with a function and a
             list of arguments, one for each part. It returns or yields the results, in
             order, and may compute them anywhere, like `ProcessPoolExecutor().map`.
-            Defaults to the builtin, which computes one after the other.
+            Defaults to that `map`, which computes one after the other.
 
     Raises:
         ValueError: if `parts` is not a list of parts, or `map_fn` is not a function.

@@ -142,7 +142,7 @@ def check_kind(argument: str, value: Any, items: int | None) -> None:
     dtype = dtype_name(value)
     if dtype == "bool":
         raise ValueError(
-            f"`{argument}` should hold ids of items. For True or False for each item, "
+            f"`{argument}` should hold ids of items. If it has a flag for each item, "
             "give the ids of those that are True. Received: "
             f"{argument} of dtype bool"
         )

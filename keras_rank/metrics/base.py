@@ -52,9 +52,9 @@ class RankingMetric(OrderedMetric):
 
     The metrics of this module have its arguments, and document only their own.
 
-    To add a metric, write its formula in `compute`, as in the example below: from the
-    lists and their ranking to one value per list. This class handles padding, ties,
-    weights, empty lists, batching and exact sums. To save the metric in a model,
+    To add a metric, write its formula in `compute`, as in the example below. It returns
+    one value per list, from the lists and their ranking. This class handles padding,
+    ties, weights, empty lists, batching and exact sums. To save the metric in a model,
     decorate it with `@keras.saving.register_keras_serializable()`.
 
     `lists` holds `labels`, `scores`, `weights`, `mask` and `relevance`, each of

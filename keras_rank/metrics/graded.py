@@ -139,7 +139,8 @@ class NDCG(DCG):
     In a model, where its name includes the cutoff:
 
     ```python
-    model.compile(loss="mse", metrics=[NDCG(k=5), NDCG(k=10)])
+    # If labels of -1 pad the lists, the loss has to mask them: "mse" doesn't.
+    model.compile(loss=loss, metrics=[NDCG(k=5), NDCG(k=10)])
     model.fit(x, y, validation_data=(x_val, y_val), callbacks=[
         keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", patience=3)
     ])

@@ -222,7 +222,8 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     """Sets labels to -1, which means padding, where the mask is False.
 
     Keras passes only labels to the metrics of `compile`, so this is a way to pass a
-    mask.
+    mask. Keras's own losses would train on -1: use a loss that masks it, such as those
+    of keras-rs.
 
     Args:
         labels: tensor of shape `(list_size,)` or `(batch, list_size)`.
