@@ -87,7 +87,9 @@ def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
     is_float = keras.backend.is_float_dtype
     if is_float(labels.dtype) and not is_float(scores.dtype):
         has_fractions = ops.any(labels != ops.floor(labels))
-        are_labels = ops.all((scores == 0) | (scores == 1))
+        # TensorFlow does not compare booleans with numbers.
+        numbers = ops.cast(scores, "int32")
+        are_labels = ops.all((numbers == 0) | (numbers == 1))
         if backend.known(has_fractions) and backend.known(are_labels):
             warnings.warn(
                 "`y_true` has fractions, and `y_pred` only 0 and 1: are they swapped? "
