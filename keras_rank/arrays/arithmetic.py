@@ -44,7 +44,7 @@ def floats(x: Tensor) -> Tensor:
 
 def running_total(x: Tensor) -> Tensor:
     """The running sum of each row."""
-    return backend.library_of(x).cumsum(x, axis=1)
+    return backend.library_of(x).cumsum(x, axis=-1)
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ def totals(*rows: Tensor) -> list[Tensor]:
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
     """Moves each row to the right."""
-    return with_columns(values[:, :-places], fill, places, first=True)
+    return with_columns(values[..., :-places], fill, places, first=True)
 
 
 def with_columns(

@@ -32,7 +32,19 @@ class Order:
         return dataclasses.replace(self, positions=self.positions[:, :places])
 
     def of(self, values: Tensor) -> Tensor:
-        """The values of each row in this order."""
+        """The values of each row in this order.
+
+        Args:
+            values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
+        """
+        if len(values.shape) == 3:
+            subtopics, places = size_of(values, 1), size_of(self.positions, 1)
+            shape = (size_of(values, 0), subtopics, places)
+            positions = ops.broadcast_to(self.positions[:, None], shape)
+            rows, positions = (
+                ops.reshape(x, (-1, size_of(x, 2))) for x in (values, positions)
+            )
+            return ops.reshape(backend.take(rows, positions), (-1, subtopics, places))
         if not self.keys:
             return backend.take(values, self.positions)
         in_order = backend.sort_by(values, *self.keys)

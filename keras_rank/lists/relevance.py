@@ -215,6 +215,12 @@ class JudgedLists:
         """The relevance of the items, 0 where there is none."""
         return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
 
+    @backend.cached_property
+    def relevance_by_subtopic(self) -> Tensor:
+        """The relevance of the items, of shape `(batch, subtopics, list_size)`."""
+        worth = self._worth(self.lists.subtopic_labels)
+        return backend.where(self.lists.mask[:, None], worth, 0.0)
+
     def relevance_in(self, order: Order | None) -> Tensor:
         """The relevance of the items in an order; without one, of all items.
 

@@ -18,15 +18,25 @@ from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 from keras_rank.metrics.popularity import AveragePopularity, Novelty
+from keras_rank.metrics.subtopics import (
+    AlphaDCG,
+    AlphaNDCG,
+    ExpectedReciprocalRankIA,
+    PrecisionIA,
+    SubtopicRecall,
+)
 
 __all__ = [
     "DCG",
     "NDCG",
+    "AlphaDCG",
+    "AlphaNDCG",
     "AveragePopularity",
     "AverageRelevancePosition",
     "BPref",
     "Coverage",
     "ExpectedReciprocalRank",
+    "ExpectedReciprocalRankIA",
     "F1AtK",
     "FallOut",
     "Gini",
@@ -36,9 +46,11 @@ __all__ = [
     "Novelty",
     "PairwiseAccuracy",
     "PrecisionAtK",
+    "PrecisionIA",
     "RPrecision",
     "RankBiasedPrecision",
     "RankingMetric",
     "RankingMetrics",
     "RecallAtK",
+    "SubtopicRecall",
 ]

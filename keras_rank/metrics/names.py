@@ -21,6 +21,13 @@ from keras_rank.metrics.binary import (
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+from keras_rank.metrics.subtopics import (
+    AlphaDCG,
+    AlphaNDCG,
+    ExpectedReciprocalRankIA,
+    PrecisionIA,
+    SubtopicRecall,
+)
 
 # The metrics that a group can hold.
 Member = RankingMetric | ExposureMetric
@@ -41,6 +48,11 @@ _METRICS: tuple[Callable[..., Member], ...] = (
     FallOut,
     AverageRelevancePosition,
     PairwiseAccuracy,
+    AlphaNDCG,
+    AlphaDCG,
+    ExpectedReciprocalRankIA,
+    PrecisionIA,
+    SubtopicRecall,
     Coverage,
     Gini,
 )
@@ -100,7 +112,7 @@ def spelled_elsewhere(string: str) -> Spelled | None:
 def question_of(string: str) -> str:
     """Returns the end of an error: the metric that an unknown string may stand for.
 
-    It is empty if there is none. A name with one more word, such as `err_ia`, is that
+    It is empty if there is none. A name with one more word, such as `map_ia`, is that
     of another metric.
     """
     spelled = spelled_elsewhere(string)
