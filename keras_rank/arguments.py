@@ -296,10 +296,10 @@ def check_subtopic_weights(value: Any) -> tuple[float, ...] | None:
         return None
     accepted = "None or a list of finite numbers of 0 or more, not all 0"
     weights = np.asarray(value)
-    is_list = weights.ndim == 1 and weights.dtype.kind in "iuf"
-    if is_list and np.all((weights >= 0) & (weights <= LARGEST_NUMBER)):
-        if np.any(weights > 0):
-            return tuple(weights.tolist())
+    if weights.ndim == 1 and weights.dtype.kind in "iuf":
+        are_weights = (weights >= 0) & (weights <= LARGEST_NUMBER)
+        if np.all(are_weights) and np.any(weights > 0):
+            return tuple(map(float, weights))
     raise unaccepted("subtopic_weights", accepted, value)
 
 

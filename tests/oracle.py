@@ -302,7 +302,8 @@ def novelties(ranked, alpha, topics) -> list[list[float]]:
 
 def topics_of(items, topics) -> list[bool]:
     """Which topics have a relevant item."""
-    return [any(column) for column in zip(*(topics(i.label) for i in items))]
+    labels = [item.label for item in items]
+    return [any(column) for column in zip(*map(topics, labels), strict=True)]
 
 
 def _novelty(ranked, alpha, discount, topics) -> float:

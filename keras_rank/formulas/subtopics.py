@@ -148,7 +148,7 @@ def _greedy_order(lists: JudgedLists, depth: Tensor | int, alpha: float) -> Orde
         nothing[:, 0, :1] + 0 * rank,
         ops.ones_like(worth[:, :, 0]),
         nothing[:, 0] == 0,
-        backend.where(relevance > 0.0, 1.0 - alpha, 1.0),
+        1.0 - alpha * relevance,
         *(worth, place, rank),
     )
     return Order(ops.fori_loop(0, depth, _with_next_best, state)[0])

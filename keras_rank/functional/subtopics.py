@@ -46,8 +46,8 @@ def alpha_ndcg(
 
     where the greedy order takes at each rank the item that gains most there, of equal
     ones the earlier, from all items, including those that were not retrieved. The best
-    order is too hard to find: where the greedy one misses it, the value of a list may be
-    above 1.
+    order is too hard to find: where the greedy one misses it, the value of a list may
+    be above 1.
 
     `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
     below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
@@ -58,8 +58,8 @@ def alpha_ndcg(
             `(batch, list_size, subtopics)`.
         y_pred: as for `keras_rank.functional`: scores of shape `(batch, list_size)`.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant item
-            takes from those below. Defaults to 0.5.
+        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
+            item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
             `keras_rank.discounts.log2`.
@@ -119,8 +119,8 @@ def alpha_dcg(
             `(batch, list_size, subtopics)`.
         y_pred: as for `keras_rank.functional`: scores of shape `(batch, list_size)`.
         k: positive int. The number of ranks that count. Defaults to `None`: all.
-        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant item
-            takes from those below. Defaults to 0.5.
+        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
+            item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
             `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
         normalizer: what the sum is divided by. `None`: nothing (TF-Ranking).
@@ -169,9 +169,9 @@ def expected_reciprocal_rank_ia(
 
     `ERR-IA@k = mean(sum(stop(r) / r for r in 1..k) for each subtopic)`
 
-    where `stop(r) = relevant(r) * alpha * (1 - alpha)**above(r)` is the probability that
-    a user who looks for the subtopic stops at rank r: each relevant item satisfies with
-    the probability `alpha`, and `above(r)` of them are above. The mean is over the
+    where `stop(r) = relevant(r) * alpha * (1 - alpha)**above(r)` is the probability
+    that a user who looks for the subtopic stops at rank r: each relevant item satisfies
+    with the probability `alpha`, and `above(r)` of them are above. The mean is over the
     subtopics with relevant items.
 
     `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are

@@ -29,8 +29,8 @@ class RawBatch(NamedTuple):
     """What users pass, with matching shapes.
 
     Attributes:
-        labels: tensor of shape `(batch, list_size)`, or `(batch, list_size, subtopics)`,
-            or ids, `(batch, targets)`.
+        labels: tensor of shape `(batch, list_size)`, of shape
+            `(batch, list_size, subtopics)`, or ids, `(batch, targets)`.
         scores: tensor of shape `(batch, list_size)`, or `(batch, items)`.
         mask: tensor of the shape of the scores, or `None`.
         weights: tensor of a shape that broadcasts with the scores, or `None`.

@@ -264,7 +264,6 @@ class TieGroups:
         self, in_order: Tensor, values: Callable[[Order | None], Tensor]
     ) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
-
         at_cut, sizes = (
             for_all_subtopics(x, in_order) for x in (self.at_cut, self.sizes)
         )
@@ -296,7 +295,7 @@ class TieGroups:
 
 
 def for_all_subtopics(x: Tensor, values: Tensor) -> Tensor:
-    """Returns what lists have by rank or by item, for values that may have subtopics."""
+    """Returns what lists have at their places, for values that may have subtopics."""
     return x if len(values.shape) == 2 else x[:, None]
 
 
