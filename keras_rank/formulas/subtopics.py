@@ -6,12 +6,12 @@ from keras_rank import discounts
 from keras_rank.arrays.arithmetic import (
     counted,
     highest,
+    product,
     ratio,
     running_total,
     size_of,
     total,
 )
-from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.binary import slots_of_top
 from keras_rank.formulas.chances import mean_power_of_marked
@@ -82,7 +82,8 @@ def discounted_novelty(
     """
     gains = weighted_relevance_by_rank(lists, ranking)
     gains = gains * share_left(lists, ranking, alpha)
-    value = ratio(_discounted(gains, ranking, rank_discount_fn), lists.list_weights)
+    by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
+    value = ratio(total(total(gains * by_rank)), lists.list_weights)
     if normalizer is None:
         return value
     subtopics = total(has_relevant(lists))
@@ -100,15 +101,8 @@ def share_of_greedy_ideal(
     gains = weighted_relevance_by_rank(lists, ranking)
     gains = gains * share_left(lists, ranking, alpha)
     ideal_gains = _greedy_gains(lists, ranking, alpha)
-    return ratio(
-        *(_discounted(x, ranking, rank_discount_fn) for x in (gains, ideal_gains))
-    )
-
-
-def _discounted(
-    gains: Tensor, ranking: Ranking, rank_discount_fn: discounts.DiscountFn
-) -> Tensor:
-    return total(total(gains * discounts.at_ranks(rank_discount_fn, ranking.ranks)))
+    by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
+    return ratio(total(total(gains * by_rank)), total(ideal_gains * by_rank))
 
 
 def most_of_a_subtopic(
@@ -127,46 +121,43 @@ def most_of_a_subtopic(
 
 
 def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
-    """The gains of the greedy order, of shape `(batch, subtopics, cutoff)`."""
+    """The gains of the order that takes what gains most next, `(batch, cutoff)`.
+
+    Of equal items it takes the first.
+    """
     key = _greedy_gains, alpha, ranking.uncut, ranking.largest_k
     if key not in lists._by_rank:
-        order = _greedy_order(lists, ranking.ideal_depth, alpha)
-        relevant = order.of(lists.relevance_by_subtopic)
-        left = _power(1.0 - alpha, running_total(relevant) - relevant)
-        lists._by_rank[key] = order.of(_worth(lists)) * left
+        worth = _worth(lists)
+        rank = ops.arange(ranking.ideal_depth, dtype="int32")
+        place = ops.arange(size_of(worth, 2), dtype="int32")
+        nothing = 0.0 * worth[:, 0]
+        state = (
+            nothing[:, :1] + ops.cast(0 * rank, worth.dtype),
+            ops.ones_like(worth[:, :, 0]),
+            nothing + 1.0,
+            1.0 - alpha * lists.relevance_by_subtopic,
+            *(worth, place, rank),
+        )
+        with backend.full_precision():
+            found = ops.fori_loop(0, ranking.ideal_depth, _with_next_best, state)
+        lists._by_rank[key] = found[0]
     gains = lists._by_rank[key]
-    return gains if ranking.is_largest else gains[..., : ranking.cutoff]
-
-
-def _greedy_order(lists: JudgedLists, depth: Tensor | int, alpha: float) -> Order:
-    """The order that takes what gains most next, of equals the first."""
-    worth, relevance = _worth(lists), lists.relevance_by_subtopic
-    place = ops.arange(size_of(worth, 2), dtype="int32")
-    rank = ops.arange(depth, dtype="int32")
-    nothing = ops.cast(0.0 * worth[:, :1], "int32")
-    state = (
-        nothing[:, 0, :1] + 0 * rank,
-        ops.ones_like(worth[:, :, 0]),
-        nothing[:, 0] == 0,
-        1.0 - alpha * relevance,
-        *(worth, place, rank),
-    )
-    return Order(ops.fori_loop(0, depth, _with_next_best, state)[0])
+    return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
 
 # No closure, which eager JAX would compile again at each call.
 def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Takes the item with the largest gain, given what is left of each subtopic."""
-    order, left, is_free, leaves, worth, place, rank = state
-    gains = ops.sum(left[:, :, None] * worth, axis=1)
-    gains = backend.where(is_free, gains, -1.0)
-    is_best = gains >= highest(gains, keepdims=True) * (1.0 - _ROUNDING)
+    best_gains, left, is_free, leaves, worth, place, rank = state
+    gains = product(left[:, None], worth)[:, 0] * is_free
+    best = highest(gains, keepdims=True)
+    is_best = gains >= best * (1.0 - _ROUNDING)
     chosen = backend.where(is_best, place, size_of(gains, 1))
     chosen = ops.amin(chosen, axis=1, keepdims=True)
-    order = backend.where(rank == i, chosen, order)
-    left = left * Order(chosen).of(leaves)[:, :, 0]
-    is_free = ops.logical_and(is_free, place != chosen)
-    return order, left, is_free, leaves, worth, place, rank
+    is_chosen = ops.cast(place == chosen, gains.dtype)
+    best_gains = backend.where(rank == i, best, best_gains)
+    left = left * product(leaves, is_chosen[:, :, None])[:, :, 0]
+    return best_gains, left, is_free - is_chosen, leaves, worth, place, rank
 
 
 def has_relevant(lists: JudgedLists) -> Tensor:

@@ -72,8 +72,10 @@ class DenseLists(Lists):
     @property
     def subtopic_labels(self) -> Tensor:
         if self.given_subtopics is None:
-            return self.given_labels[:, None]
-        return self.given_subtopics
+            return self._labels_or_none[:, None]
+        if self._is_by_label:
+            return self.given_subtopics
+        return backend.where(self.mask[:, None], self.given_subtopics, -math.inf)
 
     @backend.cached_property
     def scores(self) -> Tensor:

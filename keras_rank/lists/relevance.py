@@ -218,8 +218,7 @@ class JudgedLists:
     @backend.cached_property
     def relevance_by_subtopic(self) -> Tensor:
         """The relevance of the items, of shape `(batch, subtopics, list_size)`."""
-        worth = self._worth(self.lists.subtopic_labels)
-        return backend.where(self.lists.mask[:, None], worth, 0.0)
+        return self._worth(self.lists.subtopic_labels)
 
     def relevance_in(self, order: Order | None) -> Tensor:
         """The relevance of the items in an order; without one, of all items.

@@ -87,7 +87,10 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
     subtopics = None
     if len(labels.shape) == 3:
-        subtopics = ops.transpose(labels, (0, 2, 1))
+        shape = [size_of(labels, axis) for axis in (0, 2, 1)]
+        subtopics = ops.reshape(ops.transpose(labels, (0, 2, 1)), (-1, shape[2]))
+        # Copied once, into the order of the axes, as they are reshaped later on.
+        subtopics = ops.reshape(subtopics, shape)
         subtopics = backend.where(subtopics >= 0.0, subtopics, -np.inf)
         labels, wide = highest(subtopics), None
     if mask is not None:
