@@ -28,6 +28,7 @@ Class = TypeVar("Class", bound=type)
 Result = TypeVar("Result")
 
 INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -423,6 +424,18 @@ def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[T
         A tensor of shape `(batch, 1)` for each condition.
     """
     return [ops.sum(ops.cast(x(), dtype), axis=1, keepdims=True) for x in conditions]
+
+
+def first_true(conditions: Tensor, like: Tensor) -> Tensor:
+    """1 at the first entry of each row that is true, one of which is, 0 at others.
+
+    Args:
+        conditions: boolean tensor of shape `(batch, size)`.
+        like: tensor of the dtype of the result.
+    """
+    places = ops.arange(ops.shape(conditions)[1], dtype="int32")
+    first = backends.backend.where(conditions, places, INT32_MAX)
+    return ops.cast(places == ops.amin(first, axis=1, keepdims=True), like.dtype)
 
 
 def scans_anew() -> bool:

@@ -5,11 +5,8 @@ from keras import ops
 from keras_rank import discounts
 from keras_rank.arrays.arithmetic import (
     counted,
-    highest,
-    product,
     ratio,
     running_total,
-    size_of,
     total,
 )
 from keras_rank.backends import Tensor, backend
@@ -129,14 +126,13 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
     if key not in lists._by_rank:
         worth = _worth(lists)
         rank = ops.arange(ranking.ideal_depth, dtype="int32")
-        place = ops.arange(size_of(worth, 2), dtype="int32")
         nothing = 0.0 * worth[:, 0]
         state = (
             nothing[:, :1] + ops.cast(0 * rank, worth.dtype),
             ops.ones_like(worth[:, :, 0]),
             nothing + 1.0,
-            1.0 - alpha * lists.relevance_by_subtopic,
-            *(worth, place, rank),
+            ops.transpose(lists.relevance_by_subtopic, (0, 2, 1)),
+            *(worth, backend.constant(alpha, worth), rank),
         )
         with backend.full_precision():
             found = ops.fori_loop(0, ranking.ideal_depth, _with_next_best, state)
@@ -148,16 +144,15 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
 # No closure, which eager JAX would compile again at each call.
 def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Takes the item with the largest gain, given what is left of each subtopic."""
-    best_gains, left, is_free, leaves, worth, place, rank = state
-    gains = product(left[:, None], worth)[:, 0] * is_free
-    best = highest(gains, keepdims=True)
-    is_best = gains >= best * (1.0 - _ROUNDING)
-    chosen = backend.where(is_best, place, size_of(gains, 1))
-    chosen = ops.amin(chosen, axis=1, keepdims=True)
-    is_chosen = ops.cast(place == chosen, gains.dtype)
+    best_gains, left, is_free, relevant, worth, alpha, rank = state
+    of = backend.library_of(worth)
+    gains = of.matmul(left[:, None], worth)[:, 0] * is_free
+    best = of.amax(gains, axis=1, keepdims=True)
+    is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
-    left = left * product(leaves, is_chosen[:, :, None])[:, :, 0]
-    return best_gains, left, is_free - is_chosen, leaves, worth, place, rank
+    left = left * (1.0 - alpha * of.matmul(is_chosen[:, None], relevant)[:, 0])
+    is_free = is_free - is_chosen
+    return best_gains, left, is_free, relevant, worth, alpha, rank
 
 
 def has_relevant(lists: JudgedLists) -> Tensor:

@@ -17,8 +17,7 @@ class Lists:
         compared_labels: the same, in float64 if that tells more of the given labels
             apart and the backend has it.
         subtopic_labels: tensor of shape `(batch, subtopics, list_size)`. The labels for
-            each subtopic, `-inf` where there are none. Lists without subtopics have
-            one.
+            each subtopic, as they were given. Lists without subtopics have one.
         given_subtopics: the same, or `None`.
         scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
             item, or one that was not retrieved.

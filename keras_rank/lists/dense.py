@@ -36,8 +36,7 @@ class DenseLists(Lists):
         given_weights: tensor of the same shape, or `None`.
         wide_labels: the given labels, if `wide_or_none`.
         given_subtopics: tensor of shape `(batch, subtopics, list_size)`, or `None`. The
-            labels for each subtopic, `-inf` where there are none; those of an item
-            are then the highest of these.
+            labels for each subtopic; that of an item is then the highest of these.
     """
 
     given_labels: Tensor
@@ -72,10 +71,8 @@ class DenseLists(Lists):
     @property
     def subtopic_labels(self) -> Tensor:
         if self.given_subtopics is None:
-            return self._labels_or_none[:, None]
-        if self._is_by_label:
-            return self.given_subtopics
-        return backend.where(self.mask[:, None], self.given_subtopics, -math.inf)
+            return self.given_labels[:, None]
+        return self.given_subtopics
 
     @backend.cached_property
     def scores(self) -> Tensor:

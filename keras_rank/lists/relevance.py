@@ -217,8 +217,18 @@ class JudgedLists:
 
     @backend.cached_property
     def relevance_by_subtopic(self) -> Tensor:
-        """The relevance of the items, of shape `(batch, subtopics, list_size)`."""
-        return self._worth(self.lists.subtopic_labels)
+        """The relevance of the items, of shape `(batch, subtopics, list_size)`.
+
+        It is binary. Only the last step makes numbers of it, as memory takes longer to
+        get than to read.
+        """
+        assert self._by_label is not None
+        labels = self.lists.subtopic_labels
+        relevant = self._by_label.function(labels, None, *self._by_label.arguments)
+        if not self._by_label.zero_at_zero:
+            relevant = ops.logical_and(relevant, labels >= 0.0)
+        relevant = ops.logical_and(relevant, self.lists.mask[:, None])
+        return ops.cast(relevant, self.lists.dtype)
 
     def relevance_in(self, order: Order | None) -> Tensor:
         """The relevance of the items in an order; without one, of all items.

@@ -91,8 +91,9 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         subtopics = ops.reshape(ops.transpose(labels, (0, 2, 1)), (-1, shape[2]))
         # Copied once, into the order of the axes, as they are reshaped later on.
         subtopics = ops.reshape(subtopics, shape)
-        subtopics = backend.where(subtopics >= 0.0, subtopics, -np.inf)
-        labels, wide = highest(subtopics), None
+        # Not every maximum is NaN if an entry is.
+        sums = ops.sum(subtopics, axis=1)
+        labels, wide = backend.where(ops.isnan(sums), -1.0, highest(subtopics)), None
     if mask is not None:
         mask = ops.cast(as_tensor(mask), "bool")
     if weights is not None:
