@@ -28,7 +28,6 @@ Class = TypeVar("Class", bound=type)
 Result = TypeVar("Result")
 
 INT32_MIN = -(2**31)
-INT32_MAX = 2**31 - 1
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -433,9 +432,9 @@ def first_true(conditions: Tensor, like: Tensor) -> Tensor:
         conditions: boolean tensor of shape `(batch, size)`.
         like: tensor of the dtype of the result.
     """
-    places = ops.arange(ops.shape(conditions)[1], dtype="int32")
-    first = backends.backend.where(conditions, places, INT32_MAX)
-    return ops.cast(places == ops.amin(first, axis=1, keepdims=True), like.dtype)
+    first = ops.argmax(ops.cast(conditions, "int32"), axis=1, keepdims=True)
+    places = ops.arange(ops.shape(conditions)[1], dtype=first.dtype)
+    return ops.cast(places == first, like.dtype)
 
 
 def scans_anew() -> bool:

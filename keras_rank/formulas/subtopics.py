@@ -5,8 +5,10 @@ from keras import ops
 from keras_rank import discounts
 from keras_rank.arrays.arithmetic import (
     counted,
+    highest,
     ratio,
     running_total,
+    size_of,
     total,
 )
 from keras_rank.backends import Tensor, backend
@@ -147,7 +149,7 @@ def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     best_gains, left, is_free, relevant, worth, alpha, rank = state
     of = backend.library_of(worth)
     gains = of.matmul(left[:, None], worth)[:, 0] * is_free
-    best = of.amax(gains, axis=1, keepdims=True)
+    best = highest(gains, keepdims=True)
     is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
     left = left * (1.0 - alpha * of.matmul(is_chosen[:, None], relevant)[:, 0])
@@ -158,7 +160,9 @@ def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def has_relevant(lists: JudgedLists) -> Tensor:
     """1 for subtopics with relevant items, else 0, of shape `(batch, subtopics)`."""
     relevance = lists.relevance_by_subtopic
-    return ops.amax(relevance, axis=2)
+    subtopics, list_size = size_of(relevance, 1), size_of(relevance, 2)
+    rows = ops.reshape(relevance, (-1, list_size))
+    return ops.reshape(highest(rows), (-1, subtopics))
 
 
 def mean_over_subtopics(
