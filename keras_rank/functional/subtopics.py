@@ -49,9 +49,9 @@ def alpha_ndcg(
     order is too hard to find: where the greedy one misses it, the value of a list may
     be above 1.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape
@@ -110,9 +110,9 @@ def alpha_dcg(
     relevant to t, too. `list_weight` is the mean weight of the items that are relevant
     to a subtopic, 1 without weights.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape
@@ -174,9 +174,9 @@ def expected_reciprocal_rank_ia(
     with the probability `alpha`, and `above(r)` of them are above. The mean is over the
     subtopics with relevant items.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape
@@ -235,9 +235,9 @@ def precision_ia(
 
     where the mean is over the subtopics with relevant items.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape
@@ -290,9 +290,9 @@ def subtopic_recall(
 
     where subtopics without relevant items do not count.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape

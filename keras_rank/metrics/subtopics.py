@@ -41,9 +41,9 @@ class AlphaNDCG(RankingMetric):
     order is too hard to find: where the greedy one misses it, the value of a list may
     be above 1. The result of a list without relevant items is `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -111,9 +111,9 @@ class AlphaDCG(AlphaNDCG):
     to a subtopic, 1 without weights, and also the weight of the list in the mean. The
     result is 0 or more; that of a list without relevant items is `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -179,9 +179,9 @@ class ExpectedReciprocalRankIA(RankingMetric):
     subtopics with relevant items. The result is from 0 to 1; that of a list without
     relevant items is `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -252,9 +252,9 @@ class PrecisionIA(RankingMetric):
     where the mean is over the subtopics with relevant items. The result is from 0 to 1;
     that of a list without relevant items is `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -319,9 +319,9 @@ class SubtopicRecall(RankingMetric):
     where subtopics without relevant items do not count. The result is from 0 to 1; that
     of a list without relevant items is `empty_value`.
 
-    `y_true` has the shape `(batch, list_size, subtopics)`. An item whose labels are
-    below 0 or NaN for all subtopics is padding. Labels of shape `(batch, list_size)`
-    are those of a single subtopic.
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.

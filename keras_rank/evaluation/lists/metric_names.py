@@ -55,6 +55,11 @@ def members_of(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
+        if member.takes_subtopics:
+            raise ValueError(
+                "`metrics` should read one label for each item, as a table has no "
+                f"subtopics. Received: {member.name!r}"
+            )
     return [x._with_seed(0) if x._seed_is_drawn else x for x in of_lists]
 
 
