@@ -31,51 +31,6 @@ def batch_of(rng, lists=BATCH, items=LIST_SIZE):
     return labels, scores, weights
 
 
-# The numbers of TF-Ranking.
-
-SCORES = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
-
-
-def test_alpha_dcg_of_tf_ranking():
-    """Its own test: labels by item, of which the last list is ranked in reverse."""
-    labels = [
-        [[0.0, 0.0], [0.0, 1.0], [0.0, 1.0]],
-        [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]],
-    ]
-    half = 1 / math.log2(3)
-    first, second = 1 + 0.5 * half, 2 + 0.5 * half
-    values = functional.alpha_dcg(labels, SCORES)
-    np.testing.assert_allclose(ops.convert_to_numpy(values), [first, second], 1e-6)
-    assert float(metrics.AlphaDCG()(labels, SCORES)) == pytest.approx(
-        (first + second) / 2
-    )
-    # The weight of a list is the mean weight of its relevant items.
-    weights = [[1.0, 2.0, 3.0]]
-    for k, expected in ((1, 2 / 2.5), (None, (2 + 3 * 0.5 * half) / 2.5)):
-        (value,) = functional.alpha_dcg(
-            labels[:1], SCORES[:1], sample_weight=weights, k=k
-        )
-        assert float(value) == pytest.approx(expected, rel=1e-6)
-    by_list = metrics.AlphaDCG()(labels, SCORES, sample_weight=[1.0, 0.0])
-    assert float(by_list) == pytest.approx(first, rel=1e-6)
-    (value,) = functional.alpha_dcg(
-        labels[:1], SCORES[:1], alpha=0.2, rank_discount_fn="reciprocal"
-    )
-    assert float(value) == pytest.approx(1 + 0.8 / 2, rel=1e-6)
-
-
-def test_precision_ia_of_tf_ranking():
-    labels = [
-        [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]],
-        [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]],
-    ]
-    for k, expected in ((None, 1 / 3), (1, 0.0), (2, 1 / 2)):
-        (value,) = functional.precision_ia(labels[:1], SCORES[:1], k=k)
-        assert float(value) == pytest.approx(expected, rel=1e-6)
-    mean = metrics.PrecisionIA()(labels, SCORES)
-    assert float(mean) == pytest.approx((1 / 3 + 3 / 6) / 2, rel=1e-6)
-
-
 # The numbers of ndeval.
 
 OF_NDEVAL = {
