@@ -494,6 +494,29 @@ def memory():
 
 
 def on_gpu():
+    """What a GPU takes: updates, results, catalogues, and an epoch of training."""
+    updates_on_gpu()
+    results_on_gpu()
+    catalogues(items=1_000_000, queries=4096, block_size=2**16)
+    fitting()
+
+
+def results_on_gpu():
+    """The results, which PyTorch's trainer asks for at each step."""
+    import keras_rs
+
+    batch = tensors(*batch_of(256, 1000))
+    head("Results on the GPU", ["us"])
+    for name, metric in (
+        ("NDCG@10", NDCG(k=10)),
+        ("nine as a group", RankingMetrics(NINE)),
+        ("keras-rs, NDCG@10", keras_rs.metrics.NDCG(k=10)),
+    ):
+        metric.update_state(*batch)
+        row(name, [f"{1000.0 * milliseconds(metric.result):.0f}"])
+
+
+def updates_on_gpu():
     """Absolute times, and the bytes of the inputs against the bandwidth of a copy."""
     libraries = peers.peers()
     head(

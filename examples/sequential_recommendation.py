@@ -1,8 +1,13 @@
 """Next-item recommendation: a small self-attentive model over a whole catalogue.
 
-Each user's last item is held out for the test, and the one before for validation. All
-items are ranked, except those that the user has seen. The metrics are in the progress
-bar, training stops early by NDCG@10, and the results include a popularity baseline.
+The model predicts the next item at every position of a history: it returns scores of
+shape (users, time, items), and the metrics take them with labels of shape (users,
+time), the ids of the next items. Where these are -1, there is nothing to predict.
+
+A tenth of the users are held out for validation, at every position. For the test, it is
+the last item of each other user. All items are ranked, except those that the user has
+seen. The metrics are in the progress bar, training stops early by NDCG@10, and the
+results include a popularity baseline.
 
     python examples/sequential_recommendation.py --backend jax
     python examples/sequential_recommendation.py --interactions ratings.csv
@@ -85,20 +90,32 @@ def read(path):
     return [items for items in ordered if len(items) >= 4], len(numbers)
 
 
-def examples_of(sequences, ends):
-    """Histories, padded with -1 on the left, and their next items."""
-    histories, targets = [], []
-    for sequence in sequences:
-        for end in ends(len(sequence)):
-            history = sequence[max(0, end - HISTORY) : end]
-            histories.append([-1] * (HISTORY - len(history)) + history)
-            targets.append(sequence[end])
-    return np.array(histories, "int32"), np.array(targets, "int32")
+def steps(sequences):
+    """The items of each user, and the item after each, padded with -1 on the left.
+
+    Of a long sequence, these are several rows.
+    """
+    rows = [
+        sequence[max(0, end - HISTORY - 1) : end]
+        for sequence in sequences
+        for end in range(len(sequence), 1, -HISTORY)
+    ]
+    padded = np.full((len(rows), HISTORY + 1), -1, "int32")
+    for line, row in zip(padded, rows, strict=True):
+        line[-len(row) :] = row
+    return padded[:, :-1], padded[:, 1:]
+
+
+def last_steps(sequences):
+    """The same, with the last item of each user alone to be predicted."""
+    history, target = steps([sequence[-HISTORY - 1 :] for sequence in sequences])
+    is_last = np.arange(HISTORY) == HISTORY - 1
+    return history, np.where(is_last, target, -1)
 
 
 @keras.saving.register_keras_serializable(package="examples")
 class NextItem(keras.Model):
-    """Self-attention over the history, with scores for all items not in it."""
+    """Self-attention over the items so far, and scores for all others."""
 
     def __init__(self, items):
         super().__init__()
@@ -111,13 +128,13 @@ class NextItem(keras.Model):
 
     def call(self, history, training=False):
         x = self.item(history + 1) + self.position(ops.arange(HISTORY))
-        seen = history >= 0
-        attended = self.attention(
-            x, x, attention_mask=seen[:, None, :], training=training
-        )
+        # What has been seen at each position: the items up to it.
+        before = ops.arange(HISTORY)[:, None] >= ops.arange(HISTORY)
+        seen = ops.where(before, history[:, None, :], -1)
+        attended = self.attention(x, x, attention_mask=seen >= 0, training=training)
         x = self.norms[0](x + attended)
         x = self.norms[1](x + self.hidden(x))
-        return exclude_items(self.scores(x[:, -1]), history)
+        return exclude_items(self.scores(x), seen)
 
 
 def metrics():
@@ -137,14 +154,18 @@ def main():
         sequences, items = read(arguments.interactions)
     else:
         sequences, items = generate(arguments.users, rng)
-    train = examples_of(sequences, lambda length: range(1, length - 2))
-    validation = examples_of(sequences, lambda length: [length - 2])
-    history, target = examples_of(sequences, lambda length: [length - 1])
+    held_out = len(sequences) // 10
+    others = sequences[held_out:]
+    train = steps([sequence[:-1] for sequence in others])
+    validation = steps(sequences[:held_out])
+    test = last_steps(others)
 
     model = NextItem(items)
     model.compile(
-        optimizer=keras.optimizers.Adam(3e-3),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=keras.optimizers.Adam(1e-2),
+        loss=keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, ignore_class=-1
+        ),
         metrics=metrics(),
     )
     stop = keras.callbacks.EarlyStopping(
@@ -153,18 +174,19 @@ def main():
     model.fit(
         *train,
         validation_data=validation,
-        batch_size=256,
+        batch_size=16,
         epochs=arguments.epochs,
         callbacks=[stop],
     )
 
-    counts = np.bincount(np.concatenate([s[:-2] for s in sequences]), minlength=items)
+    counts = np.bincount(np.concatenate([s[:-1] for s in others]), minlength=items)
+    history, target = test
     popular = exclude_items(np.tile(counts, (len(history), 1)), history)
-    scores = model.predict(history, verbose=0)
+    found = model.evaluate(*test, return_dict=True, verbose=0)
     print(f"\n{'held-out items':18}{'popularity':>12}{'model':>9}")
-    for baseline, metric in zip(metrics(), metrics(), strict=True):
-        values = baseline(target, popular), metric(target, scores)
-        print(f"{metric.name:18}{float(values[0]):12.4f}{float(values[1]):9.4f}")
+    for metric in metrics():
+        baseline = float(metric(target[:, -1], popular))
+        print(f"{metric.name:18}{baseline:12.4f}{found[metric.name]:9.4f}")
 
 
 if __name__ == "__main__":

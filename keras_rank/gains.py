@@ -1,4 +1,8 @@
-"""Gains: what an item of a given label is worth."""
+"""Gains: what an item of a given label is worth.
+
+`keras_rank.lists.relevance` caps gains, sets those below a threshold to 0, and scales
+the exponential ones of a list where only their ratios matter.
+"""
 
 from collections.abc import Callable
 

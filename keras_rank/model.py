@@ -265,11 +265,12 @@ def _folded(y: Any, is_early: bool = False) -> Any:
                 'both) and "mask" (optional). '
                 f"Received: y with the keys {sorted(part)}"
             )
-        if "ids" in part:
+        if {"ids", "labels"} <= set(part):
             return part if is_early else _side_by_side(part)
+        only = part["ids" if "ids" in part else "labels"]
         if "mask" not in part:
-            return part["labels"]
-        masked = mask_labels(part["labels"], part["mask"])
+            return only
+        masked = mask_labels(only, part["mask"])
         return ops.convert_to_numpy(masked) if is_early else masked
 
     return keras.tree.lists_to_tuples(keras.tree.traverse(labels, y))
@@ -285,12 +286,10 @@ def _once(sample_weight: Any) -> Any:
 
 
 def _side_by_side(part: dict[str, Any]) -> Any:
-    """Stacks ids, -1 where the mask is False, with their labels if there are any."""
+    """Stacks ids, -1 where the mask is False, with their labels."""
     ids = part["ids"]
     if "mask" in part:
         ids = mask_labels(ids, part["mask"])
-    if "labels" not in part:
-        return ids
     # A metric has to see a precision that may have rounded ids.
     dtype = keras.backend.standardize_dtype(ids.dtype)
     if dtype not in ("bfloat16", "float16"):
@@ -299,7 +298,7 @@ def _side_by_side(part: dict[str, Any]) -> Any:
     pair = [ops.cast(x, dtype) for x in (ids, part["labels"])]
     if len(pair[0].shape) == 1:
         pair = [x[:, None] for x in pair]
-    return ops.stack(pair, axis=2)
+    return ops.stack(pair, axis=-1)
 
 
 # How each argument of Keras is converted.

@@ -23,9 +23,7 @@ SHAPE = (2, 4, 4)
 SMALLEST_SQUARE = 1e-37
 
 
-def add(
-    totals: Tensor, remainders: Tensor, columns: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def add(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
     """Adds the sums over lists of the pairwise products of columns.
 
     By elementwise products and sums, as a matrix product would wake threads, and wait
@@ -42,22 +40,20 @@ def add(
         columns: tensor of shape `(4, ..., batch)`.
 
     Returns:
-        The totals and the remainders, of the same shapes, and the number of lists.
+        The totals and the remainders, of the same shapes.
     """
     with backend.quiet():
         if backend.has_float64():
-            *parts, number = backend.in_float64(_sums, totals, remainders, columns)
-            high, low, remainders = parts
-            return ops.stack([high, low]), remainders, number
+            parts = backend.in_float64(_sums, totals, remainders, columns)
+            return ops.stack(parts[:2]), parts[2]
         added = _products(columns)
-        totals, remainders = _added(totals, remainders, added, 0.0 * added)
-        return totals, remainders, added[LISTS, LISTS]
+        return _added(totals, remainders, added, 0.0 * added)
 
 
 def _sums(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
     added = _products(columns)
     sums = backend.library_of(totals).sum(totals, axis=0) + remainders + added
-    return *backend.split_float64(sums), ops.cast(added[LISTS, LISTS], "int32")
+    return backend.split_float64(sums)
 
 
 def _products(columns: Tensor) -> Tensor:

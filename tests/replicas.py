@@ -17,6 +17,7 @@ import tempfile
 import keras
 import numpy as np
 
+from keras_rank.callbacks import GroupedEvaluation
 from keras_rank.metrics import NDCG, Gini, RankingMetrics
 from keras_rank.utils import export_state, merge_state
 
@@ -89,6 +90,27 @@ def fit_and_evaluate(model, metrics, x, labels, weights):
     return logs, [export_state(metric) for metric in metrics]
 
 
+def evaluate_rows():
+    """In `fit`, on rows in any order: the last batch is smaller, but not for JAX."""
+    x, labels, _ = data(slice(LISTS))
+    order = np.random.default_rng(1).permutation(LISTS * ITEMS)
+    rows, labels = x.reshape(-1, FEATURES)[order], labels.reshape(-1)[order]
+    ids = np.repeat(np.arange(LISTS), ITEMS)[order]
+    initializer = keras.initializers.GlorotUniform(seed=1)
+    inputs = keras.Input((FEATURES,))
+    scores = keras.layers.Dense(1, kernel_initializer=initializer)(inputs)
+    model = keras.Model(inputs, scores)
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    batch_size = 8 if keras.backend.backend() == "jax" else 7
+    evaluation = GroupedEvaluation(
+        rows, labels, ids, [NDCG(k=3, seed=1), "mrr"], batch_size=batch_size
+    )
+    given = {"batch_size": 8, "callbacks": [evaluation], "verbose": 0}
+    history = model.fit(rows, labels, **given).history
+    del history["loss"]
+    return {f"rows {name}": values[-1] for name, values in history.items()}
+
+
 def with_exported(logs, states):
     """Adds what the states give to metrics that were on no device."""
     pairs = zip(make_metrics(), states, strict=True)
@@ -120,7 +142,7 @@ def on_jax():
             keras.distribution.set_distribution(distribution)
         model, metrics = build(rate=0.1)
         found = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
-        constant = rank_constant_scores()
+        constant = rank_constant_scores() | evaluate_rows()
         keras.distribution.set_distribution(None)
         yield f"{number} devices", {**with_exported(*found), **constant}
 
@@ -142,7 +164,7 @@ def on_tensorflow():
             # weighs the gradients of both alike, so that nothing is learned here.
             model.optimizer.learning_rate = 0.0
             uneven = fit_and_evaluate(model, metrics, *data(slice(LISTS + 1)))
-            constant = rank_constant_scores()
+            constant = rank_constant_scores() | evaluate_rows()
         found = {**with_exported(*even), **constant}
         found |= named("uneven", with_exported(*uneven))
         yield f"{number} devices", found
@@ -154,8 +176,8 @@ def on_torch():
 
     model, metrics = build(rate=0.0)
     logs, _ = fit_and_evaluate(model, metrics, *data(slice(LISTS)))
-    one = {**named("recipe", logs), **named("summed", logs), **train_with_ddp(0, 1)}
-    yield "1 devices", one
+    one = {**named("recipe", logs), **named("summed", logs)}
+    yield "1 devices", {**one, **train_with_ddp(0, 1), **evaluate_rows()}
     multiprocessing.set_forkserver_preload(["keras_rank", "torch.distributed"])
     with tempfile.TemporaryDirectory() as folder:
         # One group for each process: torch 2.6 may wait forever where one is destroyed.
@@ -178,6 +200,7 @@ def run_rank(rank, world, folder):
         **named("recipe", follow_the_recipe(rows)),
         **named("summed", sum_metric_variables(rows)),
         **train_with_ddp(rank, world),
+        **evaluate_rows(),
     }
     path = pathlib.Path(folder) / f"rank {rank} of {world} devices.json"
     path.write_text(json.dumps(found))

@@ -88,10 +88,12 @@ def update_errors():
                     continue  # Ids and labels side by side.
                 message = f"`{argument}` should have one number for each item, in the "
                 message += "shape (batch, list_size) or (batch, list_size, 1). Where "
-                message += "each position of (batch, time, items) is a list, reshape "
-                message += "everything to lists: scores and labels to (batch * time, "
-                message += "items), ids to (batch * time,). Received: "
-                message += f"{argument}.shape={shape}"
+                message += "each position of (batch, time, items) is a list, give the "
+                message += "ids of its relevant items with `sparse_labels=True`, or "
+                message += "reshape scores and labels to (batch * time, items). "
+                message += f"Received: {argument}.shape={shape}"
+                if (kind, part) == (sparse, "scores"):
+                    message = "With `sparse_labels=True` and scores at every position, "
                 value = np.ones(shape)
                 yield f"{argument} of shape {shape}", kind, {part: value}, message
     for part in ("scores", "mask"):
@@ -122,6 +124,8 @@ def update_errors():
         yield f"y_true of shape {shape}", sparse, {"labels": value}, message
     for shape in [(), (4,), (1, 1, 2, 4)]:
         message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
+        if len(shape) == 4:
+            message = "With `sparse_labels=True` and scores at every position, "
         yield f"y_pred of shape {shape}", sparse, {"scores": np.ones(shape)}, message
     for shape in [(3,), (0,), (3, 1), (1, 2), (0, 2)]:
         message = "`y_true` and `y_pred` should have the same number of lists. "

@@ -97,20 +97,20 @@ def test_any_split_of_candidates_gives_the_same(rng):
 
 @pytest.mark.parametrize(("equal", "sorts"), [(1, False), (2, False), (3, True)])
 def test_scores_that_are_equal_by_chance(equal, sorts, monkeypatch):
-    """A block is sorted only where two more do not tell which of them are in."""
+    """All are sorted only where two more do not tell which of them are in."""
     items, k, block_size, sizes = 50, 4, 20, []
     candidates = -np.arange(items, dtype="float32")[:, None]
     candidates[k - 1 : k - 1 + equal] = candidates[k - 1]
     queries = np.ones((QUERIES, 1), "float32")
     arguments = {"shuffle_ties": True, "seed": 1, "block_size": block_size}
     _, in_order = best_of(queries, candidates, items, **arguments)
-    in_full = best._found_in_full
+    sorted_by_keys = best._in_order
 
     def recorded(scores, *options):
         sizes.append(scores.shape[1])
-        return in_full(scores, *options)
+        return sorted_by_keys(scores, *options)
 
-    monkeypatch.setattr(best, "_found_in_full", recorded)
+    monkeypatch.setattr(best, "_in_order", recorded)
     blocks._kept_step.cache_clear()
     _, ids = best_of(queries, candidates, k, **arguments)
     np.testing.assert_array_equal(ids, in_order[:, :k])

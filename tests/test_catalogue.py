@@ -17,13 +17,10 @@ import keras_rank
 from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue.blocks import (
-    TILE,
-    Queries,
-    _kept_step,
-    chunks_of_queries,
-)
+from keras_rank.catalogue.blocks import Queries, _kept_step, chunks_of_queries
+from keras_rank.catalogue.candidates import open_candidates
 from keras_rank.catalogue.ranks import retrieval
+from keras_rank.catalogue.tiles import TILE
 
 BACKEND = keras.backend.backend()
 SPARSE = [
@@ -178,8 +175,9 @@ def test_queries_are_cut_by_their_number_of_targets(rng):
     for row, number in zip(ids, numbers, strict=True):
         row[:number] = rng.permutation(1000)[:number]
     embeddings = ops.ones((len(numbers), 2))
-    queries = Queries(embeddings, ops.convert_to_tensor(ids), None, None)
-    chunks = chunks_of_queries(queries, TILE // 2)
+    queries = Queries(embeddings, ids, None, None)
+    candidates = open_candidates(np.zeros((TILE // 2, 1), "int8"), TILE, len(ids))
+    chunks = chunks_of_queries(queries, candidates)
     shapes = [tuple(chunk.ids.shape) for _, chunk in chunks]
     assert shapes == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
     rows = np.concatenate([of_chunk for of_chunk, _ in chunks])

@@ -79,6 +79,23 @@ def test_a_run_from_standard_input(command, monkeypatch):
     assert "mrr     0.7500" in command("evaluate qrels - -m mrr").out
 
 
+def test_which_items_and_queries_of_a_run_count(command, tmp_path):
+    run_file = "1 Q0 1 1 .9 t\n1 Q0 b 2 .8 t\n1 Q0 a 3 .7 t\n1 Q0 b 4 .1 t\n"
+    (tmp_path / "chunks").write_text(run_file)
+    line = "evaluate qrels chunks -m mrr judged@2 -o json"
+    assert "Received twice: the item 'b'" in command(line, expected=2).err
+    for options, mrr, judged in (
+        ("--duplicates first", (1 / 3) / 2, (1 / 2) / 2),
+        ("--duplicates max --missing skip", 1 / 3, 1 / 2),
+        ("--duplicates max --missing skip --ignore-identical-ids", 1 / 2, 1.0),
+    ):
+        printed = json.loads(command(f"{line} {options}").out)
+        values = [row["value"] for row in printed["summary"]]
+        assert values == pytest.approx([mrr, judged])
+    run_line = "compare --qrels qrels run chunks -m mrr --duplicates first"
+    assert "-0." in command(run_line).out
+
+
 def test_values_of_each_query(command):
     printed = command("evaluate qrels run -m mrr -q -o tsv")
     assert printed.out.split("\n\n")[0] == (
@@ -377,7 +394,11 @@ WRONG = {
     "evaluate qrels run -m P(rel=2)@5 --relevance-threshold 2": "their own level",
     "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
     "evaluate qrels run --query qid": "--query should be left out with TREC files",
-    "evaluate qrels run --duplicates count": "with qrels and runs, where it has no",
+    "evaluate qrels run --duplicates count": "of ['error', 'first', 'max']. Received",
+    "evaluate base.parquet --item item_id --duplicates max": "of ['error', 'count']",
+    "evaluate base.parquet --missing skip": "should be left out with tables",
+    "evaluate base.parquet --ignore-identical-ids": "Received: --ignore-identical",
+    "evaluate qrels run --missing drop": "invalid choice: 'drop'",
     "evaluate base.parquet --duplicates error": "should come with --item",
     "evaluate base.parquet --keep market": "with --print-lists or --per-list",
     "evaluate base.parquet -m mrr --gains linear": "without a metric that has gains",

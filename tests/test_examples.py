@@ -112,6 +112,35 @@ def test_sequential_recommendation(backend, run):
     assert all(model > 1.5 * popularity for popularity, model in rows.values())
 
 
+def test_pointwise_ranking(backend, run):
+    skip_unless_on(backend, "torch")
+    arguments = ["--backend", backend, "--epochs", 3]
+    printed = run("pointwise_ranking.py", *arguments, "--queries", 100)
+    table = printed[printed.index("epoch  loss") :].splitlines()[1:]
+    rows = [list(map(float, row.replace("±", "").split())) for row in table]
+    assert [row[0] for row in rows] == [1, 2, 3]
+    (_, _, first, _), *_, (_, _, last, error) = rows
+    assert first < last < 1.0
+    assert 0.0 < error < 0.1
+
+
+def test_pointwise_ranking_of_files(backend, tmp_path, rng, run):
+    """The evaluation is that of the file's own queries, whose rows are spread."""
+    skip_unless_on(backend, "torch")
+    for name, queries in (("train", 30), ("validation", 1)):
+        lines = [
+            f"{int(3 * value)} qid:{row % queries} 1:{value:.3f}"
+            for row, value in enumerate(rng.random(10 * queries))
+        ]
+        (tmp_path / name).write_text("\n".join(lines))
+    arguments = ["--backend", backend, "--epochs", 1]
+    for name in ("train", "validation"):
+        arguments += [f"--{name}", tmp_path / name]
+    printed = run("pointwise_ranking.py", *arguments)
+    # A single list has no standard error.
+    assert printed.splitlines()[-1].endswith("± nan")
+
+
 def test_two_tower(backend, run):
     skip_unless_on(backend, "jax")
     arguments = ["--backend", backend, "--epochs", 3, "--users", 800, "--items", 3000]

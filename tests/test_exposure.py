@@ -19,7 +19,7 @@ from strategies import BATCH, LIST_SIZE, batches, splits
 
 from keras_rank import catalogue, utils
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue import blocks
+from keras_rank.catalogue import tiles
 from keras_rank.metrics import (
     NDCG,
     AveragePopularity,
@@ -469,7 +469,7 @@ def test_tables_have_no_catalogue():
 def test_the_default_precision_changes_no_count(precision, rng, monkeypatch):
     """Keras on JAX makes floats of numbers, which are no indices."""
     # Queries and candidates in several blocks.
-    monkeypatch.setattr(blocks, "TILE", 8)
+    monkeypatch.setattr(tiles, "TILE", 8)
     scores, ids = rng.normal(size=(5, 13)), rng.integers(0, 13, (5, 2))
     queries = rng.normal(size=(5, 3)).astype("float32")
     items = rng.normal(size=(13, 3)).astype("float32")

@@ -307,7 +307,7 @@ def _scores(lists):
             10,
         ),
         (lambda x: catalogue.top_k(x, ITEMS, k=3, shuffle_ties=True, seed=1), 4),
-        (lambda x: catalogue.top_k(x, ITEMS, k=3, block_size=16), 5),
+        (lambda x: catalogue.top_k(x, ITEMS, k=3, block_size=16), 6),
         (
             lambda x: exclude_items(
                 _scores(len(x)), _targets(len(x)), keep=_targets(len(x))[:, :1]

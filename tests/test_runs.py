@@ -12,6 +12,7 @@ import pytest
 from pyarrow import parquet
 from tables import TREC, rows_of
 
+from keras_rank import catalogue
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
 from keras_rank.evaluation.lists.metric_names import metric_of
@@ -772,7 +773,7 @@ def test_ids_without_numbers(rules):
 @pytest.mark.parametrize(
     ("qrels", "run", "message"),
     [
-        ({}, {"2": None}, "out: both count as 0. Received: None, for the query '2'"),
+        ({}, {"2": None}, "one, which counts as 0. Received: None, for the query '2'"),
         ({}, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
         ({}, {"2": "a"}, "Received: 'a', for the query '2'"),
         ({}, {"2": [("a", 0.5)]}, "Received: .*, for the query '2'"),
@@ -808,12 +809,327 @@ def test_ids_without_numbers_in_json(tmp_path):
         evaluate_run({"1": {"b": 1}}, files[1], ["mrr"])
     for run in ('{"1": null}', '{"1": ["a"], "2": null}'):
         files[1].write_text(run)
-        with raises("both count as 0. Received: None, for the query"):
+        with raises("which counts as 0. Received: None, for the query"):
             evaluate_run(QRELS, files[1], ["mrr"])
     files[0].write_text('{"query_id": ["1"], "item_id": ["b"], "label": [1]}')
     (tmp_path / "q.json").write_text('{"query_id": ["2"], "item_id": ["b"]}')
     with raises("Received: ['1'], for the query 'query_id'"):
         evaluate_run([files[0], tmp_path / "q.json"], RUN, ["mrr"])
+
+
+LISTS = {"1": ["x", "a", "b"], "2": ["a"], "3": []}
+RELEVANT = {"1": ["a", "d"], "2": ["a"], "3": ["c"]}
+# The mean of 1 / 2, 1 and 0, and of 1 of 2, 1 of 1 and 0 of 1.
+MEANS = {"mrr": (1 / 2 + 1 + 0) / 3, "recall@5": (1 / 2 + 1 + 0) / 3}
+
+
+def found_in(qrels, run, **arguments):
+    return evaluate_run(qrels, run, list(MEANS), **arguments).to_dict()
+
+
+def columns_of(lists):
+    return {"query_id": list(lists), "item_id": list(lists.values())}
+
+
+@pytest.mark.parametrize("library", ["dict", "pyarrow", "pandas", "polars", "duckdb"])
+def test_columns_of_lists(library):
+    tables = [pa.table(columns_of(x)) for x in (RELEVANT, LISTS)]
+    if library == "dict":
+        tables = [columns_of(x) for x in (RELEVANT, LISTS)]
+    elif library == "pandas":
+        tables = [x.to_pandas() for x in tables]
+    elif library != "pyarrow":
+        module = pytest.importorskip(library)
+        tables = [module.from_arrow(x) for x in tables]
+    assert found_in(*tables) == pytest.approx(MEANS)
+
+
+def test_columns_of_lists_in_files(tmp_path, capsys):
+    sides = {"qrels": RELEVANT, "run": LISTS}
+    for name, lists in sides.items():
+        parquet.write_table(pa.table(columns_of(lists)), tmp_path / f"{name}.parquet")
+        rows = [{"query_id": q, "item_id": x, "notes": ["n"]} for q, x in lists.items()]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    for suffix in ("parquet", "jsonl", "json"):
+        files = [tmp_path / f"{name}.{suffix}" for name in sides]
+        assert found_in(*files) == pytest.approx(MEANS)
+        assert run_command(["evaluate", *map(str, files), "-m", "mrr"]) == 0
+        assert "0.5000" in capsys.readouterr().out
+    targets = targets_from_qrels(tmp_path / "qrels.parquet", [*LISTS], ["c", "a", "d"])
+    assert targets["ids"].tolist() == [[1, 2], [1, -1], [0, -1]]
+
+
+def test_columns_of_lists_with_numbers():
+    """Which need not be sorted, and grade what is relevant."""
+    items = [["b", "d", "a"], ["a"]]
+    qrels = {"qid": ["1", "2"], "docno": items, "label": [[0, 1, 2], [1]]}
+    run = {"qid": ["1", "2"], "docno": [["b", "x", "a"], ["a"]]}
+    run["pred"] = [[0.1, 0.9, 0.8], [0.5]]
+    found = evaluate_run(qrels, run, ["ndcg@10"], score="pred")
+    assert values_of(found) == {q: pytest.approx(x) for q, x in EXPECTED.items()}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", object])
+def test_ids_in_the_order_of_the_queries(dtype):
+    """As of `catalogue.top_k`, which fills lists up with -1."""
+    retrieved = np.array([[9, 1, 2], [1, -1, -1], [-1, -1, -1]])
+    relevant = [[1, 4], [1], (3,)]
+    if dtype == "uint8":
+        retrieved[retrieved < 0] = [255, 254, 255, 254, 253]
+    assert found_in(relevant, retrieved.astype(dtype)) == pytest.approx(MEANS)
+    assert found_in(relevant, [*retrieved.astype(dtype)]) == pytest.approx(MEANS)
+    padded = np.array([[-1, 1, 4], [1, -1, -1], [-1, -1, 3]])
+    assert found_in(padded, retrieved.astype(dtype)) == pytest.approx(MEANS)
+    evaluation = evaluate_run(relevant, retrieved.astype(dtype).tolist(), ["mrr"])
+    assert evaluation.per_list["query_id"].to_pylist() == [0, 1, 2]
+
+
+def test_keys_of_dicts_are_no_padding():
+    run = {1: {-1: 0.9, 7: 0.8, 8: 0.7}}
+    assert evaluate_run({1: {7: 1, 9: 1}}, run, ["mrr"])["mrr"] == 1 / 2
+    assert evaluate_run({1: {-1: 1}}, run, ["mrr"])["mrr"] == 1.0
+    columns = {"query_id": [1], "item_id": [[7, -1, -1]], "score": [[0.9, 0.1, 0.1]]}
+    assert evaluate_run({1: [7]}, columns, ["precision"])["precision"] == 1.0
+
+
+def test_one_relevant_id_for_each_query():
+    for relevant in ([4, 5], np.array([4, 5]), np.array([[4], [5]]), [{4}, [5]]):
+        assert found_in(relevant, [[3, 4], [5, 1]])["mrr"] == 3 / 4
+    text = np.array([["c", "d"], ["e", "a"]])
+    assert found_in(np.array(["d", "e"]), text)["mrr"] == 3 / 4
+
+
+def test_ids_of_a_catalogue():
+    rng = np.random.default_rng(0)
+    queries, items = rng.normal(size=(20, 4)), rng.normal(size=(60, 4))
+    targets = rng.integers(0, 60, 20)
+    _, ids = catalogue.top_k(queries, items, 50)
+    expected = catalogue.evaluate(targets, queries, items, ["mrr@50", "ndcg@10"])
+    found = evaluate_run(targets, ids, ["mrr@50", "ndcg@10"])
+    assert found.to_dict() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "message"),
+    [
+        ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
+        ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
+        ([["a"]], ["a"], "Received: a list"),
+        ([[1]], [1], "`run` .* Received: 1, for the query 0"),
+        ([[1]], [[[1, 2]]], "Received: ..1, 2.., for the query 0"),
+        ([[1]], np.array([[0.5]]), "Received: .0.5., for the query 0"),
+        ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
+        ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .1, None., for"),
+        ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
+        ([[1, 1]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a"),
+        ([[1]], [["1", 1]], "`run` should have ids of one type"),
+        ([[1]], iter([[1]]), "`qrels` should be"),
+        ([[-1]], [[1]], "`qrels` should have rows"),
+        ([[1]], [[]], "`run` should have rows"),
+        ({0: [1]}, {0: [2, -1, 1]}, "-1 only as padding at its end"),
+        (RELEVANT, {"1": (x for x in "ab")}, "Received: <generator"),
+        (RELEVANT, {"1": np.array(["a", None])}, "for the query '1'"),
+        (RELEVANT, {"1": np.array(["a", np.nan], object)}, "for the query '1'"),
+        ({"1": [1]}, {"1": np.ma.masked_array([1, 2], [0, 1])}, "for the query '1'"),
+        (RELEVANT, {"1": [["a"]]}, "Received: ..'a'.., for the query '1'"),
+        (RELEVANT, {"1": ["a"], 1: ["a"]}, "`run` should have ids of one type"),
+        (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
+        (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
+        (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
+        (RELEVANT, columns_of({"1": [0.5]}), "has lists of the type DOUBLE"),
+        (RELEVANT, columns_of({"1": ["a", "a"]}), "twice: the item 'a' of the query"),
+        (RELEVANT, {"query_id": ["1"] * 2, "item_id": [["a"], ["b"]]}, "several for"),
+        (RELEVANT, {**columns_of({"1": ["a"]}), "s": [[0.5]]}, "or leave out 's'"),
+        (RELEVANT, {**columns_of({"1": ["a"]}), "score": [0.5]}, "leave out 'score'"),
+        (RELEVANT, {**columns_of({"1": ["a"]}), "score": [[1, 2]]}, "as many scores"),
+        ({**columns_of({"1": ["a"]}), "grade": [[2]]}, LISTS, "`label` should name"),
+    ],
+)
+def test_wrong_lists_of_ids(qrels, run, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_run(qrels, run, ["mrr"])
+
+
+def test_series_have_a_method_for_lists():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series([["a"]])
+    with raises("Received: a Series, which its method `to_list` makes lists"):
+        evaluate_run(series, series, ["mrr"])
+
+
+def test_missing_ids_among_floats():
+    qrels = {"query_id": [1.0, 1.0], "item_id": [2.0, np.nan], "label": [1, 1]}
+    run = {"query_id": [1.0], "item_id": [2.0], "score": [0.5]}
+    with raises("`qrels` should have an item in each row. Received: 1 without one"):
+        evaluate_run(qrels, run, ["mrr"])
+
+
+# Which queries and items count.
+
+
+def theirs(qrels, run, measure="ndcg_cut.10"):
+    """The values of pytrec_eval, by query."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    found = pytrec_eval.RelevanceEvaluator(qrels, {measure}).evaluate(run)
+    return {q: x[measure.replace(".", "_")] for q, x in found.items()}
+
+
+def test_the_first_or_the_best_of_duplicates():
+    """Chunks of documents, whose scores are not sorted."""
+    qrels, run = graded(4)
+    rng = np.random.default_rng(0)
+    rows = [
+        (query, item, score)
+        for query, items in run.items()
+        for item in items
+        for score in np.round(rng.normal(size=rng.integers(1, 4)), 1)
+    ]
+    rows = [rows[i] for i in rng.permutation(len(rows))]
+    names = ("query_id", "item_id", "score")
+    chunks = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    with raises("`run` should have each item of a query once. Received twice"):
+        evaluate_run(qrels, chunks, ["ndcg@10"])
+    for duplicates in ("first", "max"):
+        counted = {}
+        for query, item, score in rows:
+            of_query = counted.setdefault(query, {})
+            best = max(of_query.get(item, score), score)
+            of_query[item] = best if duplicates == "max" else of_query.get(item, score)
+        found = evaluate_run(qrels, chunks, ["ndcg@10"], duplicates=duplicates)
+        expected = theirs(qrels, counted)
+        assert found.per_list["ndcg@10"].to_pylist() == pytest.approx(
+            [expected[query] for query in found.per_list["query_id"].to_pylist()],
+            abs=1e-6,
+        )
+        lists = {"1": ["x", "x", "b", "a", "b"]}
+        found = evaluate_run({"1": ["a"]}, lists, ["mrr"], duplicates=duplicates)
+        assert found["mrr"] == pytest.approx(1 / 3)
+
+
+def test_duplicates_without_a_score():
+    """NaN is the lowest of scores, and a missing one is an error as ever."""
+    run = {"query_id": [1, 1, 1], "item_id": [7, 7, 8], "score": [np.nan, 0.5, 0.1]}
+    for duplicates, mrr in (("first", 0.0), ("max", 1.0)):
+        found = evaluate_run({1: [7]}, run, ["mrr"], duplicates=duplicates)
+        assert found["mrr"] == mrr
+        with raises("`run` should have a score in each row"):
+            wrong = {**run, "score": [None, 0.5, 0.1]}
+            evaluate_run({1: [7]}, wrong, ["mrr"], duplicates=duplicates)
+    with raises("`qrels` should have each item of a query once"):
+        evaluate_run({1: [7, 7]}, run, ["mrr"], duplicates="max")
+
+
+def test_missing_queries_may_be_skipped():
+    qrels, run = graded(5)
+    for query in ("q3", "q7"):
+        del run[query]
+    expected = theirs(qrels, run)
+    found = evaluate_run(qrels, run, ["ndcg@10"], missing="skip")
+    assert found["ndcg@10"] == pytest.approx(np.mean([*expected.values()]), abs=1e-6)
+    assert len(found) == len(expected) == 38
+    assert found.summary().notes == ["Rules: trec_eval (version 10), missing=skip"]
+    with raises("evaluated by the rules of the models"):
+        found.compare(evaluate_run(qrels, run, ["ndcg@10"]))
+
+
+def test_a_query_for_which_nothing_was_found_is_not_missing():
+    qrels = {"1": {"a": 1}, "2": {"a": 1}, "3": {"a": 1}}
+    for run in (
+        {"1": ["a"], "2": []},
+        {"1": {"a": 0.5}, "2": {}},
+        columns_of({"1": ["a"], "2": []}),
+        {**columns_of({"1": ["a"], "2": []}), "score": [[0.5], []]},
+    ):
+        found = evaluate_run(qrels, run, ["mrr"], missing="skip")
+        assert found.per_list["mrr"].to_pylist() == [1.0, 0.0]
+        assert evaluate_run(qrels, run, ["mrr"])["mrr"] == pytest.approx(1 / 3)
+    padded = np.array([[5], [-1]])
+    assert found_in([5, 6], padded, missing="skip")["mrr"] == 1 / 2
+
+
+def test_documents_that_are_their_own_queries():
+    """Are left out of the run, as in BEIR, but not of the judgements."""
+    qrels, run = graded(6)
+    names = {f"q{i}": str(i) for i in range(40)}
+    qrels, run = ({names[q]: x for q, x in each.items()} for each in (qrels, run))
+    others = {q: {d: s for d, s in x.items() if d != q} for q, x in run.items()}
+    assert others != run
+    expected = theirs(qrels, others)
+    found = evaluate_run(qrels, run, ["ndcg@10"], ignore_identical_ids=True)
+    assert found["ndcg@10"] == pytest.approx(np.mean([*expected.values()]), abs=1e-6)
+    note = "Rules: trec_eval (version 10), ignore_identical_ids"
+    assert found.summary().notes == [note]
+    # The run has the query though nothing is left of it.
+    alone = evaluate_run(
+        {1: [2], 3: [4]}, {1: ["1"]}, ["mrr"], missing="skip", ignore_identical_ids=True
+    )
+    assert alone.per_list["mrr"].to_pylist() == [0.0]
+    with raises("`ignore_identical_ids` should be False for lists in the order of the"):
+        evaluate_run([[2]], [[1]], ["mrr"], ignore_identical_ids=True)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("duplicates", "count"), ("missing", "drop"), ("ignore_identical_ids", 1)],
+)
+def test_choices(argument, value):
+    with raises(f"Received: {argument}={value!r}"):
+        evaluate_run(QRELS, RUN, ["mrr"], **{argument: value})
+
+
+def test_the_share_of_judged_items():
+    qrels = {"1": {"a": 2, "b": 0, "c": -2}, "2": {"a": 0}, "3": {"a": 1}}
+    run = {"1": ["x", "a", "y", "c"], "2": ["x", "y", "a"]}
+    names = [
+        "judged@2",
+        "judged@10",
+        "Judged@10",
+        "judged_10",
+        "judged_at_10",
+        "judged",
+    ]
+    for arguments in ({}, {"rules": "keras"}, {"unjudged": "drop"}):
+        found = evaluate_run(qrels, run, names, **arguments)
+        assert found.per_list["judged@2"].to_pylist() == pytest.approx([1 / 2, 0, 0])
+        for name in names[1:]:
+            values = found.per_list[name].to_pylist()
+            assert values == pytest.approx([2 / 4, 1 / 3, 0])
+    assert found["Judged@2"] == found["judged@2"]
+    with raises("`k` should be a positive integer. Received: k=0"):
+        evaluate_run(qrels, run, ["judged@0"])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_share_of_judged_items_is_that_of_ir_measures(seed):
+    ir_measures = pytest.importorskip("ir_measures")
+    qrels, run = graded(seed)
+    # Without ties, which it orders in another way.
+    run = {
+        q: {d: s + 1e-6 * i for i, (d, s) in enumerate(x.items())}
+        for q, x in run.items()
+    }
+    del run["q5"]
+    names = ["Judged@5", "Judged@20", "Judged", "nDCG@10", "AP", "R@20", "Success@5"]
+    measures = [ir_measures.parse_measure(name) for name in names]
+    expected = ir_measures.calc_aggregate(measures, qrels, run)
+    found = evaluate_run(qrels, run, names).to_dict()
+    assert found == pytest.approx({str(x): y for x, y in expected.items()}, abs=1e-6)
+
+
+def test_ties_and_levels_of_judged_items(tmp_path, capsys):
+    """Which are judged, not relevant."""
+    files = [str(tmp_path / name) for name in ("qrels", "run")]
+    (tmp_path / "qrels").write_text("1 0 a 1\n1 0 b 0\n")
+    (tmp_path / "run").write_text("1 Q0 x 1 .5 t\n1 Q0 a 1 .5 t\n1 Q0 b 1 .5 t\n")
+    found = evaluate_run(*files, ["judged@2"])
+    (row,) = (x for x in found.health() if x["check"] == "ties of judged@2")
+    assert (row["worst"], row["best"]) == (1 / 2, 1.0)
+    assert row["average"] == pytest.approx(2 / 3)
+    line = ["evaluate", *files, "-m", "judged@2", "map", "--relevance-threshold", "2"]
+    assert run_command(line) == 0
+    assert "judged@2  0.5000" in capsys.readouterr().out
 
 
 def test_lines_of_json_start_with_any_value(tmp_path):

@@ -30,8 +30,7 @@ def sums_with(columns, start=0.0):
     rest = ops.zeros((4, 4))
     for column in columns:
         given = ops.convert_to_tensor(column[:, None])
-        totals, rest, number = sums_of.add(totals, rest, given)
-        assert float(number) == int(column[-1] ** 2)
+        totals, rest = sums_of.add(totals, rest, given)
     return np.asarray(ops.convert_to_numpy(totals), "float64").sum(axis=0)
 
 

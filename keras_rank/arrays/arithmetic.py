@@ -1,6 +1,7 @@
 """Arithmetic that is the same on all backends."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -119,7 +120,8 @@ def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     """
     if isinstance(denominator, int | float):
         denominator = backend.constant(denominator, numerator)
-    return numerator / backend.where(denominator > 0.0, denominator, math.inf)
+    denominator = backend.where(denominator > 0.0, denominator, math.inf)
+    return backend.quotient(numerator, denominator)
 
 
 def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
@@ -172,12 +174,10 @@ def _folded(values: Tensor, size: int) -> Tensor:
     return ops.concatenate([start, values[..., size - half : half]], axis=-1)
 
 
-def totals(*rows: Tensor) -> list[Tensor]:
-    """Returns `total` of each of several tensors, in one tree if their sizes agree."""
-    sizes = {values.shape[1] for values in rows}
-    if len(sizes) > 1 or None in sizes:
-        return [total(values) for values in rows]
-    return list(ops.unstack(total(backend.library_of(rows[0]).stack(rows)), len(rows)))
+def totals(tensors: Sequence[Tensor], factors: Tensor) -> list[Tensor]:
+    """Returns `total(x * factors)` of each of several tensors, in one tree."""
+    products = backend.library_of(tensors[0]).stack(tensors) * factors
+    return list(ops.unstack(total(products), len(tensors)))
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
@@ -189,14 +189,7 @@ def with_columns(
     x: Tensor, value: float, number: int, *, first: bool = False
 ) -> Tensor:
     """Adds columns of one value at the end of each row, or at its start."""
-    library, filling = backend.library_of(x), backend.constant(value, x)
-    if library is ops:
-        ends = (number, 0) if first else (0, number)
-        unpadded = [(0, 0)] * (len(x.shape) - 1)
-        return ops.pad(x, [*unpadded, ends], constant_values=filling)
-    # Keras's `pad` takes ten times as long on torch.
-    filling = library.broadcast_to(filling, (*x.shape[:-1], number))
-    return library.concatenate([filling, x] if first else [x, filling], axis=-1)
+    return backend.padded(x, *((number, 0) if first else (0, number)), value)
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:

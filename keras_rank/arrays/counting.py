@@ -1,6 +1,7 @@
 """Counts entries that match thresholds: by comparing, or by sorting for many."""
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -132,6 +133,27 @@ def are_few(thresholds: Tensor) -> Tensor | bool:
     return size_of(thresholds, 1) <= backend.MOST_COMPARISONS
 
 
+def count_at_least(entries: Tensor, thresholds: Tensor, compares: bool) -> Tensor:
+    """Counts the entries of each row that are at least each threshold, as int32.
+
+    Args:
+        entries: tensor of shape `(batch, size)`, without NaN unless it is compared.
+        thresholds: tensor of shape `(batch, number)`. No entry is at least NaN.
+        compares: whether to compare with each threshold. Otherwise the thresholds are
+            sorted, each entry is searched in them, and counted at its place.
+    """
+    if compares:
+        return backend.count_at_least(entries, thresholds)
+    is_number = thresholds == thresholds
+    thresholds = backend.where(is_number, thresholds, math.inf)
+    in_order = backend.sort(thresholds)
+    places = number_at_most(in_order, entries)
+    numbers = backend.histogram(places, thresholds.shape[1] + 1)
+    beyond = size_of(entries, 1) - ops.cumsum(numbers, axis=1)
+    reach = backend.take(beyond, _number_below(in_order, thresholds))
+    return backend.where(is_number, reach, 0)
+
+
 def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
     """Counts the entries of sorted rows above each threshold, and those not below it.
 
@@ -139,14 +161,18 @@ def counts_in_order(in_order: Tensor, thresholds: Tensor) -> tuple[Tensor, Tenso
         in_order: tensor of shape `(batch, size)`, the smallest entries first.
         thresholds: tensor of shape `(batch, number)`.
     """
-    size = size_of(in_order, 1)
-    below = backend.search_rows(
+    size, below = size_of(in_order, 1), _number_below(in_order, thresholds)
+    return size - number_at_most(in_order, thresholds), size - below
+
+
+def _number_below(in_order: Tensor, thresholds: Tensor) -> Tensor:
+    """Counts the entries of sorted rows below each threshold."""
+    return backend.search_rows(
         in_order,
         thresholds,
         "left",
         lambda: _bisected(operator.lt, (in_order, thresholds)),
     )
-    return size - number_at_most(in_order, thresholds), size - below
 
 
 def number_at_most(in_order: Tensor, thresholds: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -49,7 +50,7 @@ _DIGITS = 2**10
 
 
 def on_accelerator() -> bool:
-    """Whether code is compiled for a device other than a CPU."""
+    """Whether tensors are on a device other than a CPU, in eager and compiled code."""
     return False
 
 
@@ -84,7 +85,8 @@ def branch(
 
     `whole` is always right. It is the only way in code compiled for an accelerator,
     where a branch makes the host wait for the device, and by `torch.compile`. A branch
-    may be traced, so what it computes must not be kept outside of it.
+    may be traced, so what it computes must not be kept outside of it. Eager code asks
+    for the value, on any device.
 
     Args:
         holds: boolean scalar. Whether `short` gives the same result.
@@ -248,6 +250,31 @@ def from_host(array: Array) -> Tensor:
     return backends.backend.to_tensor(array)
 
 
+def scalar(value: int) -> Tensor:
+    """An int32 number that a program takes, if it may be another one each time."""
+    return backends.backend.to_tensor(np.array(value, "int32"))
+
+
+def sent(array: Array) -> Tensor:
+    """An array as a tensor, which is copied while the device works."""
+    return backends.backend.to_tensor(array)
+
+
+def read(tensors: Sequence[Tensor]) -> list[Array]:
+    """Reads tensors that lie on a device, and waits for it once."""
+    return [ops.convert_to_numpy(x) for x in tensors]
+
+
+def waiting_for(tensors: Any) -> Callable[[], Any]:
+    """A function that waits for what a device is yet to compute."""
+    return lambda: None
+
+
+def free_memory() -> int | None:
+    """The free memory of the device in bytes, `None` where it is unknown."""
+    return None
+
+
 def on_host(x: Tensor) -> Tensor:
     """The memory of a tensor as an array, where tensors are reshaped by compiling."""
     return x
@@ -335,9 +362,37 @@ def clip(x: Tensor, least: float, most: float) -> Tensor:
     return backends.backend.library_of(x).clip(x, least, most)
 
 
+def quotient(x: Tensor, y: Tensor) -> Tensor:
+    """Divides numbers. Those that are equal have the quotient 1."""
+    return x / y
+
+
+def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
+    """Pads rows with a value before and after their entries."""
+    unpadded = [(0, 0)] * (len(x.shape) - 1)
+    filling = backends.backend.constant(value, x)
+    return ops.pad(x, [*unpadded, (before, after)], constant_values=filling)
+
+
+def shrunk(x: Tensor, size: float) -> Tensor:
+    """Sets numbers of at most this size to 0, below or above it, but no NaN."""
+    return backends.backend.where(ops.abs(x) <= size, 0.0, x)
+
+
 def power_of_two(x: Tensor) -> Tensor:
     """Returns `2**x`, exact for whole numbers."""
     return backends.backend.constant(2.0, x) ** x
+
+
+def largest_size(x: Tensor) -> Tensor:
+    """The largest absolute value of each row, of shape `(batch, 1)`."""
+    return ops.amax(ops.abs(x), axis=1, keepdims=True)
+
+
+def lengths(x: Tensor) -> Tensor:
+    """The Euclidean length of each row, of shape `(batch, 1)`, in the dtype of `x`."""
+    squares = ops.sum(x * x, axis=1, keepdims=True)
+    return backends.backend.library_of(x).sqrt(squares)
 
 
 def has_float64() -> bool:
@@ -411,6 +466,16 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     return values[..., 0]
 
 
+def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
+    """Counts the entries of each row that are at least each threshold, as int32."""
+    conditions = [
+        functools.partial(operator.ge, entries, thresholds[:, i : i + 1])
+        for i in range(thresholds.shape[1])
+    ]
+    counts = backends.backend.count_true(conditions, "int32")
+    return counts[0] if len(counts) == 1 else ops.concatenate(counts, axis=1)
+
+
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
     """Counts the entries of each row that are true, for each of several conditions.
 
@@ -461,6 +526,19 @@ def bincount(ids: Tensor, number: int) -> Tensor:
     return ops.segment_sum(ops.ones_like(ids), ids, num_segments=number + 1)[:number]
 
 
+def histogram(numbers: Tensor, end: int) -> Tensor:
+    """Counts how often each row has each number from 0 to `end - 1`, as int32.
+
+    Args:
+        numbers: int32 tensor of shape `(batch, size)`, of numbers below the end.
+        end: the number of counts of a row.
+    """
+    rows = numbers.shape[0]
+    first = ops.arange(0, rows * end, end, dtype="int32")[:, None]
+    counts = backends.backend.bincount(first + numbers, rows * end)
+    return ops.reshape(counts, (rows, end))
+
+
 def group_totals(values: Tensor, group: Tensor) -> Tensor:
     """Returns, for each entry, the sum over its group.
 
@@ -481,6 +559,29 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Returns the entries of each row at positions within the row."""
     return ops.take_along_axis(x, positions, axis=1)
+
+
+def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
+    """Returns the rows with `-inf` at positions, of which those at the end are outside.
+
+    Args:
+        x: tensor of shape `(batch, size)`, which must not be used afterwards.
+        positions: int32 tensor of shape `(batch, some)`, from 0 to `size`.
+    """
+    batch, size = x.shape
+    first = ops.arange(0, batch * (size + 1), size + 1, dtype="int32")
+    places = positions + first[:, None]
+    lowest = ops.full_like(ops.cast(places, x.dtype), -math.inf)
+    widened = ops.reshape(ops.pad(x, [(0, 0), (0, 1)]), (-1,))
+    found = ops.scatter_update(
+        widened, ops.reshape(places, (-1, 1)), ops.reshape(lowest, (-1,))
+    )
+    return ops.reshape(found, (batch, size + 1))[:, :size]
+
+
+def without_nan(x: Tensor) -> Tensor:
+    """Returns `-inf` in the place of NaN."""
+    return backends.backend.where(x > -math.inf, x, -math.inf)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:

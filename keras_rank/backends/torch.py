@@ -18,6 +18,8 @@ from keras_rank.backends.generic import Array, Tensor
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
+# So many comparisons take twice the memory of the scores.
+_COMPARED_AT_ONCE = 8
 
 
 def on_accelerator() -> bool:
@@ -50,6 +52,66 @@ def looks_first(x: Tensor) -> bool:
     if math.prod(x.shape) < numpy.MANY_TO_COPY or backends.backend.on_accelerator():
         return False
     return is_concrete(x)
+
+
+def scalar(value: int) -> Tensor:
+    """An operation takes it without a copy to the device."""
+    return value
+
+
+def sent(array: Array) -> Tensor:
+    """From pinned memory and beside the other work, or the host would wait for that."""
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or accelerator.type != "cuda":
+        return backends.backend.to_tensor(array)
+    here, aside = torch.cuda.current_stream(), _stream(torch.cuda.current_device())
+    with torch.cuda.stream(aside):
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        pinned = torch.empty(array.shape, dtype=dtype, pin_memory=True)
+        np.copyto(pinned.numpy(), array)
+        copied = pinned.to(accelerator, non_blocking=True)
+    here.wait_stream(aside)
+    copied.record_stream(here)
+    return copied
+
+
+@functools.cache
+def _stream(device: int) -> Any:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def read(tensors: Sequence[Tensor]) -> list[Array]:
+    """Those of one dtype are copied as one."""
+    if not backends.backend.on_accelerator():
+        return generic.read(tensors)
+    found = dict[int, Array]()
+    for dtype in {x.dtype for x in tensors}:
+        places = [i for i, x in enumerate(tensors) if x.dtype == dtype]
+        parts = [tensors[i].reshape(-1) for i in places]
+        array = torch.cat(parts).cpu().numpy()
+        ends = np.cumsum([len(x) for x in parts])
+        for i, part in zip(places, np.split(array, ends[:-1]), strict=True):
+            found[i] = part.reshape(tuple(tensors[i].shape))
+    return [found[i] for i in range(len(tensors))]
+
+
+def waiting_for(tensors: Any) -> Callable[[], Any]:
+    if not torch.cuda.is_available():
+        return generic.waiting_for(tensors)
+    event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    wait: Callable[[], Any] = event.synchronize
+    return wait
+
+
+def free_memory() -> int | None:
+    """With what torch keeps for itself and does not use."""
+    accelerator = torch.accelerator.current_accelerator()
+    module: Any = accelerator and torch.get_device_module(accelerator)
+    if not hasattr(module, "mem_get_info"):
+        return None
+    kept = module.memory_reserved() - module.memory_allocated()
+    return int(module.mem_get_info()[0] + kept)
 
 
 def widest(dtype: str) -> str:
@@ -126,9 +188,33 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
     return generic.maximum(x, bound)
 
 
+def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
+    """Keras's `pad` takes ten times as long."""
+    if not isinstance(x, torch.Tensor):
+        return generic.padded(x, before, after, value)
+    return torch.nn.functional.pad(x, (before, after), value=value)
+
+
+def shrunk(x: Tensor, size: float) -> Tensor:
+    """In one operation."""
+    if not isinstance(x, torch.Tensor):
+        return generic.shrunk(x, size)
+    return torch.nn.functional.hardshrink(x, size)
+
+
 def power_of_two(x: Tensor) -> Tensor:
     """In a tenth of the time of a power."""
     return torch.exp2(x)
+
+
+def largest_size(x: Tensor) -> Tensor:
+    """In one operation."""
+    return torch.linalg.vector_norm(x, math.inf, dim=1, keepdim=True)
+
+
+def lengths(x: Tensor) -> Tensor:
+    """In one operation."""
+    return torch.linalg.vector_norm(x, dim=1, keepdim=True)
 
 
 def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
@@ -170,7 +256,27 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     return values
 
 
+def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
+    """Many at a time, as bytes of words: a GPU takes half as long as for booleans."""
+    (lists, size), number = entries.shape, thresholds.shape[1]
+    if not backends.backend.on_accelerator() or size % 4:
+        return generic.count_at_least(entries, thresholds)
+    if number > _COMPARED_AT_ONCE:
+        groups = thresholds.split(_COMPARED_AT_ONCE, dim=1)
+        return torch.cat([count_at_least(entries, some) for some in groups], dim=1)
+    # Where a view in another dtype is one operation.
+    with torch.inference_mode():
+        reach = entries[:, None] >= thresholds[..., None]
+        some = math.gcd(size // 4, 128)
+        words = reach.view(torch.int32).view(lists, number, -1, some)
+        as_bytes = words.sum(3, dtype=torch.int32).view(torch.uint8)
+        return as_bytes.sum(2, dtype=torch.int32)
+
+
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
+    if backends.backend.on_accelerator():
+        number = {"dim": 1, "keepdim": True, "dtype": getattr(torch, dtype)}
+        return [x().sum(**number) for x in conditions]
     return [_sum_of_bytes(x(), dtype) for x in conditions]
 
 
@@ -203,6 +309,12 @@ def bincount(ids: Tensor, number: int) -> Tensor:
     return counts[:number]
 
 
+def histogram(numbers: Tensor, end: int) -> Tensor:
+    counts = numbers.new_zeros((numbers.shape[0], end))
+    one = _constant(1, numbers.dtype, numbers.device).expand(numbers.shape)
+    return counts.scatter_add_(1, numbers.long(), one)
+
+
 def group_totals(values: Tensor, group: Tensor) -> Tensor:
     """Keras's segment_sum takes ten operations, one of which torch.compile can't trace.
 
@@ -216,6 +328,19 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Keras also handles negative positions, in seven operations."""
     return x.gather(1, positions.long())
+
+
+def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
+    """In place. Those outside leave the last entry as it is, whatever comes first."""
+    size = x.shape[1]
+    lowest = where(positions < size, _constant(-math.inf, x.dtype, x.device), math.inf)
+    positions = positions.clamp(max=size - 1).long()
+    return x.scatter_reduce_(1, positions, lowest, "amin")
+
+
+def without_nan(x: Tensor) -> Tensor:
+    """In one operation."""
+    return x.nan_to_num(-math.inf, math.inf, -math.inf)
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:

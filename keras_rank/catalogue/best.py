@@ -1,9 +1,8 @@
 """The best candidates of each query, selected exactly from a stream of blocks."""
 
-import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -17,11 +16,9 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
-from keras_rank.arrays.arithmetic import none_of
-from keras_rank.arrays.sorting import with_entries
-from keras_rank.backends import Tensor, backend
+from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks
-from keras_rank.catalogue.blocks import Queries
+from keras_rank.catalogue.blocks import Chunk, Queries
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_scored
 from keras_rank.catalogue.scoring import Score
@@ -99,144 +96,139 @@ class Best(NamedTuple):
 def best_among(
     queries: Queries, candidates: Candidates | OpenShards, score: str | Score, k: int
 ) -> Best:
-    """Reads candidates once, and keeps the best of each query."""
+    """Returns the best of each query, of equal scores those with larger keys first."""
     found = list(in_each_part(best_of, queries, candidates, score, k))
-    if len(found) == 1:
-        return Best(*map(as_tensor, found[0]))
     # On NumPy, Keras would join float32 and float64 as float32.
-    dtype, join = np.result_type(*(x.scores for x in found)), blocks.step_of(_joined, k)
-    parts = [Best(as_tensor(x.scores.astype(dtype)), as_tensor(x.ids)) for x in found]
-    best = functools.reduce(functools.partial(join, queries.keys), parts)
-    return backend.enter(_in_order, (len(best.ids), k), queries.keys, [best])
+    dtype = np.result_type(*(x.scores for x in found))
+    scores = np.concatenate([x.scores.astype(dtype) for x in found], axis=1)
+    ids = np.concatenate([x.ids for x in found], axis=1)
+    best = Best(*map(as_tensor, (scores, ids)))
+    return best if len(found) == 1 else backend.enter(_first, k, queries.keys, best)
 
 
 def best_of(
     queries: Queries, candidates: Candidates, score: str | Score, k: int
 ) -> Best:
-    """Returns the best of all candidates, or of consecutive ones."""
-    of_block = min(k, candidates.block_size)
-    find, find_in_full = (
-        blocks.step_of(_find, in_full, score, of_block) for in_full in (False, True)
+    """The best of all candidates, or of consecutive ones, in arrays.
+
+    A first pass keeps two more, which tell whether others equal the last of the best.
+    Queries for which these are not enough are asked again, and all scores are sorted.
+    """
+    rows = np.arange(queries.embeddings.shape[0], dtype="int32")
+    best, are_best = _one_pass(queries, candidates, score, k, rows, False)
+    rows = np.flatnonzero(~are_best).astype("int32")
+    if len(rows):
+        of_rows, _ = _one_pass(queries, candidates, score, k, rows, True)
+        for whole, part in zip(best, of_rows, strict=True):
+            whole[rows] = part
+    return best
+
+
+def _one_pass(
+    queries: Queries,
+    candidates: Candidates,
+    score: str | Score,
+    k: int,
+    rows: Array,
+    again: bool,
+) -> tuple[Best, Array]:
+    """Reads candidates once for some queries: the best, and whether they are."""
+    number = int(queries.embeddings.shape[0])
+    parts = list(blocks.chunks_of(rows, candidates, number, again))
+    chunks = [queries.chunk(*part) for part in parts]
+    most = min(k if again else k + 2, candidates.items)
+    found = blocks.fold_blocks(
+        candidates,
+        chunks,
+        score,
+        blocks.step_of(_kept, again, score),
+        [_nothing(asked, most) for _, asked in parts],
     )
-
-    def search(chunk: Queries, block: Block) -> Best:
-        # A branch of one program would take XLA as long as both of them.
-        if not backend.on_accelerator():
-            best, are_best = find(chunk, block)
-            if are_best:
-                return cast(Best, best)
-        return cast(Best, find_in_full(chunk, block)[0])
-
-    number, join = int(queries.embeddings.shape[0]), blocks.step_of(_joined, k)
-    rows = list(blocks.chunks_of(number, candidates.block_size))
-    chunks = [queries] if len(rows) == 1 else [queries.at(each) for each in rows]
-    best = blocks.fold_blocks(
-        candidates, chunks, score, search, lambda chunk, *both: join(chunk.keys, *both)
+    finish = k, most == candidates.items or again
+    tensors = list[Tensor]()
+    for chunk, kept in zip(chunks, found, strict=True):
+        tensors += backend.enter(_finish, finish, chunk.keys, kept)
+    arrays = backend.read(tensors)
+    scores, ids, are_best = (
+        np.concatenate(arrays[i::3])[: len(rows)] for i in range(3)
     )
-    return backend.enter(_in_order, (number, k), queries.keys, best)
+    return Best(scores, ids), are_best
 
 
-def _find(
-    in_full: bool, score: str | Score, number: int, queries: Queries, block: Block
-) -> tuple[Any, ...]:
-    """The best of a block, and whether they are if not all are sorted: see `_found`."""
-    scores = blocks.scores_in(score, queries, block)
+class Kept(NamedTuple):
+    """The best so far, and whether any were NaN, of shape `(queries, 1)`."""
+
+    scores: Tensor
+    ids: Tensor
+    are_odd: Tensor
+
+
+def _nothing(queries: int, most: int) -> Kept:
+    scores = np.full((queries, most), -math.inf, "float32")
+    ids, are_odd = np.full((queries, most), -1, "int32"), np.zeros((queries, 1), "bool")
+    return Kept(*map(backend.to_tensor, (scores, ids, are_odd)))
+
+
+def _kept(
+    again: bool, score: str | Score, chunk: Chunk, block: Block, kept: Kept
+) -> Kept:
+    """Adds the best of a block, of any that are equal, or by all scores and keys."""
+    asked, most = kept.scores.shape
+    scores = blocks.scores_in(score, chunk.embeddings, block, asked)
+    size = scores.shape[1]
     if callable(score) and not backend.is_concrete(scores):
         # A pass over memory: all but the graphs of TensorFlow, which a user's
         # function may need, tell NaN by an entry that is first.
         scores = as_compared(scores)
-    if queries.excluded is not None:
-        size = scores.shape[1]
-        # Those of other blocks are written to a column that is cut off.
-        place = queries.excluded - block.first_id
-        is_here = ops.logical_and(place >= 0, place < size)
-        place = backend.where(is_here, place, size)
-        nothing = ops.full_like(ops.cast(place, scores.dtype), -math.inf)
-        widened = ops.pad(scores, [(0, 0), (0, 1)])
-        scores = with_entries(widened, place, nothing)[:, :size]
-    select = _found_in_full if in_full else _found
-    values, places, *are_best = select(
-        scores, lambda places: queries.keys_of(block.first_id + places), number
+    if chunk.wanted is not None:
+        column, is_here = blocks.places_in(block, chunk.wanted)
+        scores = backend.with_lowest(scores, backend.where(is_here, column, size))
+    if again:
+        scores = as_compared(scores)
+        column = ops.broadcast_to(block.columns, (asked, size))
+        values, places = _in_order(scores, block.first_id + column, chunk, most)
+    else:
+        values, places = backend.top_k(scores, min(most, size))
+    ids = block.first_id + ops.cast(places, "int32")
+    are_odd = ops.any(ops.isnan(values), axis=1, keepdims=True) | kept.are_odd
+    pairs = (kept.scores, backend.without_nan(values)), (kept.ids, ids)
+    scores, ids = (backend.library_of(x[0]).concatenate(x, axis=1) for x in pairs)
+    scores, places = (
+        _in_order(scores, ids, chunk, most) if again else backend.top_k(scores, most)
     )
-    return Best(values, block.first_id + places), *are_best
-
-
-def _joined(k: int, keys: Tensor | None, best: Best, found: Best) -> Best:
-    scores, ids = (
-        ops.concatenate(pair, axis=1) for pair in zip(best, found, strict=True)
-    )
-
-    def keys_at(places: Tensor) -> Tensor:
-        return item_keys(keys, backend.take(ids, places) + 1)
-
-    selected = scores, keys_at, min(k, scores.shape[1])
-    *first, are_best = _found(*selected)
-    values, order = backend.branch(
-        are_best, lambda: tuple(first), lambda: _found_in_full(*selected)
-    )
-    return Best(values, backend.take(ids, order))
-
-
-def _found(
-    scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
-) -> tuple[Tensor, Tensor, Tensor | bool]:
-    """The highest scores of each row, as they are compared, and their positions.
-
-    Of equal scores those with larger keys are in. `scores`, of shape `(queries, size)`,
-    should be without NaN in a graph of TensorFlow.
-
-    Returns:
-        The scores, the positions, and whether they are right: not where three or more
-        scores are equal, of which some are in and others not, or where any is NaN.
-    """
-    # One more tells whether any other equals the last one. In large blocks two often
-    # do by chance, and so there is another.
-    values, places = backend.top_k(scores, min(number + 2, scores.shape[1]))
-    values, places = as_ranked(values), ops.cast(places, "int32")
-    last, following = values[:, number - 1 : number], values[:, number:]
-    are_tied = ops.logical_and(following == last, last > -math.inf)
-
-    def by_keys() -> tuple[Tensor, Tensor]:
-        order = backend.lexsort(-values, -keys(places))[:, :number]
-        return backend.take(values, order), backend.take(places, order)
-
-    are_odd = ops.concatenate([ops.isnan(values), are_tied[:, 1:]], axis=1)
-    values, places = backend.branch(
-        none_of(are_tied),
-        lambda: (values[:, :number], places[:, :number]),
-        by_keys,
-    )
-    return values, places, none_of(are_odd)
-
-
-def _found_in_full(
-    scores: Tensor, keys: Callable[[Tensor], Tensor], number: int
-) -> tuple[Tensor, Tensor]:
-    """The same, in order, by sorting all of them."""
-    in_order = as_compared(scores)
-    column = ops.arange(scores.shape[1], dtype="int32")[None, :]
-    all_keys = keys(ops.broadcast_to(column, ops.shape(scores)))
-    order = backend.lexsort(-in_order, -all_keys)[:, :number]
-    return backend.take(in_order, order), ops.cast(order, "int32")
+    return Kept(scores, backend.take(ids, places), are_odd)
 
 
 def _in_order(
-    number_and_k: tuple[int, int], keys: Tensor | None, chunks: list[Best]
-) -> Best:
-    """The best of all queries, of equal scores those with larger keys first.
+    scores: Tensor, ids: Tensor, chunk: Chunk, number: int
+) -> tuple[Tensor, Tensor]:
+    """The first scores and their positions, of equal ones those with larger keys."""
+    order = backend.lexsort(-scores, -chunk.keys_of(ids))[:, :number]
+    return backend.take(scores, order), order
 
-    `chunks` are those of some queries after the other. Queries after the number in
-    `number_and_k` repeat others. Rows of fewer than k are padded.
-    """
-    number, k = number_and_k
-    scores, ids = (
-        ops.concatenate(x, axis=0)[:number] for x in zip(*chunks, strict=True)
-    )
-    order = backend.lexsort(-scores, -item_keys(keys, ids + 1))
-    scores, ids = backend.take(scores, order), backend.take(ids, order)
-    ids = backend.where(scores > -math.inf, ids, -1)
-    missing = [(0, 0), (0, k - scores.shape[1])]
-    return Best(
-        ops.pad(scores, missing, constant_values=-math.inf),
+
+def _finish(
+    k_and_whole: tuple[int, bool], keys: Tensor | None, kept: Kept
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best k in order, and whether they are the best, or all are kept anyway."""
+    k, is_whole = k_and_whole
+    scores, ids, are_odd = as_ranked(kept.scores), kept.ids, kept.are_odd[:, 0]
+    are_best = ops.logical_not(are_odd)
+    if not is_whole:
+        last, beyond = scores[:, k - 1], scores[:, -1]
+        are_best = are_best & ((beyond < last) | (last == -math.inf))
+    best = _first(k, keys, Best(scores, ids))
+    missing = [(0, 0), (0, k - best.ids.shape[1])]
+    ids = backend.where(best.scores > -math.inf, best.ids, -1)
+    return (
+        ops.pad(best.scores, missing, constant_values=-math.inf),
         ops.pad(ids, missing, constant_values=-1),
+        are_best,
     )
+
+
+def _first(k: int, keys: Tensor | None, best: Best) -> Best:
+    """The first k, of equal scores those with larger keys first."""
+    scores, ids = map(as_tensor, best)
+    order = backend.lexsort(-scores, -item_keys(keys, ids + 1))[:, :k]
+    return Best(backend.take(scores, order), backend.take(ids, order))

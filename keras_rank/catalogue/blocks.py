@@ -1,142 +1,213 @@
 """One pass over the candidates: each block is scored for chunks of the queries."""
 
+import collections
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from keras import ops
 
 from keras_rank.arrays.counting import are_few
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.catalogue.candidates import Block, Candidates
+from keras_rank.catalogue.candidates import Block, Candidates, rows_of
 from keras_rank.catalogue.scoring import Score, check_pairs, check_score
+from keras_rank.lists.tensors import as_tensor
 from keras_rank.ranking.tie_breaking import item_keys
 
-# The number of scores that are held at a time.
-TILE = 2**21
+State = TypeVar("State")
 
 
 class Queries(NamedTuple):
-    """Some queries, and what is asked of their candidates.
+    """Queries, and what is asked of their candidates.
 
     Attributes:
         embeddings: tensor of shape `(queries, features)`.
-        ids: int32 tensor of shape `(queries, targets)`, padded with -1. `None` if only
+        ids: int32 array of shape `(queries, targets)`, padded with -1. `None` if only
             the best candidates are sought.
-        excluded: int32 tensor of ids, padded with -1, or `None`.
+        excluded: int32 array of ids, padded with -1, or `None`.
         keys: int32 tensor of shape `(queries,)`, or `None` if the earlier of tied
             candidates goes first.
-        targets: the scores of the targets, once they are known.
+        targets: array of the scores of the targets, once they are known.
     """
 
     embeddings: Tensor
-    ids: Tensor
-    excluded: Tensor | None
+    ids: Array | None
+    excluded: Array | None
     keys: Tensor | None
-    targets: Tensor = None
+    targets: Array | None = None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "Queries":
         return Queries(*(None if x is None else function(x) for x in self))
 
-    def at(self, rows: Array) -> "Queries":
-        """Some of the queries."""
-        return backend.enter(_rows_of, None, self, backend.to_tensor(rows))
+    def chunk(self, rows: Array, number: int, width: int = 0) -> "Chunk":
+        """Some queries, of which the first ones are asked for their first targets."""
+        asked = rows[:number]
+        targets = least = None
+        if self.targets is not None:
+            targets = self.targets[asked, :width]
+            least = least_scores(targets)
+        ids = None if self.ids is None else self.ids[asked, :width]
+        excluded = None if self.excluded is None else self.excluded[asked]
+        wanted = [x for x in (ids, excluded) if x is not None]
+        arrays = (
+            rows_of(self.embeddings, rows),
+            ids,
+            np.concatenate(wanted, axis=1) if wanted else None,
+            None if self.keys is None else rows_of(self.keys, asked),
+            targets,
+            least,
+        )
+        return Chunk(*map(as_tensor, arrays))
+
+
+class Chunk(NamedTuple):
+    """The same for some queries, in tensors. Only the first of them may be asked.
+
+    Attributes:
+        wanted: the ids of the targets, and then those of excluded candidates.
+        least: tensor of shape `(asked, 2 * targets)`: see `least_scores`.
+    """
+
+    embeddings: Tensor
+    ids: Tensor
+    wanted: Tensor
+    keys: Tensor
+    targets: Tensor
+    least: Tensor
 
     def keys_of(self, ids: Tensor) -> Tensor:
         """Int32 keys of candidates, of which the tied one with the larger is first."""
         return item_keys(self.keys, ids + 1)
 
 
-def _rows_of(_: None, queries: Queries, rows: Tensor) -> Queries:
-    return queries.each(lambda x: ops.take(x, rows, axis=0))
+def least_scores(targets: Array) -> Array:
+    """The least scores above each target, and then those not below it.
+
+    NaN where there is none. Denormal numbers equal 0.
+    """
+    normal = np.finfo(targets.dtype).smallest_normal
+    with np.errstate(over="ignore"):
+        above = np.nextafter(targets, targets.dtype.type(math.inf))
+    above[targets == math.inf] = math.nan
+    above[targets == 0.0] = normal
+    not_below = np.where(targets == 0.0, -np.nextafter(normal, 0 * normal), targets)
+    return np.concatenate([above, not_below], axis=1)
 
 
-def chunks_of(number: int, block_size: int) -> Iterator[Array]:
-    """The rows of chunks of one size, of which the last one repeats a query."""
-    size = max(1, -(-number // max(1, -(-number * block_size // TILE))))
-    for start in range(0, number, size):
-        yield np.minimum(np.arange(start, start + size, dtype="int32"), number - 1)
+def chunks_of(
+    rows: Array, candidates: Candidates, queries: int, again: bool
+) -> Iterator[tuple[Array, int]]:
+    """Cuts rows into chunks of one size, which repeat one of them.
+
+    Yields:
+        The rows of a chunk, and how many of them are asked: in a second pass fewer,
+        next to others that give the product the shape of the first one.
+    """
+    size = candidates.queries_at_once(queries)
+    most = candidates.queries_again(size) if again else size
+    for start in range(0, len(rows), most):
+        some = rows[start : start + most]
+        asked = min(most, 1 << (len(some) - 1).bit_length()) if again else size
+        yield np.concatenate([some, np.repeat(some[-1:], size - len(some))]), asked
 
 
-def chunks_of_queries(queries: Queries, block_size: int) -> list[tuple[Array, Queries]]:
+def chunks_of_queries(
+    queries: Queries, candidates: Candidates, again: bool = False
+) -> list[tuple[Array, Chunk]]:
     """The queries in chunks, each with as many targets as those of them need.
 
     Those with few targets, which are compared, are apart from those with many. Widths
-    are powers of two, so that few are compiled.
+    are powers of two, so that few are compiled. In a second pass, products have the
+    shape of the first one, as others may be rounded otherwise.
 
     Returns:
-        A list of the rows of the queries, and these queries.
+        A list of the rows of the queries that are asked, and these queries.
     """
-    ids = ops.convert_to_numpy(queries.ids)
-    others, width = queries._replace(ids=None, targets=None), ids.shape[1]
+    ids = queries.ids
+    assert ids is not None
+    number, width = ids.shape
     widths = ((ids >= 0) * np.arange(1, width + 1, dtype="int32")).max(axis=1)
+    rows = np.flatnonzero(widths) if again else np.arange(number)
     widths = np.minimum(2 ** np.ceil(np.log2(widths.clip(1))), width).astype(int)
-    order = np.argsort(widths, kind="stable")
-    distinct, numbers = np.unique(widths, return_counts=True)
+    order = rows[np.argsort(widths[rows], kind="stable")].astype("int32")
+    distinct, numbers = np.unique(widths[order], return_counts=True)
     are_compared = [are_few(ids[:, :n]) for n in distinct]
-    chunks = list[tuple[Array, Queries]]()
+    chunks = list[tuple[Array, Chunk]]()
     for group in np.split(order, [numbers[are_compared].sum()]):
-        for places in chunks_of(len(group), block_size):
-            rows = group[places]
-            of_rows, targets = (
-                None if x is None else backend.to_tensor(x[rows, : widths[rows].max()])
-                for x in (ids, queries.targets)
-            )
-            some = others.at(rows.astype("int32"))
-            chunks.append((rows, some._replace(ids=of_rows, targets=targets)))
+        all_rows = number if backend.on_accelerator() else len(group)
+        for some, asked in chunks_of(group, candidates, all_rows, again):
+            chunk = queries.chunk(some, asked, widths[some].max())
+            chunks.append((some[:asked], chunk))
     return chunks
 
 
 def of_all(
-    queries: Queries,
-    chunks: Sequence[tuple[Array, Queries]],
-    parts: Sequence[Tensor],
-    fill: float,
+    queries: Queries, chunks: Sequence[tuple[Array, Chunk]], parts: Sequence[Array]
 ) -> Array:
     """What is known of the targets of each chunk, as one array."""
-    arrays = list(map(ops.convert_to_numpy, parts))
-    whole = np.full(queries.ids.shape, fill, arrays[0].dtype)
-    for (rows, _), part in zip(chunks, arrays, strict=True):
+    assert queries.ids is not None
+    fill = -math.inf if parts[0].dtype.kind == "f" else 0
+    whole = np.full(queries.ids.shape, fill, parts[0].dtype)
+    for (rows, _), part in zip(chunks, parts, strict=True):
         whole[rows, : part.shape[1]] = part
     return whole
 
 
-def scores_in(score: str | Score, queries: Queries, block: Block) -> Tensor:
-    """The scores of a block, `-inf` where candidates don't count."""
-    scores = check_score(score)(queries.embeddings, block.embeddings)
+def scores_in(
+    score: str | Score, embeddings: Tensor, block: Block, number: int
+) -> Tensor:
+    """The scores of a block, `-inf` where candidates don't count.
+
+    They are those of the first queries, out of one product for all.
+    """
+    scores = check_score(score)(embeddings, block.embeddings)
+    if number < scores.shape[0]:
+        # Or XLA might compute another product.
+        scores = backend.fusion_barrier(scores)[:number]
     if block.bounds is None:
         return scores
     return backend.where(block.hold(block.columns), scores, -math.inf)
 
 
+def places_in(block: Block, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns of candidates, and whether they are those of the ids."""
+    place = ids - block.first_id
+    start, end = block.bounds or (0, block.embeddings.shape[0])
+    column = backend.clip(place, start, end - 1)
+    return column, column == place
+
+
 def fold_blocks(
     candidates: Candidates,
-    chunks: list[Queries],
+    chunks: Sequence[Chunk],
     score: str | Score,
-    search: Callable[[Queries, Block], Any],
-    join: Callable[[Queries, Any, Any], Any],
+    step: Callable[[Chunk, Block, State], State],
+    states: Sequence[State],
     after_block: Callable[[int], None] = lambda done: None,
-) -> list[Any]:
+) -> list[State]:
     """Reads candidates once, and returns what is found for each chunk of queries.
 
     Args:
         candidates: the candidates.
         chunks: the chunks.
         score: how queries score candidates. A user's function is checked.
-        search: function of a chunk and a block.
-        join: function of a chunk and two results that joins these.
+        step: function of a chunk, a block, and what is found so far.
+        states: what is found before the first block.
         after_block: function that is called after each block, with the number of
             candidates so far.
     """
-    found = list[Any]()
+    found, waiting = list(states), collections.deque[Callable[[], Any]]()
     for number, block in enumerate(candidates.blocks(), 1):
         with backend.full_precision(), backend.quiet():
             if number == 1 and callable(score):
                 check_pairs(score, chunks[0].embeddings, block.embeddings)
-            added = [search(chunk, block) for chunk in chunks]
-            found = list(map(join, chunks, found, added)) if found else added
+            pairs = zip(chunks, found, strict=True)
+            found = [step(chunk, block, so_far) for chunk, so_far in pairs]
+        # Not further ahead of a device, which would hold more blocks.
+        waiting.append(backend.waiting_for(found))
+        if len(waiting) > 2:
+            waiting.popleft()()
         after_block(min(number * candidates.block_size, candidates.items))
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, Tensor, backend
+from keras_rank.catalogue.tiles import block_size_of, tile_size
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 
@@ -24,9 +25,7 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, embeddings: Tensor, first_id: int, start: int, end: int) -> "Block":
-        first, *bounds = (
-            backend.from_host(np.array(x, "int32")) for x in (first_id, start, end)
-        )
+        first, *bounds = map(backend.scalar, (first_id, start, end))
         is_whole = start == 0 and end == embeddings.shape[0]
         return cls(embeddings, first, None if is_whole else (bounds[0], bounds[1]))
 
@@ -45,38 +44,75 @@ class Block(NamedTuple):
         return (column >= start) & (column < end)
 
 
-class Table:
+# Of a second pass, compared with a first one.
+_MORE_MEMORY = 4
+
+
+class Candidates:
+    """Candidates, and how many scores of theirs are held at a time.
+
+    Attributes:
+        items: their number.
+        features: the number of features of each.
+        first_id: the id of the first one.
+        block_size: the number of candidates in a block.
+    """
+
+    def __init__(
+        self, shape: Any, block_size: int | None, queries: int, first_id: int
+    ) -> None:
+        self.items, self.features = map(int, shape)
+        self.first_id, self._tile = first_id, tile_size()
+        most = block_size_of(block_size, self._tile, queries, self.features)
+        self.block_size = min(most, self.items)
+
+    def queries_at_once(self, number: int) -> int:
+        """The size of chunks of a number of queries."""
+        chunks = -(-number * self.block_size // self._tile)
+        return max(1, -(-number // max(1, chunks)))
+
+    def queries_again(self, size: int) -> int:
+        """How many of a chunk are asked in a second pass, which takes more memory."""
+        return min(size, max(1, self._tile // self.block_size // _MORE_MEMORY))
+
+    def blocks(self) -> Iterator[Block]:
+        """Reads all candidates once, in blocks of one size."""
+        raise NotImplementedError
+
+    def columns(self, places: Array) -> Array:
+        """The columns that candidates have in their blocks."""
+        raise NotImplementedError
+
+    def rows(self, ids: Array) -> Tensor:
+        """Returns some of the candidates that were asked for."""
+        raise NotImplementedError
+
+
+class Table(Candidates):
     """Candidates in an array, of which any rows can be read."""
 
-    def __init__(self, array: Any, block_size: int, first_id: int) -> None:
-        self._array, self.first_id = array, first_id
-        self.features = int(array.shape[1])
-        self.items = int(array.shape[0])
-        self.block_size = max(1, min(block_size, self.items))
+    def __init__(self, array: Any, *options: Any) -> None:
+        super().__init__(array.shape, *options)
+        self._array = array
 
     def blocks(self) -> Iterator[Block]:
         last = self.items - self.block_size
         for start in range(0, self.items, self.block_size):
             # The last block is as large as the others, and overlaps the one before.
             first = min(start, last)
-            rows = as_scored(backend.row_slice(self._array, first, self.block_size))
+            rows = _sent(backend.row_slice(self._array, first, self.block_size))
             yield Block.of(rows, self.first_id + first, start - first, self.block_size)
 
     def columns(self, places: Array) -> Array:
-        """The columns that candidates have in their blocks."""
         last = self.items - self.block_size
         columns: Array = np.maximum(places % self.block_size, places - last)
         return columns
 
     def rows(self, ids: Array) -> Tensor:
-        """Reads the candidates of some ids."""
-        places = ids - self.first_id
-        if isinstance(self._array, np.ndarray):
-            return as_scored(self._array[places])
-        return as_scored(ops.take(self._array, backend.to_tensor(places), axis=0))
+        return as_scored(rows_of(self._array, ids - self.first_id))
 
 
-class Stream:
+class Stream(Candidates):
     """Candidates that are read in blocks of any size, from the first one each time.
 
     A first pass counts them, and keeps those that will be asked for.
@@ -85,11 +121,12 @@ class Stream:
     def __init__(
         self,
         read: Callable[[], Any],
-        block_size: int,
         ids: Array,
+        block_size: int | None,
+        queries: int,
         first_id: int,
     ) -> None:
-        self._read, self.first_id = read, first_id
+        self._read = read
         kept, end, self._dtype = list[Any](), first_id, "float32"
         self._first: Tensor | None = None
         for part in _parts(read()):
@@ -105,13 +142,12 @@ class Stream:
             raise ValueError(
                 "`candidates` should have one or more items. Received: no blocks"
             )
-        self.items, self._kept = end - first_id, self._joined(kept)
-        self.block_size = min(block_size, self.items)
+        self._kept = self._joined(kept)
+        shape = end - first_id, self._kept.shape[1]
+        super().__init__(shape, block_size, queries, first_id)
         self._ids = ids[(ids >= first_id) & (ids < end)]
-        self.features = int(self._kept.shape[1])
 
     def blocks(self) -> Iterator[Block]:
-        """Reads all candidates once, regrouped into blocks of one size."""
         first, parts, waiting = self.first_id, list[Any](), 0
         for rest in _parts(self._read()):
             if first + waiting == self.first_id and rest.shape[0]:
@@ -136,14 +172,10 @@ class Stream:
         return ops.concatenate([ops.cast(x, self._dtype) for x in parts], axis=0)
 
     def rows(self, ids: Array) -> Tensor:
-        """Returns some of the candidates that were asked for."""
         places = np.searchsorted(self._ids, ids).clip(0, max(len(self._ids) - 1, 0))
         if not len(self._ids):
             return ops.zeros((len(ids), self.features), self._kept.dtype)
         return ops.take(self._kept, backend.to_tensor(places.astype("int32")), axis=0)
-
-
-Candidates = Table | Stream
 
 
 def no_ids() -> Array:
@@ -153,13 +185,15 @@ def no_ids() -> Array:
 
 def open_candidates(
     candidates: Any,
-    block_size: int,
+    block_size: int | None,
+    queries: int,
     wanted: Callable[[], Array] = no_ids,
     first_id: int = 0,
 ) -> Candidates:
     """Returns the candidates that users pass, to be read in blocks.
 
-    `wanted` returns the ids of candidates that will be asked for.
+    The size of these depends on the number of queries, if it is not given. `wanted`
+    returns the ids of candidates that will be asked for.
     """
     is_layer = isinstance(candidates, keras.layers.Embedding)
     is_read = callable(candidates) and not hasattr(candidates, "shape")
@@ -174,7 +208,7 @@ def open_candidates(
                 "generator, pass the function that creates it. Received: "
                 f"candidates of type {type(given).__name__}"
             )
-        return Stream(read, block_size, wanted(), first_id)
+        return Stream(read, wanted(), block_size, queries, first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
         given = ops.stop_gradient(to_tensor("candidates", given))
@@ -183,12 +217,30 @@ def open_candidates(
             "`candidates` should have the shape (items, features), with one or "
             f"more items. Received: candidates.shape={shape_of(given)}"
         )
-    return Table(given, block_size, first_id)
+    return Table(given, block_size, queries, first_id)
+
+
+def rows_of(x: Any, rows: Array) -> Any:
+    """Some rows of a tensor, or an array where a program would be compiled for them."""
+    x = backend.on_host(x)
+    if isinstance(x, np.ndarray):
+        return x[rows]
+    return backend.enter(_rows_of, None, x, backend.to_tensor(rows))
+
+
+def _rows_of(_: None, x: Tensor, rows: Tensor) -> Tensor:
+    return ops.take(x, rows, axis=0)
 
 
 def as_scored(embeddings: Any) -> Tensor:
     """Embeddings in the precision of their scores: float32, or float64 if given so."""
     return ranked_as(to_tensor("candidates", embeddings))
+
+
+def _sent(embeddings: Any) -> Tensor:
+    """The same, of an array while a device still works on the block before."""
+    is_plain = isinstance(embeddings, np.ndarray) and embeddings.dtype == "float32"
+    return as_scored(backend.sent(embeddings) if is_plain else embeddings)
 
 
 def _embeddings(layer: keras.layers.Embedding) -> Any:

@@ -2,22 +2,21 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_rank.arrays import counting
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks, searching
-from keras_rank.catalogue.blocks import Queries
+from keras_rank.catalogue.blocks import Chunk, Queries
 from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.shards import OpenShards, in_each_part
 from keras_rank.catalogue.targets import score_targets
-from keras_rank.lists.limits import as_compared, limits_of
+from keras_rank.lists.limits import as_compared
 
 
 class Counts(NamedTuple):
@@ -42,8 +41,22 @@ class Counts(NamedTuple):
             self.above + other.above,
             self.tied + other.tied,
             self.before + other.before,
-            backend.library_of(self.scores).maximum(self.scores, other.scores),
+            np.maximum(self.scores, other.scores),
         )
+
+
+class Found(NamedTuple):
+    """What is counted for some queries so far.
+
+    Attributes:
+        reach: the number of candidates that reach each of the least scores of a chunk.
+        before: the number of tied ones that go before each target.
+        scores: those of the targets and of the excluded candidates, once they came by.
+    """
+
+    reach: Tensor
+    before: Tensor
+    scores: Tensor
 
 
 def count_candidates(
@@ -99,43 +112,80 @@ def count_above(
     averages: bool,
     after_block: Callable[[int], None] = lambda done: None,
 ) -> Counts:
-    """Reads candidates once, and counts those above and tied with each target."""
-    ids, targets = map(ops.convert_to_numpy, (queries.ids, queries.targets))
-    # Those that follow each other are found near each other.
-    order = np.argsort(-targets, axis=1)
-    ids, targets = (np.take_along_axis(x, order, axis=1) for x in (ids, targets))
-    chunks = blocks.chunks_of_queries(
-        queries._replace(ids=ids, targets=targets), candidates.block_size
-    )
-    compare = blocks.step_of(_compare, score, averages)
-    score_block = blocks.step_of(_entries_as_compared, score)
+    """Reads candidates once, and counts those above and tied with each target.
 
-    def search(chunk: Queries, block: Block) -> Counts:
-        if not is_searched(chunk.ids):
-            return cast(Counts, compare(chunk, block))
-        # Without targets, of which each number would be compiled anew.
-        scored = score_block(chunk._replace(ids=None, keys=None, targets=None), block)
-        return _search(
-            averages,
-            chunk._replace(embeddings=None).each(ops.convert_to_numpy),
-            list(map(ops.convert_to_numpy, scored)),
-            block.on_host(),
+    On an accelerator, where to ask whether any tie takes long, candidates are read once
+    more to order those that tie with the few targets for which any do.
+    """
+    in_turns = backend.on_accelerator()
+    orders = not (averages or in_turns)
+    counts = _one_pass(queries, candidates, score, orders, False, after_block)
+    if averages or not in_turns:
+        return counts
+    ids, targets = _asked(queries)
+    are_tied = (counts.tied > (counts.scores > -math.inf)) & (targets > -math.inf)
+    if are_tied.any():
+        lowest = np.full_like(targets, -math.inf)
+        some = queries._replace(
+            ids=np.where(are_tied, ids, np.int32(-1)),
+            targets=np.where(are_tied, targets, lowest),
         )
+        again = _one_pass(some, candidates, score, True, True)
+        counts.before[are_tied] = again.before[are_tied]
+    return counts
+
+
+def _one_pass(
+    queries: Queries,
+    candidates: Candidates,
+    score: str | Score,
+    orders: bool,
+    again: bool,
+    after_block: Callable[[int], None] = lambda done: None,
+) -> Counts:
+    """Counts in one pass, with those that go first if ties are to be ordered."""
+    # Those that follow each other are found near each other.
+    order = np.argsort(-_asked(queries)[1], axis=1)
+    ids, targets = (np.take_along_axis(x, order, axis=1) for x in _asked(queries))
+    in_order = queries._replace(ids=ids, targets=targets)
+    chunks = blocks.chunks_of_queries(in_order, candidates, again)
+    compare = blocks.step_of(_compare, score, orders)
+    score_block = blocks.step_of(_as_compared, score)
+
+    def step(chunk: Chunk, block: Block, found: Found) -> Found:
+        if not is_searched(chunk.ids):
+            return cast(Found, compare(chunk, block, found))
+        scores = ops.convert_to_numpy(score_block(chunk.embeddings, block))
+        return _search(orders, _on_host(chunk), scores, block.on_host(), found)
 
     found = blocks.fold_blocks(
         candidates,
         [chunk for _, chunk in chunks],
         score,
-        search,
-        lambda _, counts, added: counts.joined(added),
+        step,
+        [_nothing(chunk, targets.dtype) for _, chunk in chunks],
         after_block,
     )
+    parts = list[Tensor]()
+    for (_, chunk), of_chunk in zip(chunks, found, strict=True):
+        if is_searched(chunk.ids):
+            parts += _finish(orders, _on_host(chunk), of_chunk)
+        else:
+            parts += backend.enter(_finish, orders, chunk, of_chunk)
+    arrays = backend.read(parts)
     counts = list[Array]()
-    for parts, fill in zip(zip(*found, strict=True), (0, 0, 0, -math.inf), strict=True):
-        of_order = blocks.of_all(queries, chunks, parts, fill)
+    for i in range(len(Counts._fields)):
+        of_order = blocks.of_all(queries, chunks, arrays[i :: len(Counts._fields)])
         counts.append(np.empty_like(of_order))
         np.put_along_axis(counts[-1], order, of_order, axis=1)
     return Counts(*counts)
+
+
+def _asked(queries: Queries) -> tuple[Array, Array]:
+    """The ids and the scores of targets."""
+    assert queries.ids is not None
+    assert queries.targets is not None
+    return queries.ids, queries.targets
 
 
 def is_searched(targets: Tensor) -> bool:
@@ -143,115 +193,124 @@ def is_searched(targets: Tensor) -> bool:
     return not (backend.on_accelerator() or counting.are_few(targets))
 
 
-def _entries(score: str | Score, queries: Queries, block: Block) -> tuple[Tensor, ...]:
-    """The scores of a block, and of excluded candidates, which are counted off."""
-    scores = blocks.scores_in(score, queries, block)
-    if queries.excluded is None:
-        return (scores,)
-    return scores, _scores_of(queries.excluded, scores, block)
+def _on_host(chunk: Chunk) -> Chunk:
+    """What is asked, in arrays."""
+    arrays = (None if x is None else ops.convert_to_numpy(x) for x in chunk[1:])
+    return Chunk(None, *arrays)
 
 
-def _scores_of(ids: Tensor, scores: Tensor, block: Block) -> Tensor:
-    """The scores that candidates have in a block, NaN for those that it has not."""
-    column = ids - block.first_id
-    found = backend.take(scores, backend.clip(column, 0, scores.shape[1] - 1))
-    return backend.where(_are_in(block, ids), found, math.nan)
-
-
-def _are_in(block: Block, ids: Tensor) -> Tensor:
-    return block.hold(ids - block.first_id) & (ids >= 0)
-
-
-def _without_excluded(counts: Sequence[Tensor]) -> Tensor:
-    """What is counted among candidates, without what is among those excluded."""
-    all_of, *excluded = counts
-    return all_of - sum(excluded)
-
-
-def _before(
-    count: Callable[..., Tensor],
-    queries: Queries,
-    entries: Sequence[Tensor],
-    ids: Tensor,
-) -> Tensor:
-    """Counts the tied candidates, of the ids of a block, that go first."""
-    own_keys, targets = queries.keys_of(queries.ids), queries.targets
-    keys = [queries.keys_of(x) for x in (ids, queries.excluded) if x is not None]
-    each = zip(entries, keys, strict=True)
-    return _without_excluded([count(x, targets, of_x, own_keys) for x, of_x in each])
+def _nothing(chunk: Chunk, dtype: Any) -> Found:
+    """What is found before the first block."""
+    found = Found(
+        np.zeros(chunk.least.shape, "int32"),
+        np.zeros(chunk.ids.shape, "int32"),
+        np.full(chunk.wanted.shape, -math.inf, dtype),
+    )
+    return found if is_searched(chunk.ids) else Found(*map(backend.to_tensor, found))
 
 
 def _compare(
-    score: str | Score, averages: bool, queries: Queries, block: Block
-) -> Counts:
-    """Counts by comparing or, if need be, by sorting."""
-    ids, targets = queries.ids, queries.targets
-    entries = _entries(score, queries, block)
-    parts = [_above_and_not_below(x, targets) for x in entries]
-    above, not_below = map(_without_excluded, zip(*parts, strict=True))
-    own = as_compared(_scores_of(ids, entries[0], block))
-    tied, is_own = not_below - above, ops.cast(_are_in(block, ids), "int32")
-    are_tied = ops.logical_and(tied > is_own, targets > -math.inf)
-    before = nothing = ops.zeros_like(above)
-
-    def count(x: Tensor, targets: Tensor, keys: Tensor, own_keys: Tensor) -> Tensor:
-        keys = ops.broadcast_to(keys, ops.shape(x))
-        return counting.count_before(as_compared(x), targets, keys, own_keys, "int32")
-
-    if not averages:
-        block_ids = block.first_id + block.columns
-        before = backend.branch(
-            ops.logical_not(ops.any(are_tied)),
-            lambda: nothing,
-            lambda: _before(count, queries, entries, block_ids),
-        )
-    return Counts(above, tied, before, own)
+    score: str | Score, orders: bool, chunk: Chunk, block: Block, found: Found
+) -> Found:
+    """Counts by comparing or, for many targets, by sorting these."""
+    asked, number = chunk.ids.shape
+    scores = blocks.scores_in(score, chunk.embeddings, block, asked)
+    column, is_here = blocks.places_in(block, chunk.wanted)
+    known = backend.where(is_here, backend.take(scores, column), found.scores)
+    if not counting.are_few(chunk.ids):
+        scores = backend.without_nan(scores)
+    reach, before = _reach(scores, chunk), found.before
+    if orders:
+        are_tied = _are_tied(reach, is_here[:, :number], chunk)
+        ids = block.first_id + block.columns
+        before = before + _before(scores, ids, chunk, are_tied)
+    return Found(found.reach + reach, before, known)
 
 
-def _above_and_not_below(scores: Tensor, targets: Tensor) -> Sequence[Tensor]:
-    if not counting.are_few(targets):
-        in_order = backend.sort(as_compared(scores))
-        return counting.counts_in_order(in_order, targets)
-    # Without rounding all scores first: denormal numbers equal 0.
-    dtype = keras.backend.standardize_dtype(targets.dtype)
-    normal = limits_of(dtype).smallest_normal
-    near = float(np.nextafter(np.asarray(normal, dtype), 0))
-    low, high = (
-        backend.where(targets == 0.0, bound, targets) for bound in (-near, near)
-    )
-    return counting.count(((scores, high), (scores, low)), _is_above, _is_not_below)
-
-
-def _is_above(score: Tensor, high: Tensor, same_score: Tensor, low: Tensor) -> Tensor:
-    return score > high
-
-
-def _is_not_below(score: Tensor, high: Tensor, same: Tensor, low: Tensor) -> Tensor:
-    return same >= low
-
-
-def _entries_as_compared(
-    score: str | Score, queries: Queries, block: Block
-) -> list[Tensor]:
-    return [as_compared(x) for x in _entries(score, queries, block)]
+def _as_compared(score: str | Score, embeddings: Tensor, block: Block) -> Tensor:
+    scores = blocks.scores_in(score, embeddings, block, embeddings.shape[0])
+    return as_compared(scores)
 
 
 def _search(
-    averages: bool, queries: Queries, entries: Sequence[Array], block: Block
-) -> Counts:
+    orders: bool, chunk: Chunk, scores: Array, block: Block, found: Found
+) -> Found:
     """Counts by searching, in arrays."""
-    ids, targets, scores = queries.ids, queries.targets, entries[0]
-    parts = [searching.search(x, targets) for x in entries]
-    above, tied = map(_without_excluded, zip(*parts, strict=True))
-    before, own = np.zeros_like(above), np.full_like(targets, -math.inf)
-    is_own = _are_in(block, ids)
-    rows, places = np.nonzero(is_own)
-    own[rows, places] = scores[rows, ids[rows, places] - block.first_id]
-    are_tied = (tied > is_own) & (targets > -math.inf)
+    number = chunk.ids.shape[1]
+    column, is_here = blocks.places_in(block, chunk.wanted)
+    rows, places = np.nonzero(is_here)
+    found.scores[rows, places] = scores[rows, column[rows, places]]
+    reach, before = _reach(scores, chunk), found.before
+    if orders:
+        are_tied = _are_tied(reach, is_here[:, :number], chunk)
+        ids = block.first_id + np.arange(scores.shape[1], dtype="int32")[None, :]
+        before = before + _before(scores, ids, chunk, are_tied)
+    return Found(found.reach + reach, before, found.scores)
+
+
+def _finish(orders: bool, chunk: Chunk, found: Found) -> Counts:
+    """What is counted, without what is excluded."""
+    number, (reach, before, scores) = chunk.ids.shape[1], found
+    if not is_searched(chunk.ids):
+        scores = as_compared(scores)
+    own, excluded = scores[:, :number], scores[:, number:]
+    if excluded.shape[1]:
+        are_tied = _are_tied(reach, own > -math.inf, chunk)
+        reach = reach - _reach(excluded, chunk)
+        if orders:
+            before = before - _before(
+                excluded, chunk.wanted[:, number:], chunk, are_tied
+            )
+    above, not_below = reach[:, :number], reach[:, number:]
+    return Counts(above, not_below - above, before, own)
+
+
+def _reach(scores: Tensor, chunk: Chunk) -> Tensor:
+    """Counts the scores of each query that reach each of the least ones."""
+    if is_searched(chunk.ids):
+        above, tied = searching.search(scores, chunk.targets)
+        return np.concatenate([above, above + tied], axis=1)
+    compares = counting.are_few(chunk.ids)
+    return counting.count_at_least(scores, chunk.least, compares)
+
+
+def _are_tied(reach: Tensor, is_own: Tensor, chunk: Chunk) -> Tensor:
+    """Whether others tie with a target."""
+    number = chunk.ids.shape[1]
+    tied = reach[:, number:] - reach[:, :number]
+    is_tied = (tied > 1) | ((tied == 1) & ~is_own)
+    return is_tied & (chunk.targets > -math.inf)
+
+
+def _before(scores: Tensor, ids: Tensor, chunk: Chunk, are_tied: Tensor) -> Tensor:
+    """Counts the scores of some ids that tie with each target, and go first."""
+    if is_searched(chunk.ids):
+        return _before_by_searching(scores, ids, chunk, are_tied)
+
+    def count() -> Tensor:
+        keys = ops.broadcast_to(chunk.keys_of(ids), ops.shape(scores))
+        own_keys = chunk.keys_of(chunk.ids)
+        entries = as_compared(scores)
+        return counting.count_before(entries, chunk.targets, keys, own_keys, "int32")
+
+    if backend.on_accelerator():
+        return count()
+    nothing = ops.zeros_like(chunk.ids)
+    is_none = ops.logical_not(ops.any(are_tied))
+    return backend.branch(is_none, lambda: nothing, count)
+
+
+def _before_by_searching(
+    scores: Array, ids: Array, chunk: Chunk, are_tied: Array
+) -> Array:
+    """The same in arrays, for the queries with ties."""
+    before: Array = np.zeros_like(chunk.ids)
     rows = np.flatnonzero(are_tied.any(axis=1))
-    if len(rows) and not averages:
-        some, of_some = queries.each(lambda x: x[rows]), [x[rows] for x in entries]
-        columns = np.arange(scores.shape[1], dtype="int32")[None, :]
-        block_ids = block.first_id + columns
-        before[rows] = _before(searching.search_before, some, of_some, block_ids)
-    return Counts(above, tied, before, own)
+    if len(rows):
+        some = Chunk(*(None if x is None else x[rows] for x in chunk))
+        ids = ids if len(ids) == 1 else ids[rows]
+        keys, own_keys = some.keys_of(ids), some.keys_of(some.ids)
+        before[rows] = searching.search_before(
+            scores[rows], some.targets, keys, own_keys
+        )
+    return before

@@ -90,7 +90,7 @@ def evaluate(
     task_in = functools.cache(functools.partial(retrieval, *given))
     for (dtype, ties, key), members in _by_order(of_lists).items():
         task, k = task_in(dtype), number_of_ranks(members)
-        counts = task.counted(ties, key, _progress(verbose, task.candidates.items))
+        counts = task.counted(ties, key, progress(verbose, task.candidates.items))
         for lists, part in _parts(task.lists, counts, ties, k):
             ranked = ranked_by_counts(lists, part, ties, k, targets)
             state = with_ranked(members, ranked, state)
@@ -147,11 +147,13 @@ def check_verbose(verbose: Any) -> Any:
     raise unaccepted("verbose", '"auto", 0, 1 or 2', verbose)
 
 
-def _progress(verbose: Any, items: int) -> Callable[[int], None]:
-    """A function of the number of candidates so far that shows it if requested."""
+def progress(
+    verbose: Any, number: int | None, unit: str = "candidate"
+) -> Callable[[int], None]:
+    """A function of the number of units so far that shows it if requested."""
     if not verbose:
         return lambda done: None
-    started, bar = time.monotonic(), keras.utils.Progbar(items, unit_name="candidate")
+    started, bar = time.monotonic(), keras.utils.Progbar(number, unit_name=unit)
 
     def show(done: int) -> None:
         if verbose != "auto" or time.monotonic() - started > LONG:

@@ -24,7 +24,7 @@ from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import Counts, count_candidates
-from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
 from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.standardize import read_targets, standardize_targets
@@ -34,9 +34,6 @@ from keras_rank.ranking.ranked import OrderSpec, RankedLists
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_counted
 from keras_rank.ranking.tie_breaking import Ties, list_keys
-
-# The default number of candidates in a block.
-BLOCK_SIZE = 4096
 
 # Ids are counted in int32.
 LARGEST_ID = 2**31
@@ -93,7 +90,7 @@ def rank(
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
             `None`: drawn at each call.
         block_size: positive int. The number of candidates that are scored at a time.
-            Defaults to `None`: 4,096.
+            Defaults to `None`: 4,096, or on an accelerator by its free memory.
         dtype: `"float64"` to compute in float64. Defaults to float32.
 
     Returns:
@@ -211,7 +208,7 @@ def retrieval(
     can_be_found, ids = map(ops.convert_to_numpy, (lists.can_be_found, lists.ids))
     ids = np.where(can_be_found, ids, np.int32(-1))
     excluded = excluded_ids(exclude, ids, found.items)
-    asked = Queries(embeddings, backend.from_host(ids), excluded, None)
+    asked = Queries(embeddings, ids, excluded, None)
     return Retrieval(lists, asked, found, score)
 
 
@@ -246,7 +243,7 @@ def open_scored(
     found = (
         open_shards(candidates, block_size)
         if isinstance(candidates, Shards)
-        else open_candidates(candidates, block_size, wanted)
+        else open_candidates(candidates, block_size, int(embeddings.shape[0]), wanted)
     )
     features = found.features
     if is_ours and features != embeddings.shape[1]:
@@ -255,7 +252,7 @@ def open_scored(
             f"Received: queries.shape={shape_of(embeddings)}, candidates with "
             f"{features} features"
         )
-    return embeddings, found
+    return prepared(score, embeddings), found
 
 
 def wanted_ids(targets: Any) -> Array:
@@ -264,17 +261,17 @@ def wanted_ids(targets: Any) -> Array:
     return np.unique(ids[(ids >= 0) & (ids < LARGEST_ID)]).astype("int64")
 
 
-def check_block_size(block_size: Any) -> int:
-    """Returns the number of candidates in a block."""
+def check_block_size(block_size: Any) -> int | None:
+    """Returns the number of candidates in a block, `None` if it is not given."""
     if block_size is None:
-        return BLOCK_SIZE
+        return None
     return check_positive("block_size", block_size, "a positive integer or None")
 
 
-def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor | None:
+def excluded_ids(exclude: Any, kept: Array, items: int) -> Array | None:
     """The distinct ids to exclude, from what users pass, without those to keep.
 
-    Both are padded with -1.
+    `None` if there are none. Both are padded with -1.
     """
     if exclude is None:
         return None
@@ -291,4 +288,4 @@ def excluded_ids(exclude: Any, kept: Array, items: int) -> Tensor | None:
     # Lists are kept apart.
     first_of_list = 1 + (items + 1) * np.arange(len(excluded))[:, None]
     excluded[np.isin(first_of_list + excluded, first_of_list + kept)] = -1
-    return backend.from_host(excluded)
+    return excluded if excluded.shape[1] else None

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from keras import ops
 
 from keras_rank.arguments import unaccepted
-from keras_rank.arrays.arithmetic import in_one_dtype, product, ratio, square_root
+from keras_rank.arrays.arithmetic import in_one_dtype, product
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.candidates import are_alike
 from keras_rank.lists.tensors import ranked_as, shape_of
@@ -20,16 +20,22 @@ def dot(queries: Tensor, candidates: Tensor) -> Tensor:
 
 
 def cosine(queries: Tensor, candidates: Tensor) -> Tensor:
-    """The cosines between embeddings, 0 for an embedding of zeros."""
-    return dot(_of_length_one(queries), _of_length_one(candidates))
+    """The cosines between queries of length one and candidates, 0 for zeros."""
+    return dot(queries, _of_length_one(None, candidates))
 
 
-def _of_length_one(embeddings: Tensor) -> Tensor:
+def prepared(score: Any, queries: Tensor) -> Tensor:
+    """Queries as they are scored, which is done once."""
+    is_cosine = isinstance(score, str) and score == "cosine"
+    return backend.enter(_of_length_one, None, queries) if is_cosine else queries
+
+
+def _of_length_one(_: None, embeddings: Tensor) -> Tensor:
     # Scaled, so that squares neither overflow nor vanish.
-    largest = ops.amax(ops.abs(embeddings), axis=1, keepdims=True)
+    largest = backend.largest_size(embeddings)
     embeddings = embeddings / backend.where(largest > 0.0, largest, 1.0)
-    squares = ops.sum(embeddings * embeddings, axis=1, keepdims=True)
-    return embeddings * ratio(ops.ones_like(squares), square_root(squares))
+    # The largest is 1 now, unless all are 0.
+    return embeddings / backend.maximum(backend.lengths(embeddings), 1.0)
 
 
 def check_score(score: Any) -> Score:

@@ -17,7 +17,7 @@ from keras_rank.catalogue.candidates import (
     no_ids,
     open_candidates,
 )
-from keras_rank.lists.tensors import to_tensor
+from keras_rank.lists.tensors import as_tensor
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
 
@@ -85,10 +85,10 @@ class OpenShards:
     map_fn: Map
     items: int
     features: int
-    block_size: int
+    block_size: int | None
 
 
-def open_shards(shards: Shards, block_size: int) -> OpenShards:
+def open_shards(shards: Shards, block_size: int | None) -> OpenShards:
     """Asks each part for its number of items and of features."""
     ask = functools.partial(_shape, block_size=block_size)
     shapes = list(_map_parts(shards.map_fn, ask, shards.parts))
@@ -106,8 +106,8 @@ def open_shards(shards: Shards, block_size: int) -> OpenShards:
     )
 
 
-def _shape(part: Any, block_size: int) -> tuple[int, int]:
-    candidates = open_candidates(part, block_size)
+def _shape(part: Any, block_size: int | None) -> tuple[int, int]:
+    candidates = open_candidates(part, block_size, 1)
     return candidates.items, candidates.features
 
 
@@ -147,7 +147,7 @@ class Work:
 
     function: Callable[..., Any]
     queries: Queries
-    block_size: int
+    block_size: int | None
     options: tuple[Any, ...]
 
     def __call__(self, part: Part) -> Any:
@@ -155,10 +155,17 @@ class Work:
         ids = self.queries.ids
         wanted = no_ids if ids is None else lambda: np.unique(ids)
         candidates = open_candidates(
-            part.candidates, self.block_size, wanted, part.first_id
+            part.candidates,
+            self.block_size,
+            len(self.queries.embeddings),
+            wanted,
+            part.first_id,
         )
         check_as_many(part.items, candidates.items)
-        queries = self.queries.each(functools.partial(to_tensor, "queries"))
+        queries = self.queries._replace(
+            embeddings=as_tensor(self.queries.embeddings),
+            keys=as_tensor(self.queries.keys),
+        )
         found = self.function(queries, candidates, *self.options)
         return keras.tree.map_structure(ops.convert_to_numpy, found)
 

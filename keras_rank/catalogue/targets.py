@@ -1,23 +1,23 @@
 """The scores of targets, before all candidates are compared with them."""
 
 import math
-from typing import Any
 
 import numpy as np
-from keras import ops
 
 from keras_rank.arrays.buckets import rounded_up
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.blocks import (
-    TILE,
     Queries,
     chunks_of_queries,
     of_all,
+    scores_in,
     step_of,
 )
-from keras_rank.catalogue.candidates import Candidates
-from keras_rank.catalogue.scoring import Score, check_score
+from keras_rank.catalogue.candidates import Block, Candidates, rows_of
+from keras_rank.catalogue.scoring import Score
+from keras_rank.catalogue.tiles import TILE
 from keras_rank.lists.limits import as_compared
+from keras_rank.lists.tensors import as_tensor
 
 
 def score_targets(
@@ -25,8 +25,11 @@ def score_targets(
 ) -> Array:
     """Scores targets in blocks of the same size as all others, `-inf` for padding."""
     first, size = candidates.first_id, candidates.block_size
-    chunks = chunks_of_queries(queries, size)
-    numbers = [ops.convert_to_numpy(chunk.ids) - first for _, chunk in chunks]
+    assert queries.ids is not None
+    chunks = chunks_of_queries(queries, candidates)
+    numbers = [
+        queries.ids[rows, : chunk.ids.shape[1]] - first for rows, chunk in chunks
+    ]
     places = [
         _places(x.clip(0, candidates.items - 1), candidates.items) for x in numbers
     ]
@@ -35,32 +38,38 @@ def score_targets(
     is_rounded = backend.should_bucket(known)
     number_read = rounded_up(len(known), 1) if is_rounded else len(known)
     embeddings = candidates.rows(first + np.resize(known, number_read))
-    score_block = step_of(_score_targets, score)
-    scored = list[Array]()
+    score_block, scored = step_of(_with_scores, score), list[Tensor]()
     for (_, chunk), wanted, (unique, place) in zip(
         chunks, numbers, places, strict=True
     ):
         columns, block_numbers = _layout(unique, candidates)
-        rows_known = np.searchsorted(known, unique)
-        own_columns = backend.to_tensor(columns[place])
-        found: Any = -math.inf
+        rows_known, is_wanted = np.searchsorted(known, unique), unique[place] == wanted
+        found: Tensor | None = None
         for number in range(block_numbers.max() + 1):
             are_here = block_numbers == number
             rows = np.zeros(size, "int32")
             rows[columns[are_here]] = rows_known[are_here]
-            block = ops.take(embeddings, backend.to_tensor(rows), axis=0)
+            block = as_tensor(rows_of(embeddings, rows))
+            is_here = is_wanted & are_here[place]
+            own = backend.to_tensor(np.where(is_here, columns[place], np.int32(-1)))
             with backend.full_precision(), backend.quiet():
-                scores = score_block(chunk.embeddings, block, own_columns)
-            is_here = (unique[place] == wanted) & are_here[place]
-            found = np.where(is_here, ops.convert_to_numpy(scores), found)
+                found = score_block(chunk.embeddings, block, own, found)
         scored.append(found)
-    return of_all(queries, chunks, scored, -math.inf)
+    return of_all(queries, chunks, backend.read(scored))
 
 
-def _score_targets(
-    score: str | Score, queries: Tensor, block: Tensor, columns: Tensor
+def _with_scores(
+    score: str | Score,
+    queries: Tensor,
+    embeddings: Tensor,
+    own: Tensor,
+    found: Tensor | None,
 ) -> Tensor:
-    return as_compared(backend.take(check_score(score)(queries, block), columns))
+    """Adds the scores of targets in a block, in columns that are 0 or more."""
+    block = Block(embeddings, 0, None)
+    scores = scores_in(score, queries, block, own.shape[0])
+    scores = as_compared(backend.take(scores, backend.maximum(own, 0)))
+    return backend.where(own >= 0, scores, -math.inf if found is None else found)
 
 
 def _places(numbers: Array, end: int) -> tuple[Array, Array]:

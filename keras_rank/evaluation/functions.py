@@ -12,6 +12,7 @@ from keras_rank.evaluation.report.comparison import Comparison, compared
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.rows import Columns
+from keras_rank.reading.runs import Protocol
 
 
 def evaluate(
@@ -132,6 +133,9 @@ def evaluate_run(
     rules: str = "trec_eval",
     ties: str | None = None,
     unjudged: str = "irrelevant",
+    duplicates: str = "error",
+    missing: str = "zero",
+    ignore_identical_ids: bool = False,
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -142,6 +146,7 @@ def evaluate_run(
     irrelevant. A negative judgement counts as 0. A query that is only in the
     judgements counts as one for which nothing was found. A query that is only in the
     run is left out, and `health` reports it. Duplicate items of a query are an error.
+    `"judged@10"` is the share of the top 10 items that have a judgement.
 
     Args:
         qrels: the relevance judgements: a file with lines of `query iteration item
@@ -152,11 +157,17 @@ def evaluate_run(
             BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are recognized,
             such as `query-id`, `corpus-id` and `score`. Columns without names are those
             of TREC, or query, item, label and iteration, if that is clear; otherwise
-            name them `"column0"`, `"column1"` and so on.
+            name them `"column0"`, `"column1"` and so on. A table may also have a row
+            for each query, with a list of items and a list of labels, or only the
+            former.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
             `{query: {item: score}}` or `{query: [items]}`, the best first; or a table
-            with the columns `query`, `item` and `score`.
+            with the columns `query`, `item` and `score`, or lists of items and scores,
+            or only of items, the best first. Or an array of shape `(queries, k)` of
+            retrieved ids, with -1 as padding at the end of its rows, or lists of ids:
+            then `qrels` are such lists of the relevant ids in the same order, or one
+            id for each query.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
             `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`) or ir_measures
             (`"nDCG@10"`); or `RankingMetrics`. The result of a string has that string
@@ -180,6 +191,14 @@ def evaluate_run(
         unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
             has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
             `BPref` always does. Defaults to `"irrelevant"`.
+        duplicates: `"error"`, or which row counts of an item that the run has several
+            times for a query, before any cutoff: `"first"`, or `"max"`, the one with
+            the highest score. Defaults to `"error"`.
+        missing: `"zero"`: a query that is only in the judgements scores 0. `"skip"`: it
+            is left out of the mean, as in trec_eval without `-c`, BEIR and MTEB. A
+            query with an empty list is in the run. Defaults to `"zero"`.
+        ignore_identical_ids: bool. Whether retrieved items with the id of their query
+            are left out, as in BEIR and MTEB. Defaults to `False`.
         memory_limit: str. A size such as `"2GB"`: as for `evaluate`. Defaults to
             `None`: most of the available memory.
         progress: function that is called with the numbers of rows and lists done so
@@ -205,9 +224,11 @@ def evaluate_run(
     [0.5, 0.0]
     """
     members = members_of(metrics, rules)
+    protocol = Protocol(duplicates, missing, ignore_identical_ids)
     followed = rules if ties is None else f"{rules}, ties={ties}"
-    if unjudged == "drop":
-        followed += ", unjudged=drop"
+    followed += ", unjudged=drop" * (unjudged == "drop")
+    followed += ", missing=skip" * (missing == "skip")
+    followed += ", ignore_identical_ids" * bool(ignore_identical_ids)
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     columns = Columns(query, label, score, item)
@@ -219,7 +240,7 @@ def evaluate_run(
         memory_limit=memory_limit,
         truncates=truncates(rules),
     )
-    table, left_out = table_of_run(qrels, run, settings, progress)
+    table, left_out = table_of_run(qrels, run, settings, protocol, progress)
     return Evaluation(
         table, metrics=members, query=query, left_out=left_out, rules=followed
     )

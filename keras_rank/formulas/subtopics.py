@@ -1,5 +1,7 @@
 """Formulas of subtopics: an item is relevant to some of those that a query has."""
 
+import contextlib
+
 from keras import ops
 
 from keras_rank import discounts
@@ -136,7 +138,8 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
             ops.transpose(lists.relevance_by_subtopic, (0, 2, 1)),
             *(worth, backend.constant(alpha, worth), rank),
         )
-        with backend.full_precision():
+        is_traced = backend.is_compiling()
+        with contextlib.nullcontext() if is_traced else backend.full_precision():
             found = ops.fori_loop(0, ranking.ideal_depth, _with_next_best, state)
         lists._by_rank[key] = found[0]
     gains = lists._by_rank[key]
@@ -147,14 +150,21 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
 def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Takes the item with the largest gain, given what is left of each subtopic."""
     best_gains, left, is_free, relevant, worth, alpha, rank = state
-    of = backend.library_of(worth)
-    gains = of.matmul(left[:, None], worth)[:, 0] * is_free
+    gains = _product(left, worth) * is_free
     best = highest(gains, keepdims=True)
     is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
-    left = left * (1.0 - alpha * of.matmul(is_chosen[:, None], relevant)[:, 0])
+    left = left * (1.0 - alpha * _product(is_chosen, relevant))
     is_free = is_free - is_chosen
     return best_gains, left, is_free, relevant, worth, alpha, rank
+
+
+def _product(row: Tensor, matrix: Tensor) -> Tensor:
+    """The product of a row with a matrix, for each list."""
+    if backend.is_compiling():
+        # It fuses this, and can't trace how full precision is asked for.
+        return ops.sum(row[:, :, None] * matrix, axis=1)
+    return backend.library_of(row).matmul(row[:, None], matrix)[:, 0]
 
 
 def has_relevant(lists: JudgedLists) -> Tensor:

@@ -19,6 +19,9 @@ from keras_rank.lists.tensors import (
     to_array,
 )
 
+# The id of a relevant item that is not in the catalogue: it is never found.
+NO_CANDIDATE = -2
+
 # Each of these floats holds all whole numbers up to this one.
 _WHOLE_NUMBERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
 

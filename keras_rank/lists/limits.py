@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_rank.backends import Tensor, backend
 
@@ -21,6 +20,7 @@ SMALLEST_LABEL = float(np.finfo("float32").smallest_normal)
 class Limits(NamedTuple):
     """The smallest number that all backends distinguish from 0, and the largest."""
 
+    largest_denormal: float
     smallest_normal: float
     largest: float
 
@@ -29,7 +29,9 @@ class Limits(NamedTuple):
 def limits_of(dtype: Any) -> Limits:
     """The limits of a dtype."""
     limits = np.finfo(keras.backend.standardize_dtype(dtype))
-    return Limits(float(limits.smallest_normal), float(limits.max))
+    normal = limits.smallest_normal
+    denormal = np.nextafter(normal, normal.dtype.type(0))
+    return Limits(float(denormal), float(normal), float(limits.max))
 
 
 def as_ranked(scores: Tensor) -> Tensor:
@@ -37,8 +39,7 @@ def as_ranked(scores: Tensor) -> Tensor:
 
     XLA distinguishes -0.0 from 0.0, and some backends treat denormal numbers as 0.
     """
-    is_zero = ops.abs(scores) < limits_of(scores.dtype).smallest_normal
-    return backend.where(is_zero, 0.0, scores)
+    return backend.shrunk(scores, limits_of(scores.dtype).largest_denormal)
 
 
 def as_compared(scores: Tensor) -> Tensor:

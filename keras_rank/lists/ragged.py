@@ -37,13 +37,13 @@ def rectangular(**arguments: Any) -> list[Any]:
     arguments = {**arguments, **given}
     if not any(is_ragged(value) for value in given.values()):
         return list(arguments.values())
-    expected = _lengths(arguments.get("y_true"))
+    expected = lengths(arguments.get("y_true"))
     for name, value in arguments.items():
         # A weight may also belong to a whole list, or to all lists.
         per_item = is_ragged(value) or name in ("y_pred", "labels", "mask")
-        found = _lengths(value) if per_item and value is not None else None
+        found = lengths(value) if per_item and value is not None else None
         if expected is not None and found is not None:
-            _require_same_lengths(name, found, expected)
+            require_same_lengths(name, found, expected)
     return [
         padded(name, value) if is_ragged(value) else value
         for name, value in arguments.items()
@@ -84,18 +84,21 @@ def is_ragged_tensor(value: Any) -> bool:
     )
 
 
-def padded(name: str, value: Any) -> Any:
-    """Pads lists of uneven length with the padding of an argument."""
+def padded(name: str, value: Any, *, deep: bool = False) -> Any:
+    """Pads lists of uneven length with the padding of an argument.
+
+    Items have several numbers each if `deep`.
+    """
     if _is_tensorflow(value):
-        if len(value.shape) != 2:
+        if len(value.shape) != 2 and not deep:
             raise _nested_error(name, f"{name}.shape={tuple(value.shape)}")
         return dense(name, value)
     if _is_torch(value):
-        if value.dim() != 2:
+        if value.dim() != 2 and not deep:
             raise _nested_error(name, f"{name} with {value.dim()} dimensions")
         return dense(name, value)
     deeper = [i for i, row in enumerate(value) if not _is_flat(row)]
-    if deeper and name != "x":
+    if deeper and name != "x" and not deep:
         raise _nested_error(name, f"list {deeper[0]} of {name}, which holds lists")
     rows = [np.asarray(row) for row in value]
     of_items = {row.shape[1:] for row in rows if row.size} or {()}
@@ -142,24 +145,25 @@ def _nested_error(name: str, received: str) -> ValueError:
     )
 
 
-def _require_same_lengths(
-    name: str, found: Sequence[int], expected: Sequence[int]
+def require_same_lengths(
+    name: str, found: Sequence[int], expected: Sequence[int], other: str = "y_true"
 ) -> None:
+    """Raises if an argument has other lengths than another one, of other lists."""
     if len(found) != len(expected):
         raise ValueError(
-            f"`{name}` should have as many lists as `y_true`. Received: "
-            f"{len(found)} lists in {name}, {len(expected)} in y_true"
+            f"`{name}` should have as many lists as `{other}`. Received: "
+            f"{len(found)} lists in {name}, {len(expected)} in {other}"
         )
     for i, (size, expected_size) in enumerate(zip(found, expected, strict=True)):
         if size != expected_size:
             raise ValueError(
-                f"`{name}` should have as many items as `y_true` in every list. "
+                f"`{name}` should have as many items as `{other}` in every list. "
                 f"Received: {size} items in list {i} of {name}, "
-                f"{expected_size} in y_true"
+                f"{expected_size} in {other}"
             )
 
 
-def _lengths(value: Any) -> Sequence[int] | None:
+def lengths(value: Any) -> Sequence[int] | None:
     """Returns the number of items of each list, `None` if unknown in a graph."""
     if isinstance(value, list | tuple):
         return [len(row) if _is_row(row) else 1 for row in value]

@@ -10,6 +10,7 @@ from keras import ops
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists import ragged
 from keras_rank.lists.ids import check_kind, is_matrix, stored_in, to_ids
+from keras_rank.lists.positions import are_at_positions, lists_of_positions
 from keras_rank.lists.tensors import (
     check_values,
     is_sparse,
@@ -103,6 +104,8 @@ def warn_of_single_items(given: RawBatch, y_true: Any, y_pred: Any) -> None:
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
     """Converts the ids of relevant items, and the scores of a catalogue.
 
+    Scores may also be those at every position: see `lists_of_positions`.
+
     Args:
         y_true: ids of shape `(batch,)` or `(batch, targets)`, padded with -1, or
             a dict with the keys `"ids"`, `"labels"` and `"mask"`, or stacked ids and
@@ -112,6 +115,10 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
     """
+    if are_at_positions(y_pred):
+        y_true, y_pred, sample_weight = lists_of_positions(
+            y_true, y_pred, sample_weight
+        )
     scores = _lists("y_pred", y_pred)
     items = scores.shape[1] if len(scores.shape) == 2 else None
     ids, labels, mask = read_ids("y_true", y_true, items)
@@ -281,8 +288,9 @@ def _lists(argument: str, value: Any, takes_subtopics: bool = False) -> Tensor:
         raise ValueError(
             f"`{argument}` should have one number for each item, in the shape "
             "(batch, list_size) or (batch, list_size, 1). Where each position of "
-            "(batch, time, items) is a list, reshape everything to lists: scores and "
-            "labels to (batch * time, items), ids to (batch * time,). "
+            "(batch, time, items) is a list, give the ids of its relevant items with "
+            "`sparse_labels=True`, or reshape scores and labels to (batch * time, "
+            "items). "
             f"Received: {argument}.shape={shape_of(x)}"
         )
     if isinstance(x, np.ndarray):

@@ -117,7 +117,7 @@ def absolute_gains(
             f"labels, {shape_of(labels)}"
         ),
     )
-    return _from(threshold, labels, ops.cast(found, labels.dtype))
+    return _capped(threshold, labels, ops.cast(found, labels.dtype))
 
 
 def of_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
@@ -137,7 +137,7 @@ def relative_gains(
     `2**(label + shift) - 2**shift`, with a shift below 0.
     """
     shift, floor = scale
-    return _from(threshold, labels, backend.power_of_two(labels + shift) - floor)
+    return _capped(threshold, labels, backend.power_of_two(labels + shift) - floor)
 
 
 def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,8 @@ def shift_and_floor(highest_labels: Tensor) -> tuple[Tensor, Tensor]:
     return shift, backend.power_of_two(shift)
 
 
-def _from(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+def _capped(threshold: float | None, labels: Tensor, gains_of_labels: Tensor) -> Tensor:
+    """Gains from 0 to `LARGEST_GAIN`, and 0 for labels below the threshold."""
     gains_of_labels = backend.clip(gains_of_labels, 0.0, LARGEST_GAIN)
     if threshold is None:
         return gains_of_labels
@@ -278,16 +279,6 @@ class JudgedLists:
         return ops.logical_and(has_relevant, self.lists.has_items)
 
     @backend.cached_property
-    def relevant_lists(self) -> Tensor:
-        """1 for lists with relevant items and 0 for others, of shape `(batch,)`."""
-        return ops.cast(self.has_relevant, self.lists.dtype)
-
-    @backend.cached_property
-    def lists_with_items(self) -> Tensor:
-        """1 for lists with items and 0 for those of padding only, `(batch,)`."""
-        return ops.cast(self.lists.has_items, self.lists.dtype)
-
-    @backend.cached_property
     def list_weights(self) -> Tensor:
         """The mean weight of the items of a list, weighted by relevance.
 
@@ -297,7 +288,7 @@ class JudgedLists:
         (see `state`). Of shape `(batch,)`.
         """
         if self.lists.weights is None:
-            return self.relevant_lists
+            return ops.cast(self.has_relevant, self.lists.dtype)
         return ratio(total(self.weighted_relevance), total(self.relevance))
 
     @once_for_all_cutoffs
@@ -363,8 +354,12 @@ class JudgedLists:
             return largest_values(self.weighted_relevance, count)
         labels = self.lists.highest_first(count)
         # Padding has a label of 0 here.
-        worth = self._worth(without_denormal(labels))
-        return worth if by_label.zero_at_zero else backend.where(labels >= 0, worth, 0)
+        gains = self._worth(without_denormal(labels))
+        if not by_label.zero_at_zero:
+            gains = backend.where(labels >= 0, gains, 0)
+        # Known by now, and one comparison less for a group.
+        self.has_relevant = highest(gains) > 0.0
+        return gains
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with `empty_value` for lists without relevant items.

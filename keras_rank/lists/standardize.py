@@ -1,4 +1,4 @@
-"""Casts what users pass, and makes lists of it: which positions are items."""
+"""Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
 from typing import Any
 
@@ -10,7 +10,13 @@ from keras_rank.arrays.arithmetic import highest, size_of, with_columns
 from keras_rank.arrays.buckets import enlarged, rounded_up
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.ids import are_items, are_repeated, check_items, check_no_matrix
+from keras_rank.lists.ids import (
+    NO_CANDIDATE,
+    are_items,
+    are_repeated,
+    check_items,
+    check_no_matrix,
+)
 from keras_rank.lists.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.lists.reading import RawBatch, read_ids, weights_of_lists
 from keras_rank.lists.targets import SparseLists, TargetLists
@@ -24,9 +30,6 @@ from keras_rank.lists.tensors import (
 
 # The smallest sizes that are rounded up to: lists and items.
 _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
-
-# The id of a relevant item that is not in the catalogue: it is never found.
-NO_CANDIDATE = -2
 
 
 def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
@@ -72,7 +75,7 @@ def standardize(kind: tuple[bool, str], given: RawBatch) -> DenseLists | SparseL
 
 
 def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
-    """Casts what users pass to a metric, and determines which positions are items.
+    """Casts what users pass to a metric. `DenseLists.mask` says what is padding.
 
     Args:
         dtype: the dtype of labels and weights: float32 or float64.

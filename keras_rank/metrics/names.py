@@ -1,4 +1,4 @@
-"""The names of metrics, here and in other tools, and what an unknown one may mean."""
+"""All metrics by name, here and in other tools, and what an unknown one may mean."""
 
 import difflib
 import re

@@ -62,11 +62,10 @@ class UpdateSpec:
         cls, metrics: "Sequence[RankingMetric]", ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
-
-        def order_of(metric: "RankingMetric") -> tuple[Ties, int]:
-            return metric._order if ties is None else (ties, 0)
-
-        by_order = grouped(metrics, order_of)
+        which = [m._order if ties is None else (ties, 0) for m in metrics]
+        by_order: dict[tuple[Ties, int], list[RankingMetric]] = {x: [] for x in which}
+        for metric, its in zip(metrics, which, strict=True):
+            by_order[its].append(metric)
         is_sparse, places = metrics[0].sparse_labels, list(by_order)
         return cls(
             metrics=tuple(metrics),
@@ -76,7 +75,7 @@ class UpdateSpec:
                 OrderSpec(is_sparse, its_ties, number_of_ranks(members))
                 for (its_ties, _), members in by_order.items()
             ),
-            order_of=tuple(places.index(order_of(metric)) for metric in metrics),
+            order_of=tuple(map(places.index, which)),
             keys=tuple(key for _, key in places),
         )
 
@@ -235,7 +234,7 @@ def _with_batch(
     lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
     rankings = _in_orders(spec, lists, keys, _lists_seen(spec, state))
     columns = _columns_of(spec, lists, spec.rankings(rankings))
-    return _added(None, columns, state)
+    return _added(None, columns, lists.has_items, state)
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
@@ -253,7 +252,7 @@ def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
     ]
     ranked = dataclasses.replace(spec, orders=())
     columns = backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
-    return backend.enter(_added, None, columns, state)
+    return backend.enter(_added, None, columns, lists.has_items, state)
 
 
 def _with_ranked(
@@ -262,7 +261,8 @@ def _with_ranked(
     """The state of metrics with ranked lists added."""
     cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
     rankings = [cuts[metric.k] for metric in spec.metrics]
-    return _added(None, _columns_of(spec, lists, rankings), state)
+    columns = _columns_of(spec, lists, rankings)
+    return _added(None, columns, lists.has_items, state)
 
 
 def values_with(
@@ -329,10 +329,10 @@ def _computed(
         alike = (judged for judged in shared if judged.is_by(relevance))
         judged = next(alike, None) or JudgedLists(lists, relevance)
         shared.append(judged)
+        values = metric.compute(judged, ranking)
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
-        values = metric.compute(judged, ranking)
         values = None if values is None else ops.cast(values, judged.dtype)
         _check_values(metric, judged, values, weights)
         computed.append(Computed(metric, judged, values, weights))
@@ -353,28 +353,31 @@ def _check_values(
     )
 
 
-def _columns_of(
-    spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]
-) -> list[list[Tensor]]:
-    """What the lists add to the totals of each metric: their columns (see `state`)."""
-    columns = []
+def _columns_of(spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]) -> Tensor:
+    """What the lists add to the totals of all metrics: their columns (see `state`)."""
+    of_metrics = []
     for metric, judged, values, weights in _computed(spec, lists, rankings):
-        values = backend.where(judged.has_relevant, values, metric.empty_value or 0.0)
-        counts = judged.relevant_lists
+        counts = judged.has_relevant
         if metric._weighs_empty_lists:
             # With a weight of its own, an empty list is like any other.
-            counts = judged.lists_with_items
-        columns.append([values * weights, weights, counts, judged.lists_with_items])
+            values = backend.where(counts, values, metric.empty_value)
+            counts = lists.has_items
+        of_metrics.append([values, weights, counts, lists.has_items])
+    library = backend.library_of(of_metrics[0][0])
+    values, weights, counts, has_items = (
+        library.stack(x) if len(x) > 1 else x[0] for x in zip(*of_metrics, strict=True)
+    )
+    values = backend.where(counts, values * weights, 0.0)
+    columns: Tensor = library.stack([values, weights, counts, has_items])
     return columns
 
 
-def _added(_: None, of_metrics: Sequence[Sequence[Tensor]], state: State) -> State:
-    """The state with the columns of a batch added, those of each metric."""
-    all_columns = [x for columns in zip(*of_metrics, strict=True) for x in columns]
-    columns = backend.library_of(all_columns[0]).stack(all_columns)
+def _added(_: None, columns: Tensor, has_items: Tensor, state: State) -> State:
+    """The state with the columns of a batch added, and its lists with items."""
     if state.is_stacked:
-        columns = ops.reshape(columns, (4, len(of_metrics), -1))
         # Otherwise the formulas of all metrics would be computed for each product.
         columns = backend.fusion_barrier(columns)
-    totals, remainders, number = add(state.totals, state.remainders, columns)
-    return State(totals, remainders, state.lists_seen + ops.cast(number, "int32"))
+        columns = columns if len(columns.shape) == 3 else columns[:, None]
+    totals, remainders = add(state.totals, state.remainders, columns)
+    seen = state.lists_seen + backend.library_of(has_items).sum(has_items)
+    return State(totals, remainders, ops.cast(seen, "int32"))

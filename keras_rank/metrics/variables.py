@@ -131,13 +131,13 @@ class State(NamedTuple):
 
     def of(self, slots: Sequence[int]) -> "State":
         """Returns the sums of some metrics, stacked."""
-        if self._are_all(slots):
+        if tuple(self.lists_seen.shape) in ((), (len(slots),)):
             return self
         return stacked([self.one(slot) for slot in slots])
 
     def replaced(self, slots: Sequence[int], others: "State") -> "State":
         """Returns the sums of all metrics, those of some replaced by others."""
-        if self._are_all(slots):
+        if tuple(self.lists_seen.shape) in ((), (len(slots),)):
             return others
         each = self.each()
         for slot, other in zip(slots, others.each(), strict=True):
@@ -153,9 +153,6 @@ class State(NamedTuple):
         number = self.lists_seen.shape[0]
         parts = (ops.unstack(x, number, axis=-1) for x in self)
         return [State(*each) for each in zip(*parts, strict=True)]
-
-    def _are_all(self, slots: Sequence[int]) -> bool:
-        return tuple(self.lists_seen.shape) in ((), (len(slots),))
 
 
 def stacked(states: Sequence[State]) -> State:

@@ -1,6 +1,7 @@
 """DuckDB, the engine that reads and sorts: connections, memory, and SQL."""
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Iterator
 from typing import TypeAlias, cast
@@ -10,6 +11,8 @@ import duckdb
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Relation: TypeAlias = duckdb.DuckDBPyRelation
 
+# The numbers of stored tables.
+_TABLES = itertools.count()
 # What a thread of DuckDB needs so that it can write the rest to disk.
 _MEMORY_OF_A_THREAD = 49_000_000
 
@@ -42,6 +45,13 @@ def connected(memory_limit: str | None) -> Iterator[Connection]:
 def query(table: Relation, sql: str) -> Relation:
     """Returns the result of a query on a table, which it calls `source`."""
     return cast(Relation, table.query("source", sql))
+
+
+def stored(connection: Connection, table: Relation) -> Relation:
+    """Computes a table now, so that it can be read again."""
+    name = f"stored_{next(_TABLES)}"
+    table.create(name)
+    return connection.table(name)
 
 
 def numbered(table: Relation) -> Relation:

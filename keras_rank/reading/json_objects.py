@@ -8,12 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading import files
+from keras_rank.reading.arrow import ArrowPart
 from keras_rank.reading.engine import Relation, in_sql, query
-from keras_rank.reading.part import ColumnRef
+from keras_rank.reading.part import IDS, ColumnRef, Part
 from keras_rank.reading.text import TextPart
-
-# The columns of ids.
-_IDS = ("query", "item")
 
 
 class JsonPart(TextPart):
@@ -61,7 +59,7 @@ class JsonPart(TextPart):
         )
 
     def error(self, sought: ColumnRef, text: str, row: Sequence[Any]) -> ValueError:
-        if not text or sought.argument not in _IDS:
+        if not text or sought.argument not in IDS:
             return super().error(sought, text, row)
         return sought.refused(
             "a column of texts or integers, as 1.10 and 1.1 are one number",
@@ -70,10 +68,18 @@ class JsonPart(TextPart):
 
     def _is_wrong(self, i: int, sought: ColumnRef, type_: str) -> str:
         is_wrong = super()._is_wrong(i, sought, type_)
-        if sought.argument in _IDS and sought.name in self._keys:
+        if sought.argument in IDS and sought.name in self._keys:
             type_ = f"json_type(line, {_pointer(sought.name)})"
             is_wrong += f" OR (regexp_matches(\"{i}\", '[.eE]') AND {type_} = 'DOUBLE')"
         return is_wrong
+
+    def with_lists(self, name: str) -> Part:
+        ((first, _),) = self._objects().limit(1).fetchall()
+        if not isinstance(json.loads(first).get(name), list):
+            return self
+        rows = [json.loads(line) for line, _ in self._objects().fetchall()]
+        columns = {key: [row.get(key) for row in rows] for key in self._keys}
+        return ArrowPart(self.connection, self.name, pa.table(columns), self.name)
 
     def _objects(self) -> Relation:
         if self.unit == "line":

@@ -10,19 +10,21 @@ from keras_rank.reading.files import folders_of
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}
 _BIG = {"BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"}
-_INTEGERS = _SMALL | _BIG
+INTEGERS = _SMALL | _BIG
 _FLOATS = {"FLOAT", "DOUBLE"}
 _LARGE = (*_BIG, "DECIMAL")
-_NUMBERS = (*_INTEGERS, *_FLOATS, "BOOLEAN", "DECIMAL")
+NUMERIC = (*INTEGERS, *_FLOATS, "BOOLEAN", "DECIMAL")
 # Types that cannot be ids.
 _NO_IDS = ("STRUCT", "MAP", "UNION", "INTERVAL")
 # The type of a column that has no values.
 _NOTHING = '"NULL"'
 # Types whose text is unique, so that they can be compared with text.
-_AS_TEXT = {*_INTEGERS, "DATE", "UUID", "VARCHAR"}
+_AS_TEXT = {*INTEGERS, "DATE", "UUID", "VARCHAR"}
 # How finite numbers, and all numbers, are written as text.
 FINITE = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
+# The arguments that name ids.
+IDS = ("query", "item")
 # Names of columns whose numbers ascend from the best item on, in lower case.
 _RANKS = {"rank", "ranks", "ranking", "position", "pos"}
 # From here on, float64 does not hold all integers.
@@ -88,6 +90,10 @@ class Part(abc.ABC):
     def scan(self, places: Sequence[int]) -> Relation:
         """Returns at least the columns at places, but those of folders, by place."""
 
+    def with_lists(self, name: str) -> "Part":
+        """Returns the part with types of lists, if a column of text has lists."""
+        return self
+
     def read(self, columns: Iterable[ColumnRef | int]) -> Relation:
         """Returns columns, or those at places, under the names `0`, `1`, ..."""
         places = [x if isinstance(x, int) else self.place(x) for x in columns]
@@ -107,7 +113,7 @@ class Part(abc.ABC):
     def number_type(self, sought: ColumnRef) -> str:
         """Returns the type of a column of numbers."""
         type_ = self.type_of(self.place(sought))
-        if type_ == _NOTHING or (type_.startswith(_NUMBERS) and type_[-1] != "]"):
+        if type_ == _NOTHING or (type_.startswith(NUMERIC) and type_[-1] != "]"):
             return type_
         found = self.read([sought]).filter('"0" IS NOT NULL')
         if type_ == "VARCHAR":
@@ -134,6 +140,8 @@ class Part(abc.ABC):
             return value
         # The ids -0.0 and 0.0 are the same.
         value, refused = f"{value} + CAST(0 AS {type_})", {}
+        if sought.argument in IDS:
+            value = f"nullif({value}, CAST('nan' AS {type_}))"
         if self.type_of(self.place(sought)).startswith(_LARGE):
             refused[f"abs({value}) >= {LARGEST_INTEGER}"] = (
                 "integers of 2**53 or more, not all of which float64 can hold"
@@ -202,7 +210,7 @@ def common_type(argument: str, types: Mapping[str, str]) -> str:
         return "BIGINT"
     if found <= _FLOATS:
         return "DOUBLE"
-    if found <= _INTEGERS or ("VARCHAR" in found and found <= _AS_TEXT):
+    if found <= INTEGERS or ("VARCHAR" in found and found <= _AS_TEXT):
         return "VARCHAR"
     (one, type_), *others = types.items()
     other, other_type = next(each for each in others if each[1] != type_)

@@ -1,4 +1,7 @@
-"""Judgements and runs as dicts with the items of each query, also as JSON files."""
+"""Judgements and runs that hold the items of each query, as tables of lists.
+
+They are dicts, also as JSON files, or lists and arrays in the order of the queries.
+"""
 
 import re
 import reprlib
@@ -7,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from keras import ops
 
 from keras_rank.reading import files, layouts
 from keras_rank.reading.json_objects import json_of
 from keras_rank.reading.rows import Columns
-from keras_rank.reading.sources import received_twice
 from keras_rank.reading.text import NUMBERS
 
 # Keys of a dict of columns, which a query is not likely to have for an id.
@@ -21,10 +24,11 @@ _COLUMN = re.compile(
     re.IGNORECASE,
 )
 _ACCEPTED = {
-    "qrels": "a list or set of those of relevant items. Leave a query without "
-    "judgements out",
-    "run": "a list, the best first. Where nothing was found, pass an empty one or "
-    "leave the query out: both count as 0",
+    "qrels": "a list or set of those of relevant items, in a table perhaps with as "
+    "many labels. Leave a query without judgements out",
+    "run": "a list, the best first, in a table perhaps with as many scores, and -1 "
+    "only as padding at its end. Where nothing was found, pass an empty one, which "
+    "counts as 0",
 }
 
 
@@ -35,12 +39,63 @@ def is_nested(name: str, source: Any) -> bool:
     return layouts.layout_of(name, files.files_of(name, source)[0]) == "nested"
 
 
-def without_dicts(name: str, source: Any, columns: Columns) -> Any:
+def by_place(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any]:
+    """Names queries by their places, where both sides are lists of ids in one order.
+
+    A judgement that is a single id is the one relevant item.
+    """
+    judged, found = _in_order(qrels), _in_order(run)
+    if judged is None or found is None:
+        return qrels, run
+    if len(judged) != len(found):
+        raise ValueError(
+            "`qrels` and `run` should have the ids of each query, in the same order. "
+            f"Received: those of {len(judged)} and of {len(found)} queries"
+        )
+    if not isinstance(judged, np.ndarray):
+        judged = [[x] if isinstance(x, str | int | np.integer) else x for x in judged]
+    elif judged.ndim == 1:
+        judged = judged[:, None]
+    return _placed(judged, columns), _placed(found, columns)
+
+
+def _in_order(source: Any) -> Any:
+    """A list or an array with the ids of each query, `None` for other sources."""
+    if files.are_files(source) or hasattr(source, "__arrow_c_stream__"):
+        return None
+    if isinstance(source, list | tuple):
+        return source or None
+    array = _on_host(source)
+    if isinstance(array, np.ma.MaskedArray):
+        # Ids under the mask become `None`, which is refused.
+        return array.tolist()
+    is_array = hasattr(array, "__array__") and np.ndim(array)
+    return np.asarray(array) if is_array else None
+
+
+def _on_host(x: Any) -> Any:
+    """A tensor as an array, and others unchanged."""
+    is_tensor = ops.is_tensor(x) and not isinstance(x, np.ndarray)
+    return ops.convert_to_numpy(x) if is_tensor else x
+
+
+def _placed(lists: Any, columns: Columns) -> Any:
+    """Lists by the places of their queries."""
+    if not isinstance(lists, np.ndarray):
+        return dict(enumerate(lists))
+    if lists.ndim != 2 or lists.dtype.kind not in "iu":
+        return dict(enumerate(lists.tolist()))
+    number, size = lists.shape
+    ends = pa.array(np.arange(number + 1) * size)
+    items = pa.LargeListArray.from_arrays(ends, pa.array(lists.ravel()))
+    return pa.table({columns.query: np.arange(number), columns.item or "": items})
+
+
+def tabulated(name: str, source: Any, columns: Columns) -> Any:
     """Returns dicts with the items of each query as a table, and others unchanged.
 
-    These are `{query: {item: number}}` or `{query: [items]}`. Items of judgements
-    without numbers have the label 1, and those of a run scores that keep their order
-    under any rule of ties. A single dict of columns is one of the others.
+    These are `{query: {item: number}}` or `{query: [items]}`. The table has a row with
+    lists for each query. A single dict of columns is one of the others.
 
     Args:
         name: `"qrels"` or `"run"`.
@@ -53,21 +108,30 @@ def without_dicts(name: str, source: Any, columns: Columns) -> Any:
         dicts = [source]
     else:
         return source
-    names = (columns.query, columns.item or "", getattr(columns, NUMBERS[name]))
-    known = {*names, columns.label, columns.score}
-    rows: list[tuple[Any, Any, Any]] = []
-    for each in dicts:
-        are_columns = [key in known or _COLUMN.fullmatch(str(key)) for key in each]
-        nested = [items for items in each.values() if isinstance(items, Mapping)]
-        has_columns = any(are_columns) and len(nested) < len(each)
-        if has_columns and len(dicts) == 1:
-            return each
-        for query, items in each.items():
-            numbers = _numbers_of(name, query, items, has_columns or any(nested))
-            rows += [(query, item, number) for item, number in numbers.items()]
-    values = map(list, zip(*rows, strict=True)) if rows else [[], [], []]
+    query, item = columns.query, columns.item or ""
+    number = getattr(columns, NUMBERS[name])
+    known = {query, item, columns.label, columns.score}
+    keys = [x for each in dicts for x in each]
+    values = [x for each in dicts for x in each.values()]
+    nested = [items for items in values if isinstance(items, Mapping)]
+    has_columns = len(nested) < len(values) and any(
+        key in known or _COLUMN.fullmatch(str(key)) for key in keys
+    )
+    if has_columns and len(dicts) == 1:
+        return source if isinstance(source, Mapping) else dicts[0]
+    should_be_empty = has_columns or any(nested)
+    ids = [
+        _ids_of(name, key, items, should_be_empty)
+        for key, items in zip(keys, values, strict=True)
+    ]
+    found = {query: keys, item: ids or pa.array([], pa.list_(pa.string()))}
+    if any(nested):
+        found[number] = [
+            list(items.values()) if isinstance(items, Mapping) else []
+            for items in values
+        ]
     try:
-        return pa.table(dict(zip(names, values, strict=True)))
+        return pa.table(found)
     except (pa.ArrowException, OverflowError) as error:
         raise ValueError(
             f"`{name}` should have ids of one type, integers below 2**63 or text, and "
@@ -75,10 +139,8 @@ def without_dicts(name: str, source: Any, columns: Columns) -> Any:
         ) from error
 
 
-def _numbers_of(
-    name: str, query: Any, items: Any, should_be_empty: bool
-) -> Mapping[Any, Any]:
-    """The number of each item of a query.
+def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[Any]:
+    """The ids of the items of a query.
 
     Args:
         name: `"qrels"` or `"run"`.
@@ -88,23 +150,25 @@ def _numbers_of(
             have dicts, or columns.
     """
     if isinstance(items, Mapping):
-        return items
-    items = items.tolist() if isinstance(items, np.ndarray) else items
+        return list(items)
+    ids = _on_host(items)
+    convert = getattr(ids, "tolist", None) or getattr(ids, "to_list", None)
+    ids = convert() if convert else ids
     accepted = (list, tuple, set, frozenset) if name == "qrels" else (list, tuple)
-    if not isinstance(items, accepted) or not all(
+    if not isinstance(ids, accepted) or not all(
         isinstance(item, str | int | np.integer)
         and not isinstance(item, bool)
         and not should_be_empty
-        for item in items
+        for item in ids
     ):
-        raise ValueError(
-            f"`{name}` should be a dict of columns, or have a dict of items and "
-            f"numbers for each query, or ids for each: {_ACCEPTED[name]}. Received: "
-            f"{reprlib.repr(items)}, for the query {query!r}"
-        )
-    numbers: dict[Any, float] = {}
-    for place, item in enumerate(items):
-        if item in numbers:
-            raise received_twice(name, {}, {}, (query, item))
-        numbers[item] = 1.0 if name == "qrels" else -float(place)
-    return numbers
+        raise not_understood(name, query, items)
+    return list(ids)
+
+
+def not_understood(name: str, query: Any, items: Any) -> ValueError:
+    """The error for what is no collection of the items of a query."""
+    return ValueError(
+        f"`{name}` should be a dict of columns, or have a dict of items and numbers "
+        f"for each query, or ids for each: {_ACCEPTED[name]}. Received: "
+        f"{reprlib.repr(items)}, for the query {query!r}"
+    )

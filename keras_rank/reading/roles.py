@@ -5,7 +5,7 @@ They are as named, or as known tools name them, or known by their places.
 
 import re
 
-from keras_rank.reading import engine, files, layouts, query_dicts, text
+from keras_rank.reading import engine, files, layouts, lists, query_dicts, text
 from keras_rank.reading.part import FINITE, Part
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.sources import parts_of
@@ -32,9 +32,12 @@ def are_judgements(file: str, columns: Columns) -> bool:
         return True
     with files.errors_of("qrels", file), engine.connect() as connection:
         (part, *_) = parts_of(connection, "qrels", file, names_of(columns))
+        found = _roles_by_name(part.columns, columns, "label")
+        if lists.has_lists(part.with_lists(found["item"]), found["item"]):
+            # Their items are relevant, or ranked.
+            del found["label"]
     if {columns.label, columns.score} <= set(part.columns):
         return False
-    found = _roles_by_name(part.columns, columns, "label")
     return not part.has_names or set(found.values()) <= set(part.columns)
 
 

@@ -1,20 +1,53 @@
 """Judgements and a run, joined as trec_eval joins them."""
 
+import dataclasses
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from keras_rank.reading import files, roles, sources
+from keras_rank.arguments import check_choice, check_flag
+from keras_rank.reading import files, lists, query_dicts, roles, sources
 from keras_rank.reading.engine import Connection, Relation, connect, numbered
-from keras_rank.reading.part import ColumnRef, ColumnRefs, common_type
-from keras_rank.reading.query_dicts import without_dicts
+from keras_rank.reading.part import ColumnRef, Part, common_type
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
 from keras_rank.reading.text import NUMBERS
 
+# The order of the rows of an item that a run has several times, of which the first one
+# counts. DuckDB orders NaN above all numbers.
+_ORDERS = {"first": "row", "max": "isnan(score), score DESC, row"}
+# The accepted values of arguments.
+CHOICES = {"duplicates": ("error", *_ORDERS), "missing": ("zero", "skip")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """Which items and queries of a run count.
+
+    Attributes:
+        duplicates: which row counts of an item that a query has several times.
+        missing: whether a query without a run scores 0 or is left out.
+        ignore_identical_ids: whether an item with the id of its query is left out.
+    """
+
+    duplicates: str = "error"
+    missing: str = "zero"
+    ignore_identical_ids: bool = False
+
+    def __post_init__(self) -> None:
+        for argument, choices in CHOICES.items():
+            check_choice(argument, getattr(self, argument), choices)
+        check_flag("ignore_identical_ids", self.ignore_identical_ids)
+
 
 def read_run(
-    connection: Connection, qrels: Any, run: Any, columns: Columns, order: Order
+    connection: Connection,
+    qrels: Any,
+    run: Any,
+    columns: Columns,
+    order: Order,
+    protocol: Protocol,
 ) -> Rows:
     """Joins judgements and a run. Items of only one have no score or no label.
 
@@ -24,20 +57,35 @@ def read_run(
         run: the run.
         columns: the names of the columns, for tables.
         order: as in `read_rows`.
+        protocol: which items and queries of the run count.
     """
+    given, (qrels, run) = run, query_dicts.by_place(qrels, run, columns)
+    if protocol.ignore_identical_ids and run is not given:
+        raise ValueError(
+            "`ignore_identical_ids` should be False for lists in the order of the "
+            "queries, which name none: pass dicts by their ids. Received: True"
+        )
     sides = {"qrels": _create(connection, "qrels", qrels, columns)}
-    sides["run"] = _create(connection, "run", run, columns)
+    sides["run"] = _create(connection, "run", run, columns, protocol.duplicates)
     for i, id_ in enumerate(("query", "item")):
         types = {f"`{name}`": str(table.types[i]) for name, table in sides.items()}
         type_ = common_type(id_, types)
         for name in sides if len(set(types.values())) > 1 else ():
             connection.execute(f"ALTER TABLE {name} ALTER {id_} TYPE {type_}")
+    if protocol.ignore_identical_ids:
+        # The run still has the query.
+        connection.execute(
+            "UPDATE run SET item = NULL "
+            "WHERE CAST(query AS VARCHAR) = CAST(item AS VARCHAR)"
+        )
     with files.errors_of("run", run):
         left_out = _count_left_out(connection)
+        queries = "run" if protocol.missing == "skip" else "qrels"
         rows = connection.sql(
-            "SELECT query, label, score, item, of_run.row FROM qrels FULL JOIN "
-            "(SELECT * FROM run WHERE query IN (SELECT query FROM qrels)) AS of_run "
-            "USING (query, item)"
+            "SELECT query, label, score, item, of_run.row FROM "
+            f"(SELECT * FROM qrels WHERE query IN (SELECT query FROM {queries})) "
+            "FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
+            "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
     names = ("query", "label", "score", "item")
     batches = sorted_batches(rows, "qrels", qrels, names, order)
@@ -53,34 +101,72 @@ def judgements_of(source: Any) -> pa.Table:
 
 
 def _create(
-    connection: Connection, name: str, source: Any, columns: Columns
+    connection: Connection,
+    name: str,
+    source: Any,
+    columns: Columns,
+    duplicates: str = "error",
 ) -> Relation:
-    """Creates the table `qrels` or `run`: queries, items, numbers, and the `row`."""
+    """Creates the table `qrels` or `run`: queries, items, numbers, and the `row`.
+
+    A query of a run for which nothing was found has a row without an item.
+    """
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
+    number = NUMBERS[name]
     with files.errors_of(name, source):
-        source, number = without_dicts(name, source, columns), NUMBERS[name]
-        looked_for = roles.names_of(columns)
-        parts = sources.parts_of(connection, name, source, looked_for)
-        found, *others = [roles.roles_of(name, part, columns) for part in parts]
-        if any(each != found for each in others):
-            raise ValueError(
-                f"`{name}` should be files with columns in one order. Received: "
-                f"{files.named(source)}, with {[found, *others]}"
-            )
+        table = query_dicts.tabulated(name, source, columns)
+        # The keys of a dict are no padding.
+        is_padded = table is source
+        parts, found = _parts_of(connection, name, table, columns)
         ids = {
             role: ColumnRef(role, column, is_required=True, is_finite=role == "label")
             for role, column in found.items()
         }
         numbers = {number: ids.pop(number)}
+        are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
+        are_scored = all(lists.has_lists(part, found[number]) for part in parts)
+        if are_lists:
+            parts = [
+                lists.items_of(connection, name, part, found, is_padded)
+                for part in parts
+            ]
         numbered(sources.select(parts, ids, numbers)).create(name)
         table = connection.table(name)
-        _require_rows(name, source, ids, table)
+        items = table.filter("item IS NOT NULL") if are_lists else table
+        _require_rows(name, source, items)
+        is_ranked = name == "run" and are_lists and not are_scored
+        for query, _ in _repeated(table, number) if is_ranked else ():
+            raise ValueError(
+                "`run` should have one list for each query if it has no scores. "
+                f"Received: several for the query {query!r}"
+            )
+        for twice in _repeated(items, "item") if duplicates == "error" else ():
+            raise sources.received_twice(name, source, {} if are_lists else ids, twice)
         is_bare = not parts[0].has_names and len(parts[0].columns) == 3
         if name == "run" and is_bare and found[number] != columns.score:
             # Nothing says that they are scores.
             _require_scores(table, source)
-    return table
+    if duplicates != "error":
+        connection.execute(
+            "CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
+            f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
+        )
+    return connection.table(name)
+
+
+def _parts_of(
+    connection: Connection, name: str, source: Any, columns: Columns
+) -> tuple[Sequence[Part], dict[str, str]]:
+    """The parts of a source, and their common columns, by what they hold."""
+    parts = sources.parts_of(connection, name, source, roles.names_of(columns))
+    found, *others = [roles.roles_of(name, part, columns) for part in parts]
+    if any(each != found for each in others):
+        raise ValueError(
+            f"`{name}` should be files with columns in one order. Received: "
+            f"{files.named(source)}, with {[found, *others]}"
+        )
+    return [part.with_lists(found["item"]) for part in parts], found
 
 
 def _count_left_out(connection: Connection) -> int:
@@ -99,11 +185,8 @@ def _count_left_out(connection: Connection) -> int:
     return int(in_run - common)
 
 
-def _require_rows(name: str, source: Any, ids: ColumnRefs, table: Relation) -> None:
-    """Raises for no rows, missing values, and duplicate items of a query.
-
-    A score may be NaN: it has no rank.
-    """
+def _require_rows(name: str, source: Any, table: Relation) -> None:
+    """Raises for no rows and missing values. A score may be NaN: it has no rank."""
     is_number, accepted = "score IS NOT NULL", ("a query", "an item", "a score")
     if name == "qrels":
         is_number = "label IS NOT NULL AND isfinite(CAST(label AS DOUBLE))"
@@ -119,9 +202,12 @@ def _require_rows(name: str, source: Any, ids: ColumnRefs, table: Relation) -> N
                 f"`{name}` should have {what} in each row. Received: "
                 f"{rows - found} without one, in {files.named(source)}"
             )
-    counts = table.aggregate("query, item, count(*) AS number").filter("number > 1")
-    for query, item, _ in counts.limit(1).fetchall():
-        raise sources.received_twice(name, source, ids, (query, item))
+
+
+def _repeated(table: Relation, name: str) -> list[tuple[Any, Any]]:
+    """A query and a value that it has twice in a column, if there are any."""
+    counts = table.aggregate(f"query, {name}, count(*) AS number").filter("number > 1")
+    return counts.project(f"query, {name}").limit(1).fetchall()
 
 
 def _require_scores(table: Relation, source: Any) -> None:

@@ -91,15 +91,20 @@ def _tabular(argument: str, source: Any) -> Any:
         return source
     if isinstance(source, duckdb.DuckDBPyRelation):
         return source.to_arrow_reader()
-    if not (hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)):
-        accepted = "" if argument == "rows" else ", or a dict of items for each query"
-        is_lazy = hasattr(source, "collect")
+    is_series = argument != "rows" and hasattr(source, "to_list")
+    is_table = hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)
+    if is_series or not is_table:
+        accepted = (
+            ", or, on both sides, lists of the ids of each query, "
+            "or a dict of items for each query"
+        ) * (argument != "rows")
+        advice = "`to_list` makes lists" if is_series else "`collect` makes a table"
         raise ValueError(
             f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
             "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
             f"{accepted}. Received: {files.named(source)}"
-            + ", which its method `collect` makes a table"
-            * is_lazy
+            + f", which its method {advice}"
+            * (is_series or hasattr(source, "collect"))
         )
     try:
         return pa.table(source)
@@ -115,11 +120,11 @@ def received_twice(
     Args:
         argument: the name of the argument that is the source.
         source: the source of the rows.
-        ids: the columns of queries and items in files.
+        ids: the columns of queries and items in files, if they have a row for each.
         values: a query, and an item that it has twice.
     """
     found: list[str] = []
-    if files.are_files(source):
+    if ids and files.are_files(source):
         names = {each.name for each in ids.values()}
         # Another DuckDB, as the first one is still reading rows.
         with engine.connect() as connection:

@@ -1,4 +1,4 @@
-r"""Text files, all of whose columns are text: delimited, or lines of fields.
+r"""Text files, all of whose columns are text: delimited, or lines as in TREC.
 
 Ids are read as written. A line ends with `\n`, `\r\n` or `\r`.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from keras_rank.reading import files, layouts
-from keras_rank.reading.engine import Connection, Relation, numbered, query
+from keras_rank.reading.engine import Connection, Relation, numbered, query, stored
 from keras_rank.reading.part import LARGEST_INTEGER, ColumnRef, ColumnRefs, Part
 
 # The bytes that are parsed at a time. A row has to fit.
@@ -30,8 +30,6 @@ _FIELDS = {
 # The kind of the numbers of judgements and runs.
 NUMBERS = {"qrels": "label", "run": "score"}
 _TRIMMED = r"trim(line, E' \t\f\r')"
-# The numbers of tables.
-_TABLES = itertools.count()
 # The name of a column without a name.
 PLACE = re.compile(r"column\d+")
 
@@ -94,12 +92,11 @@ class TextPart(Part):
 
     def select(self, sought: ColumnRefs, types: Mapping[str, str]) -> Relation:
         """Raises for the first row with a text that is no value of its column."""
-        columns, table = list(sought.values()), f"texts_{next(_TABLES)}"
+        columns = list(sought.values())
         try:
             try:
                 # Now, as DuckDB may come to a later row first.
-                super().select(sought, types).create(table)
-                return self.connection.table(table)
+                return stored(self.connection, super().select(sought, types))
             except duckdb.InvalidInputException:
                 wrong = ", ".join(
                     self._is_wrong(i, each, types[key])

@@ -1,7 +1,6 @@
 """Prepares lists for a metric: pads, masks, excludes."""
 
 import numbers
-import reprlib
 from typing import Any
 
 import keras
@@ -11,7 +10,7 @@ from keras import ops
 from keras_rank.arguments import check_positive
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists import tensors
+from keras_rank.lists import groups, tensors
 from keras_rank.lists.ids import are_items, checked_ids, to_ids
 from keras_rank.lists.reading import check_told_apart
 
@@ -57,8 +56,8 @@ def pad_lists(
     array([[2, 1],
            [0, 0]])
     """
-    values = _rows("values", values)
-    group, place = _places(len(values), group_sizes, group_ids)
+    values = groups.rows_of("values", values)
+    group, place = groups.places(len(values), group_sizes, group_ids)
     if not isinstance(padding_value, numbers.Real):
         raise ValueError(
             "`padding_value` should be a number. "
@@ -103,8 +102,8 @@ def unpad_lists(
     >>> keras_rank.utils.unpad_lists(scores, group_sizes=[1, 2])
     array([0.5, 0.1, 0.2])
     """
-    values = _rows("values", values)
-    group, place = _places(None, group_sizes, group_ids)
+    values = groups.rows_of("values", values)
+    group, place = groups.places(None, group_sizes, group_ids)
     lists, longest = int(group.max(initial=-1)) + 1, int(place.max(initial=-1)) + 1
     if values.ndim < 2 or len(values) < lists or values.shape[1] < longest:
         raise ValueError(
@@ -117,105 +116,12 @@ def unpad_lists(
     return rows
 
 
-def _rows(argument: str, values: Any) -> Array:
-    tensors.check_dense(argument, values)
-    values = ops.convert_to_numpy(values) if ops.is_tensor(values) else values
-    try:
-        array = np.asarray(values)
-        received = f"{argument} of shape {array.shape} and dtype {array.dtype}"
-    except ValueError:
-        array, received = np.asarray(None), f"{argument}={reprlib.repr(values)}"
-    if array.ndim == 0 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"`{argument}` should be an array of numbers with one row per item. "
-            f"Received: {received}"
-        )
-    return tensors.in_native_order(array)
-
-
-def _places(rows: int | None, group_sizes: Any, group_ids: Any) -> tuple[Array, Array]:
-    """Returns, for each row, its list and its place in it.
-
-    The number of rows is `None` if only the groups determine it.
-    """
-    if (group_sizes is None) == (group_ids is None):
-        raise ValueError(
-            "Either `group_sizes` or `group_ids` should be given. Received: "
-            f"group_sizes={reprlib.repr(group_sizes)}, "
-            f"group_ids={reprlib.repr(group_ids)}"
-        )
-    tensors.check_dense("group_sizes", group_sizes)
-    tensors.check_dense("group_ids", group_ids)
-    if group_ids is not None:
-        return _places_by_id(rows, np.asarray(group_ids))
-    sizes = np.asarray(group_sizes)
-    are_integers = sizes.dtype.kind in "iu" or sizes.size == 0
-    # As int64, as NumPy takes no unsigned numbers for places.
-    sizes = sizes.astype("int64") if are_integers else sizes
-    if sizes.ndim != 1 or not are_integers or np.any(sizes < 0):
-        raise ValueError(
-            "`group_sizes` should be integers of 0 or more, one per list. "
-            f"Received: group_sizes={reprlib.repr(group_sizes)}"
-        )
-    if rows is not None and sizes.sum() != rows:
-        raise ValueError(
-            "`group_sizes` should add up to the number of rows. Received: "
-            f"a sum of {sizes.sum()} for {rows} rows"
-        )
-    return np.repeat(np.arange(len(sizes)), sizes), _numbered(sizes)
-
-
-def _places_by_id(rows: int | None, ids: Array) -> tuple[Array, Array]:
-    rows = ids.size if rows is None else rows
-    if ids.shape != (rows,):
-        raise ValueError(
-            "`group_ids` should have one id per row. Received: "
-            f"group_ids.shape={ids.shape} for {rows} rows"
-        )
-    try:
-        by_id = _sorting(ids)
-        are_known = bool(np.all(ids == ids))
-    except TypeError:
-        # Ids of several types, such as None, have no order.
-        are_known = False
-    if not are_known:
-        raise ValueError(
-            "`group_ids` should be ids of one type, without missing ones. "
-            f"Received: group_ids={reprlib.repr(ids.tolist())}"
-        )
-    is_first = np.concatenate([[True], ids[by_id[1:]] != ids[by_id[:-1]]])[:rows]
-    starts = np.flatnonzero(is_first)
-    sizes = np.diff(starts, append=rows)
-    # In the order of their first rows, not of the ids.
-    number = np.argsort(np.argsort(by_id[starts]))
-    group, place = np.empty(rows, int), np.empty(rows, int)
-    group[by_id], place[by_id] = np.repeat(number, sizes), _numbered(sizes)
-    return group, place
-
-
-def _numbered(sizes: Array) -> Array:
-    """The numbers from 0 on in each list of a size."""
-    ends = np.cumsum(sizes)
-    numbers: Array = np.arange(sizes.sum()) - np.repeat(ends - sizes, sizes)
-    return numbers
-
-
-def _sorting(ids: Array) -> Array:
-    """The positions that sort ids; equal ones keep their order."""
-    is_integer = ids.dtype.kind in "iu" and ids.size > 0
-    if not (is_integer and int(ids.max()) - int(ids.min()) < 2**32):
-        return np.argsort(ids, kind="stable")
-    # NumPy sorts 16-bit integers by counting, ten times as fast as by comparing.
-    offsets = ids.astype("uint32") - np.uint32(int(ids.min()) % 2**32)
-    order = np.argsort(offsets.astype("uint16"), kind="stable")
-    high = (offsets >> np.uint32(16)).astype("uint16")
-    return order[np.argsort(high[order], kind="stable")] if high.any() else order
-
-
 def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     """Sets the scores of items to -inf, which means that they are not retrieved.
 
-    For example, items that the user has already seen are then not ranked.
+    For example, items that the user has already seen are then not ranked. Scores at
+    every position may have more axes: `y_pred` the shape `(batch, time, items)`, and
+    ids the shape `(batch, time, n)`.
 
     Args:
         y_pred: scores of shape `(batch, items)`.
@@ -241,6 +147,8 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     [-inf, 2.0, 1.0]
     """
     scores = tensors.to_tensor("y_pred", y_pred)
+    if len(scores.shape) > 2:
+        return _exclude_at_positions(scores, item_ids, keep)
     items = scores.shape[1] if len(scores.shape) == 2 else None
     ids = to_ids("item_ids", item_ids, items)
     if not keras.backend.is_float_dtype(scores.dtype):
@@ -263,6 +171,24 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
             )
     return backend.enter(_excluded, None, scores, ids, kept)
+
+
+def _exclude_at_positions(scores: Tensor, item_ids: Any, keep: Any) -> Tensor:
+    """Does the same for each position, as a list of its own."""
+    *axes, items = scores.shape
+    given = {"item_ids": item_ids, "keep": keep}
+    ids = {name: to_ids(name, x, items) for name, x in given.items() if x is not None}
+    for name, x in ids.items():
+        are_of_each = len(x.shape) == len(scores.shape)
+        if not (are_of_each and tensors.sizes_agree(axes, x.shape[:-1])):
+            raise ValueError(
+                "`y_pred` should have the shape (batch, items), or (batch, time, "
+                f"items) with `{name}` of the shape (batch, time, n). Received: "
+                f"y_pred.shape={tuple(scores.shape)}, {name}.shape={tuple(x.shape)}"
+            )
+    flat = {name: ops.reshape(x, (-1, size_of(x, -1))) for name, x in ids.items()}
+    lists = ops.reshape(scores, (-1, size_of(scores, -1)))
+    return ops.reshape(exclude_items(lists, **flat), ops.shape(scores))
 
 
 def _excluded(_: None, scores: Tensor, ids: Tensor, kept: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_rank.arguments import LARGEST_NUMBER
-from keras_rank.lists.standardize import NO_CANDIDATE
+from keras_rank.lists.ids import NO_CANDIDATE
 
 # A row of judgements, and where it stands.
 _Row = tuple[str, Any, Any, Any]

@@ -25,7 +25,9 @@ from keras_rank.reading.roles import are_judgements
 from keras_rank.reading.rows import Columns
 
 # Options that are passed to the functions under the same names.
-_OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "memory_limit")
+_OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "duplicates")
+_OF_ROWS = ("weight", "memory_limit")
+_OF_RUNS = ("rules", "missing", "ignore_identical_ids", "memory_limit")
 
 
 def given_files(parsed: Namespace) -> list[str]:
@@ -89,7 +91,8 @@ def metrics_of(parsed: Namespace) -> RankingMetrics:
     configs = [member.get_config() for member in members]
     with_gains = [config for config in configs if "gain_fn" in config]
     # As trec_eval's -l, which leaves ndcg as it is.
-    with_level = [x for x in configs if rules == "keras" or "gain_fn" not in x]
+    with_level = [x for x in configs if "relevance_threshold" in x]
+    with_level = [x for x in with_level if rules == "keras" or "gain_fn" not in x]
     if parsed.gains is not None and not with_gains:
         raise ValueError(
             "--gains should be left out without a metric that has gains, such as ndcg. "
@@ -120,7 +123,7 @@ def evaluation_of(
     kept = {name: option for option, names in of_options.items() for name in names}
     if metrics is None or (isinstance(source, str) and are_lists(source)):
         return _of_lists(str(source), parsed.metrics, kept)
-    of_one = ("weight", "duplicates") if parsed.qrels is None else ("rules",)
+    of_one = _OF_ROWS if parsed.qrels is None else _OF_RUNS
     given = {name: getattr(parsed, name) for name in (*_OF_BOTH, *of_one)}
     arguments: Any = {name: x for name, x in given.items() if x is not None}
     arguments["progress"] = show_progress if sys.stderr.isatty() else None

@@ -14,6 +14,7 @@ from keras_rank.evaluation.lists.metric_names import RULES
 from keras_rank.evaluation.lists.settings import CHOICES
 from keras_rank.evaluation.report.comparison import CORRECTIONS, TESTS
 from keras_rank.reading.layouts import is_table
+from keras_rank.reading.runs import CHOICES as OF_RUNS
 from keras_rank.reading.text import PLACE
 
 _EXAMPLES = """examples:
@@ -57,7 +58,10 @@ _BOTH = """
 --ties CHOICE (rows runs): the order of tied items: as each metric says, or as in
     trec_eval, which is the default for qrels and runs
 --unjudged CHOICE (rows runs): how to treat items without a label
---duplicates CHOICE (rows): how to treat duplicate items of a query; needs --item
+--duplicates CHOICE (rows runs): how to treat duplicate items of a query: error; in
+    tables, which need --item, count each; in runs, count the first or highest one
+--missing CHOICE (runs): whether queries that a run lacks score 0 or are left out
+--ignore-identical-ids (runs): leave out retrieved items with the id of their query
 --memory-limit SIZE (rows runs): the memory limit, such as 2GB
 --gains CHOICE (rows runs): the gains of labels in ndcg and dcg (default: exponential
     for tables, and by --rules for qrels and runs)
@@ -84,7 +88,8 @@ _COMPARE = """
 """
 _OPTION = re.compile(r"((?:-\w )?--(\S+)) ?([\w=]*)(\.*) \(([\w ]+)\): (.+)")
 _CHOICES: dict[str, Sequence[str]] = {
-    **{"rules": RULES, **CHOICES, "gains": sorted(GAINS), "output": OUTPUTS},
+    **{"rules": RULES, **OF_RUNS, **CHOICES, "gains": sorted(GAINS), "output": OUTPUTS},
+    "duplicates": ("error", "count", "first", "max"),
     **{"test": TESTS, "correction": (*CORRECTIONS, "none")},
 }
 # What an option without an effect should be left out with.
@@ -166,13 +171,14 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
                 unused[name] = "TREC files, whose columns have no names"
     for name, where in unused.items():
         value = getattr(parsed, name)
-        if value not in (None, []):
+        if value not in (None, []) and value is not False:
             option = f"--{name.replace('_', '-')}"
             values = " ".join(map(str, value)) if isinstance(value, list) else value
             raise ValueError(
-                f"{option} should be left out with {where}. Received: {option} {values}"
+                f"{option} should be left out with {where}. Received: {option}"
+                + f" {values}" * (value is not True)
             )
-    if parsed.duplicates is not None and parsed.item is None:
+    if job == "rows" and parsed.duplicates is not None and parsed.item is None:
         raise ValueError(
             "--duplicates should come with --item, the column of the items. "
             f"Received: --duplicates {parsed.duplicates}"

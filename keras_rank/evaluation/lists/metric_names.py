@@ -4,11 +4,15 @@ The result of a string has that string as its name.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import keras
+
 from keras_rank.arguments import check_choice
 from keras_rank.metrics.base import RankingMetric
+from keras_rank.metrics.binary import PrecisionAtK
 from keras_rank.metrics.group import RankingMetrics, as_group, by_kind
 from keras_rank.metrics.names import spelled_elsewhere
 
@@ -18,6 +22,21 @@ RULES = ("trec_eval", "trec_eval-9", "keras")
 
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
+
+
+# As here and in ir_measures, and as pyserini prints it.
+_JUDGED = re.compile(r"[Jj]udged(?:(?:@|_|_at_)(\d+))?")
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class Judged(PrecisionAtK):
+    """The share of the top k items that have a judgement, which it reads as labels."""
+
+    base_name = "judged"
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return {k: v for k, v in config.items() if k != "relevance_threshold"}
 
 
 class Measured(NamedTuple):
@@ -65,6 +84,10 @@ def members_of(
 
 def metric_of(string: str, rules: str) -> RankingMetric:
     """Returns the metric of a string, with the string as its name."""
+    judged = _JUDGED.fullmatch(string)
+    if judged:
+        k = None if judged[1] is None else int(judged[1])
+        return Judged(k, denominator="retrieved", name=string, seed=0)
     spelled = spelled_elsewhere(string)
     (metric,) = as_group([string if spelled is None else spelled.own]).members
     config = {**metric.get_config(), "name": string, "seed": 0}

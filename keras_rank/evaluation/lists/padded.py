@@ -12,6 +12,7 @@ from keras import ops
 from keras_rank import functional
 from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
+from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.reading import RawBatch, read
 from keras_rank.lists.relevance import JudgedLists, Relevance
@@ -52,9 +53,8 @@ def values_of_lists(
         is_item = places < sizes[chosen, None]
         positions = starts[chosen, None] + np.where(is_item, places, 0)
         batch = {name: values[positions] for name, values in items.items()}
-        for name in ("label", "judgement"):
+        for name in ("label", "judgement", "judged"):
             batch[name] = np.where(is_item, batch[name], -1.0)
-        batch["judged"] = batch["judged"] | ~is_item
         for name, values in _of_batch(settings, batch, numbers[chosen]).items():
             if name not in found:
                 found[name] = np.empty(len(starts), values.dtype)
@@ -93,9 +93,9 @@ def _set_spread(
     """Sets the values of chosen lists with each order of their ties."""
     tied = {name: values[chosen] for name, values in batch.items()}
     numbers = np.zeros(len(chosen), np.int32)
-    by_gain = grouped(metrics, lambda m: _gain_of(m, "weight" in batch))
-    for gain, members in by_gain.items():
-        worth = tied["label"] if gain is None else _worth(tied, gain)
+    by_worth = grouped(metrics, lambda m: _worth_of(m, "weight" in batch))
+    for gain, members in by_worth.items():
+        worth = tied[gain] if isinstance(gain, str) else _worth(tied, gain)
         for order, ties in ORDERS.items():
             ordered = tied
             if ties == "stable":
@@ -117,15 +117,17 @@ def _set_spread(
         worst[:], best[:] = (low, high) if is_up else (high, low)
 
 
-def _gain_of(metric: RankingMetric, has_weights: bool) -> Relevance | None:
-    """The gain of items to a metric that adds up gains, `None` if labels are enough.
+def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
+    """The gain of items to a metric that adds up gains, or the labels that are enough.
 
     An item with a higher label may add less if it has a lower weight, or if the gain
     is not known to grow with the label.
     """
     judgement = metric._relevance
     is_by_label = judgement.is_binary or (judgement.is_monotone and not has_weights)
-    return None if is_by_label else judgement
+    if not is_by_label:
+        return judgement
+    return "judged" if isinstance(metric, Judged) else "label"
 
 
 def _worth(batch: Batch, gain: Relevance) -> Array:
@@ -148,11 +150,7 @@ def _computed(
     ties: Ties | None,
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
     """Yields each metric, which lists have relevant items, values and weights."""
-    # To bpref, an item without a judgement is padding, whatever it is to others.
-    by_label = grouped(
-        metrics, lambda m: "judgement" if isinstance(m, BPref) else "label"
-    )
-    for label, of_label in by_label.items():
+    for label, of_label in grouped(metrics, _labels_of).items():
         lists = _given(batch, label)
         # The shuffle of a list depends on its number, not on its place.
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
@@ -171,16 +169,25 @@ def _computed(
                 yield metric, has_relevant, values.astype("float64"), weights
 
 
+def _labels_of(metric: RankingMetric) -> str:
+    """The labels that a metric reads."""
+    if isinstance(metric, Judged):
+        return "judged"
+    # To bpref, an item without a judgement is padding, whatever it is to others.
+    return "judgement" if isinstance(metric, BPref) else "label"
+
+
 def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
     """The columns of health for a padded batch."""
     is_item, is_found = batch["label"] >= 0.0, batch["score"] > -np.inf
+    is_judged = batch["judged"] > 0.0
     is_retrieved = is_item & is_found
     scores = np.sort(np.where(is_retrieved, batch["score"], -np.inf), axis=1)[:, ::-1]
     retrieved = is_retrieved.sum(axis=1).astype(np.int32)
     tied = (scores[:, 1:] == scores[:, :-1]) & (scores[:, 1:] > -np.inf)
     found: Batch = {
         "retrieved": retrieved,
-        "unjudged": (retrieved > 0) & ~np.any(batch["judged"] & is_retrieved, axis=1),
+        "unjudged": (retrieved > 0) & ~np.any(is_retrieved & is_judged, axis=1),
         "constant": (np.sum(tied, axis=1) == retrieved - 1) & (retrieved > 1),
         "ties": np.any(tied, axis=1),
     }
@@ -201,7 +208,7 @@ def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:
 
 def _judged_share(batch: Batch, is_retrieved: Array, k: int) -> Array:
     """The share of the first k items that have a label, NaN if there are none."""
-    if batch["judged"].all():
+    if np.all(batch["judged"]):
         return np.where(is_retrieved.any(axis=1), 1.0, np.nan).astype("float32")
     labels = np.where(is_retrieved, batch["judged"], -1.0)
     share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")

@@ -19,7 +19,7 @@ from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.limits import LARGEST_WEIGHT
 from keras_rank.reading.engine import connected
 from keras_rank.reading.rows import Rows, labels_of, read_rows
-from keras_rank.reading.runs import read_run
+from keras_rank.reading.runs import Protocol, read_run
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -34,11 +34,16 @@ def table_of_rows(
 
 
 def table_of_run(
-    qrels: Any, run: Any, settings: Settings, progress: Progress | None = None
+    qrels: Any,
+    run: Any,
+    settings: Settings,
+    protocol: Protocol,
+    progress: Progress | None = None,
 ) -> tuple[pa.Table, int | None]:
     """Returns one row per query of judgements, and the number of those left out."""
+    columns, order = settings.columns, settings.order
     with connected(settings.memory_limit) as connection:
-        rows = read_run(connection, qrels, run, settings.columns, settings.order)
+        rows = read_run(connection, qrels, run, columns, order, protocol)
         return _table_of(rows, settings, progress), rows.left_out
 
 
@@ -117,11 +122,12 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         # trec_eval ranks any number. The rows are in its order, so that ties which
         # are made here, or where a backend has float32 only, stay in it.
         score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
+    # In runs a label below 0 is a judgement too, such as of spam.
+    is_judged = read >= 0.0 if source.left_out is None else ~np.isnan(read)
     items = {
         "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
         "judgement": labels_of(read, lists.starts, drop_unjudged=True),
-        # NaN is not.
-        "judged": read >= 0.0,
+        "judged": is_judged.astype("float32"),
         "score": score,
     }
     if columns.weight is not None:
@@ -154,7 +160,7 @@ def _health_of_rows(
     label, score = rows["label"].to_numpy(), items["score"]
     is_counted = {
         "items": items["label"] >= 0.0,
-        "judged": items["judged"],
+        "judged": items["judged"] > 0.0,
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
         "fractional labels": np.floor(label) < label,
         "fractional scores": np.floor(score) < score,

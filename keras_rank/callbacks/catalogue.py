@@ -1,0 +1,129 @@
+"""A callback that evaluates a retrieval model over its whole catalogue in `fit`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_rank.arguments import names_arguments
+from keras_rank.backends import Tensor
+from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
+from keras_rank.catalogue import evaluation
+from keras_rank.catalogue.ranks import check_block_size, retrieval
+from keras_rank.catalogue.scoring import check_score
+
+
+class CatalogueEvaluation(EpochEvaluation):
+    """Evaluates a retrieval model over all candidates at the end of an epoch.
+
+    The results are added to the logs of the epoch, under names such as
+    `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
+    Callbacks that are listed before it miss them, with a warning. Set `mode="max"` in
+    callbacks that monitor a result, as Keras infers the direction of compiled metrics
+    only.
+
+    The weights are those that compiled metrics see on validation data: the averaged
+    ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
+
+    Args:
+        x: the inputs of the query model, as for `predict`.
+        targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
+        candidates: embeddings of all items, in any form that
+            `keras_rank.catalogue.rank` takes. To encode them again at each evaluation,
+            pass a function, such as `lambda: item_model.predict(items)`. An `Embedding`
+            layer is also read again at each evaluation.
+        metrics: list of ranking metrics: instances, or strings of a name and a
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
+        query_model: model that embeds queries. Defaults to `None`: the trained one.
+        batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
+        prefix: str. A prefix for the names of the results. If compiled metrics have the
+            same names, choose another one. Defaults to `"val_"`.
+        frequency: positive int. The number of epochs from one evaluation to the next.
+            The logs of other epochs have no results, so a `ModelCheckpoint` with one in
+            its path raises a `KeyError` there. Defaults to 1.
+        verbose: `0`: silent, `1` or `2`: with a progress bar, or `"auto"`: with a
+            progress bar if it takes long. Defaults to 0.
+        **arguments: as for `keras_rank.catalogue.rank`: sample_weight, exclude, score,
+            block_size.
+
+    Raises:
+        ValueError: if an argument does not have the type stated above. Before the first
+            epoch: if the embeddings of queries and candidates don't match, or an id is
+            out of range. At the end of an epoch: if the logs already have a key of the
+            results.
+
+    Example:
+
+    >>> callback = keras_rank.callbacks.CatalogueEvaluation(
+    ...     x=[[0], [1]], targets=[3, 5], candidates=[[0.1]] * 9, metrics=["ndcg@10"]
+    ... )
+    >>> callback.prefix, callback.frequency
+    ('val_', 1)
+
+    In `fit`, list it before callbacks that monitor its results:
+
+    ```python
+    model.fit(pairs, callbacks=[
+        CatalogueEvaluation(users, next_items, item_embedding, ["ndcg@10"]),
+        keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", mode="max", patience=3),
+    ])
+    ```
+    """
+
+    @names_arguments
+    def __init__(
+        self,
+        x: Any,
+        targets: Any,
+        candidates: Any,
+        metrics: evaluation.Metrics,
+        *,
+        query_model: keras.Model | None = None,
+        sample_weight: Any = None,
+        exclude: Any = None,
+        score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
+        block_size: int | None = None,
+        batch_size: int | None = None,
+        prefix: str = "val_",
+        frequency: int = 1,
+        verbose: Any = 0,
+    ) -> None:
+        super().__init__(
+            # A string has the default name as its result, which goes into the logs.
+            evaluation.check_metrics(metrics, as_written=False),
+            batch_size=batch_size,
+            prefix=prefix,
+            frequency=frequency,
+            verbose=verbose,
+        )
+        self.query_model = check_model("query_model", query_model)
+        check_score(score)
+        self.x, self.targets, self.candidates = x, targets, candidates
+        self.sample_weight, self.exclude = sample_weight, exclude
+        self.score, self.block_size = score, check_block_size(block_size)
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Checks that queries, targets and candidates match."""
+        super().on_train_begin(logs)
+        inputs = keras.tree.flatten(self.x)
+        if not all(hasattr(each, "shape") for each in inputs):
+            return  # A data set, which can only be read in order.
+        query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
+        repeated = np.repeat(query, int(inputs[0].shape[0]), axis=0)
+        retrieval(**self._given(repeated), dtype="float32")
+
+    def evaluated(self) -> dict[str, float]:
+        """Embeds the queries, and computes the metrics of their targets."""
+        given = self._given(self._embedded(self.x))
+        return evaluation.evaluate(**given, metrics=self.metrics, verbose=self.verbose)
+
+    def _given(self, queries: Any) -> dict[str, Any]:
+        """What is evaluated, by the names of arguments."""
+        names = ("targets", "candidates", "sample_weight", "score", "exclude")
+        given = {name: getattr(self, name) for name in (*names, "block_size")}
+        return {"queries": queries, **given}
+
+    def _embedded(self, x: Any) -> Any:
+        model = self.query_model or self.model
+        return model.predict(x, batch_size=self.batch_size, verbose=0)

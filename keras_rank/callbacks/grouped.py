@@ -1,0 +1,247 @@
+"""A callback that evaluates a model of single items in `fit`, list by list."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_rank.arguments import names_arguments
+from keras_rank.backends import Array
+from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
+from keras_rank.callbacks.outputs import output_names, scores_of, taken
+from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Columns, Part, rows_from
+from keras_rank.catalogue.evaluation import Metrics, progress
+from keras_rank.lists.groups import places
+from keras_rank.metrics import RankingMetrics
+from keras_rank.metrics.group import as_group, by_kind
+
+# How many items, with padding, a metric is given at a time: short lists are not padded
+# to the longest of all.
+_MOST_ITEMS = 2**21
+
+
+class GroupedEvaluation(EpochEvaluation):
+    """Evaluates a model of single items, list by list, at the end of an epoch.
+
+    For models that are trained on rows: one row is one item, the rows of a list may be
+    anywhere, and a batch holds parts of many lists. All rows are predicted, and made
+    lists by the ids of their groups. The results are those of `utils.pad_lists` and the
+    metric. They are added to the logs of the epoch, under names such as
+    `val_ndcg_at_10`, for the history and all callbacks that are listed after this one.
+    Callbacks that are listed before it miss them, with a warning. Set `mode="max"` in
+    callbacks that monitor a result, as Keras infers the direction of compiled metrics
+    only.
+
+    The weights are those that compiled metrics see on validation data: the averaged
+    ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
+
+    Labels, ids and weights of a data set are read in the same pass as its inputs:
+
+    - `labels=None` are its targets, those of `output` if there are several.
+    - `group_ids="query_id"` is its input or target of that name. If the model takes no
+      input of that name, it is not passed on.
+    - `sample_weight=None` are its weights, if it has any.
+
+    Any of the three may also be the name of an input or a target, or an array. With an
+    array, the data set has to be in the order of the array: it is read before the first
+    epoch, and if its rows differ from one pass to the next, that is an error.
+
+    Args:
+        x: the inputs of the model, as for `predict`: an array, a list, tuple or dict of
+            arrays, or a data set that can be read again, such as a `tf.data.Dataset`, a
+            torch `DataLoader` or a `keras.utils.PyDataset`, of batches of inputs,
+            targets and weights.
+        labels: array of shape `(rows,)`. Or `None` or a name, as above.
+        group_ids: array or list of shape `(rows,)`. The id of the list of each row:
+            integers, strings or anything hashable, in any order. Or a name, as above.
+        metrics: list of ranking metrics: instances, or strings of a name and a
+            cutoff, such as `"ndcg@10"`. Or a `RankingMetrics`.
+        sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
+            rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
+            those of the data set.
+        model: model that scores the rows. Defaults to `None`: the trained one.
+        output: str. The name of the output that holds the scores, if there are several.
+        batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
+            `None`: 32.
+        **arguments: as for `keras_rank.callbacks.CatalogueEvaluation`: prefix,
+            frequency, verbose.
+
+    Raises:
+        ValueError: if an argument does not have the type stated above, or numbers of
+            rows differ. Before the first epoch: if the model does not return one score
+            for each row, or rows of a data set are not in the order of an array. At the
+            end of an epoch: if the logs already have a key of the results.
+
+    Example:
+
+    >>> import numpy as np
+    >>> callback = keras_rank.callbacks.GroupedEvaluation(
+    ...     x=np.ones((4, 2)), labels=[1, 0, 0, 2], group_ids=["a", "b", "a", "b"],
+    ...     metrics=["ndcg@10"],
+    ... )
+    >>> callback.prefix, callback.frequency
+    ('val_', 1)
+
+    In `fit`, list it before callbacks that monitor its results:
+
+    ```python
+    model.fit(rows, labels, callbacks=[
+        GroupedEvaluation(rows_val, labels_val, query_ids_val, ["ndcg@10"]),
+        keras.callbacks.EarlyStopping(monitor="val_ndcg_at_10", mode="max", patience=3),
+    ])
+    ```
+    """
+
+    @names_arguments
+    def __init__(
+        self,
+        x: Any,
+        labels: Any,
+        group_ids: Any,
+        metrics: Metrics,
+        *,
+        sample_weight: Any = None,
+        model: keras.Model | None = None,
+        output: str | None = None,
+        batch_size: int | None = None,
+        prefix: str = "val_",
+        frequency: int = 1,
+        verbose: Any = 0,
+    ) -> None:
+        super().__init__(
+            _check_metrics(metrics),
+            batch_size=batch_size,
+            prefix=prefix,
+            frequency=frequency,
+            verbose=verbose,
+        )
+        self.scoring_model = check_model("model", model)
+        self.output = output
+        columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight}
+        self._rows = rows_from(x, columns, batch_size)
+        given = self._rows.given
+        self._groups = _Groups(given[IDS]) if IDS in given else None
+        if self._groups is not None and WEIGHTS in given:
+            self._groups.of_rows(given[WEIGHTS])
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Checks that the model scores the rows, and that these have an order."""
+        super().on_train_begin(logs)
+        first = self._rows.first_batch()
+        self._add_part(first, [], self._columns())
+        self._rows.check_order()
+
+    def evaluated(self) -> dict[str, float]:
+        """Predicts all rows, and computes the metrics of their lists."""
+        scores: list[Array] = []
+        columns = self._columns()
+        show, done = progress(self.verbose, self._rows.number, "row"), 0
+        for part in self._rows.parts():
+            self._add_part(part, scores, columns)
+            done += part.rows
+            show(done)
+        found = {**self._rows.given, **columns.all()}
+        groups = self._groups or _Groups(found[IDS])
+        weights = found.get(WEIGHTS)
+        weights = None if weights is None else groups.of_rows(weights)
+        state = self.metrics.stateless_reset_state()
+        for lists in groups.lists(found[LABELS], np.concatenate(scores), weights):
+            state = self.metrics.stateless_update_state(state, *lists)
+        results = self.metrics.stateless_result(state)
+        return {name: float(value) for name, value in results.items()}
+
+    @property
+    def _scoring(self) -> Any:
+        return self.scoring_model or self.model
+
+    def _columns(self) -> Columns:
+        return Columns(self.output, output_names(self._scoring))
+
+    def _add_part(self, part: Part, scores: list[Array], columns: Columns) -> None:
+        """Predicts the scores of rows, and adds them and what a data set has."""
+        model = self._scoring
+        x = taken(model, part.x, self._rows.names)
+        predicted = model.predict(x, batch_size=part.batch_size, verbose=0)
+        found = scores_of(predicted, self.output, output_names(model))
+        if len(found) != part.rows:
+            raise ValueError(
+                "The model should return one score for each row. Received: "
+                f"{len(found)} scores for {part.rows} rows"
+            )
+        scores.append(found)
+        for batch in part.columns:
+            columns.add(*batch)
+
+
+class _Groups:
+    """The lists that rows belong to, in the order of their first rows."""
+
+    def __init__(self, group_ids: Array) -> None:
+        self._group, self._place = places(None, None, group_ids)
+        self._sizes = np.bincount(self._group)
+        self._ends = np.cumsum(self._sizes)
+        self._starts = self._ends - self._sizes
+        # The rows of each list, one list after the other.
+        self._rows = np.empty(len(self._group), int)
+        self._rows[self._starts[self._group] + self._place] = np.arange(len(self._rows))
+        if len(self._sizes) > 1 and self._sizes.max() == 1:
+            warnings.warn(
+                "`group_ids` should be those of lists. Here each row has an id of its "
+                "own, and one item has no order, so that most metrics are the share of "
+                "relevant items.",
+                stacklevel=2,
+            )
+
+    def of_rows(self, weights: Array) -> Array:
+        """Weights of rows, given those or those of lists."""
+        rows, lists = len(self._group), len(self._sizes)
+        if len(weights) not in (rows, lists):
+            raise ValueError(
+                "`sample_weight` should have one weight for each row, or for each list "
+                "in the order of their first rows. Received: "
+                f"{len(weights)} weights for {rows} rows in {lists} lists"
+            )
+        return weights if len(weights) == rows else weights[self._group]
+
+    def lists(self, *columns: Array | None) -> Iterator[tuple[Array | None, ...]]:
+        """Labels, scores and weights in lists, padded: as many as fit in memory."""
+        paddings = -1, 0, 0
+        for first, last in self._splits():
+            rows = self._rows[self._starts[first] : self._ends[last - 1]]
+            where = self._group[rows] - first, self._place[rows]
+            # With two items at least, as a metric warns of batches of single ones.
+            shape = last - first, max(2, int(self._sizes[first:last].max()))
+            lists = []
+            for values, padding in zip(columns, paddings, strict=True):
+                if values is not None:
+                    dtype = np.result_type(values.dtype, np.int8)
+                    padded = np.full(shape, padding, dtype)
+                    padded[where] = values[rows]
+                lists.append(None if values is None else padded)
+            yield tuple(lists)
+
+    def _splits(self) -> Iterator[tuple[int, int]]:
+        """The first list of each batch, and the first after it."""
+        first, longest = 0, 0
+        for last, size in enumerate(self._sizes.tolist()):
+            longest = max(longest, size)
+            if last > first and longest * (last + 1 - first) > _MOST_ITEMS:
+                yield first, last
+                first, longest = last, size
+        yield first, len(self._sizes)
+
+
+def _check_metrics(metrics: Metrics) -> RankingMetrics:
+    """Returns metrics as a group, and checks that rows have what they need."""
+    group = as_group(metrics, as_written=False)
+    of_lists, of_exposure = by_kind(group.members)
+    are_sparse = [member for member in of_lists if member.sparse_labels]
+    for member in (*of_exposure, *are_sparse):
+        needs = "scores of a whole catalogue for each list"
+        raise ValueError(
+            "`metrics` should be of lists with a label for each item. Received: "
+            f"{member.name!r} ({type(member).__name__}), which needs {needs}"
+        )
+    return group

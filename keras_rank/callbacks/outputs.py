@@ -1,0 +1,103 @@
+"""The output of a model that holds the scores, and what belongs to it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_rank.backends import Array
+
+
+def of_output(
+    argument: str, structure: Any, output: str | None, names: list[str] | None
+) -> Any:
+    """Returns what predictions, targets or weights have for an output.
+
+    Args:
+        argument: the name of the argument that chooses it.
+        structure: an array, or a dict, list or tuple of one for each output.
+        output: the name of the output, `None` if there is one only.
+        names: the names of the outputs in their order, `None` if unknown.
+    """
+    by_name = structure
+    if isinstance(structure, list | tuple):
+        are_named = names is not None and len(names) == len(structure)
+        by_name = dict(zip(names or [], structure, strict=True)) if are_named else {}
+    if not isinstance(by_name, Mapping):
+        return structure
+    if output is None and len(structure) == 1:
+        (only,) = structure.values() if isinstance(structure, Mapping) else structure
+        return only
+    if output in by_name:
+        return by_name[output]
+    known = f"are {sorted(map(str, by_name))}" if by_name else "are unknown"
+    raise ValueError(
+        f"`output` should be the name of the output whose {argument} are evaluated. "
+        f"Received: output={output!r}, where the names {known}"
+    )
+
+
+def output_names(model: Any) -> list[str] | None:
+    """The names of the outputs of a model, in order, `None` if it tells none."""
+    names = getattr(model, "output_names", None)
+    return None if names is None else list(names)
+
+
+def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Array:
+    """The scores in what `predict` returns, one for each row."""
+    is_single = not isinstance(predicted, Mapping | list | tuple)
+    if is_single and output is not None and output not in (names or []):
+        raise ValueError(
+            "`output` should be the name of an output of the model. Received: "
+            f"output={output!r}, where the names are {names or 'unknown'}"
+        )
+    scores = of_output("scores", predicted, output, names)
+    if not hasattr(scores, "shape"):
+        raise ValueError(
+            "`output` should be the name of an output that is one array. Received: "
+            f"output={output!r}, which is of type {type(scores).__name__}"
+        )
+    scores = np.asarray(scores)
+    if scores.ndim == 0 or set(scores.shape[1:]) - {1}:
+        raise ValueError(
+            "The model should return one score for each row, of shape (rows,) or "
+            "(rows, 1). For one of several outputs, pass its name as `output`; for one "
+            "of several columns, pass a `model` that returns it. Received: predictions "
+            f"of shape {scores.shape}"
+        )
+    scores = scores.reshape(-1)
+    # NumPy has no bfloat16 of its own.
+    return scores if scores.dtype.kind in "biuf" else scores.astype("float32")
+
+
+def taken(model: Any, x: Any, names: list[str]) -> Any:
+    """Inputs without the columns of some names, if the model doesn't take these."""
+    if not isinstance(x, Mapping) or not names:
+        return x
+    inputs = _inputs_of(model)
+    return {
+        name: each
+        for name, each in x.items()
+        if name not in names
+        or (name in inputs if inputs is not None else _is_tensor(each))
+    }
+
+
+def _inputs_of(model: Any) -> set[str] | None:
+    """The names of the inputs of a model, `None` if it tells none."""
+    inputs = getattr(model, "input", None)
+    if isinstance(inputs, Mapping):
+        return set(inputs)
+    if inputs is None:
+        return None
+    return {each.name for each in keras.tree.flatten(inputs)}
+
+
+def _is_tensor(column: Any) -> bool:
+    """Whether the backend has tensors of such values: not all have strings."""
+    try:
+        keras.ops.convert_to_tensor(column[:1])
+    except (TypeError, ValueError):
+        return False
+    return True

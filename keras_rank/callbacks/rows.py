@@ -1,0 +1,477 @@
+"""Rows of single items, read in the order in which a model predicts their scores."""
+
+import abc
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_rank.arguments import unaccepted
+from keras_rank.backends import Array
+from keras_rank.callbacks.outputs import of_output
+from keras_rank.lists import ragged
+from keras_rank.lists.groups import ids_of, rows_of
+from keras_rank.lists.tensors import is_sparse
+
+# The arguments that have a value for each row.
+LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
+
+# The default batch size of `predict`.
+_BATCH_SIZE = 32
+# How much is predicted at a time, so that neither inputs nor outputs of all rows are in
+# memory at once.
+_MOST_ROWS, _MOST_BYTES = 2**19, 2**26
+# The chance that rows are shuffled and it is not noticed is below 2 to minus this.
+_CERTAINTY = 40
+
+_DATA_SET = (
+    "arrays, as `predict` takes them, or a data set whose batches can be read again "
+    "after each epoch"
+)
+
+
+class Part(NamedTuple):
+    """Rows that are predicted at a time.
+
+    Attributes:
+        x: the inputs.
+        rows: their number.
+        batch_size: the batch size of `predict`.
+        columns: what a data set has for them: of each of its batches the number of
+            rows, and a dict by the names of arguments.
+    """
+
+    x: Any
+    rows: int
+    batch_size: int
+    columns: list[tuple[int, dict[str, Any]]]
+
+
+class Rows(abc.ABC):
+    """All rows, in an order in which they can be read again.
+
+    Attributes:
+        given: what was given for all rows, by the names of arguments.
+        number: the number of rows, `None` if it is unknown.
+        names: the names of inputs or targets that are no values of the model, but were
+            named as one of the arguments.
+    """
+
+    given: dict[str, Any]
+    number: int | None
+    names: list[str]
+
+    @abc.abstractmethod
+    def first_batch(self) -> Part:
+        """Returns the first rows, as many as the batch size."""
+
+    @abc.abstractmethod
+    def parts(self) -> Iterator[Part]:
+        """Reads all rows once."""
+
+    @abc.abstractmethod
+    def check_order(self) -> None:
+        """Raises if the rows are not in the order of what was given for them."""
+
+    def _check_numbers(self) -> None:
+        for name, values in self.given.items():
+            # Weights may be those of lists, whose number is not known yet.
+            if name != WEIGHTS and len(values) != self.number:
+                raise ValueError(
+                    f"`{name}` should have one value for each row. Received: "
+                    f"{len(values)} values for {self.number} rows"
+                )
+
+
+def rows_from(x: Any, columns: Mapping[str, Any], batch_size: int | None) -> Rows:
+    """Returns the rows of arrays, or of a data set.
+
+    Args:
+        x: the inputs of a model, as arrays or as a data set.
+        columns: what belongs to the rows, by the names of arguments: values, the name
+            of an input or of a target, or `None` for what a data set has in its place.
+        batch_size: the batch size for arrays, or `None`.
+    """
+    leaves = keras.tree.flatten(x)
+    if leaves and all(len(getattr(each, "shape", ())) > 0 for each in leaves):
+        return ArrayRows(x, columns, batch_size or _BATCH_SIZE)
+    return DataSetRows(x, columns)
+
+
+class ArrayRows(Rows):
+    """The rows of an array, or of a list, tuple or dict of arrays."""
+
+    def __init__(self, x: Any, columns: Mapping[str, Any], batch_size: int) -> None:
+        self.x, self._batch_size = x, batch_size
+        self.names = [key for key in columns.values() if isinstance(key, str)]
+        values = {
+            name: _named(name, value, x, None) if isinstance(value, str) else value
+            for name, value in columns.items()
+        }
+        for name in (LABELS, IDS):
+            if values[name] is None:
+                raise unaccepted(name, "given for each row of the arrays `x`", None)
+        self.given = {
+            name: column(name, value)
+            for name, value in values.items()
+            if value is not None
+        }
+        sizes = {int(each.shape[0]) for each in keras.tree.flatten(x)}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError(
+                "`x` should hold arrays with one row for each item. Received: arrays "
+                f"with the numbers of rows {sorted(sizes)}"
+            )
+        self.number = sizes.pop()
+        self._check_numbers()
+
+    def first_batch(self) -> Part:
+        return self._part(0, min(self._batch_size, self.number or 0))
+
+    def parts(self) -> Iterator[Part]:
+        rows, leaves = self.number or 0, keras.tree.flatten(self.x)
+        memory = sum(int(getattr(each, "nbytes", 0)) for each in leaves)
+        most = min(_MOST_ROWS, int(_MOST_BYTES * rows / max(memory, 1)))
+        # So that batches are those of `predict` on all rows.
+        size = max(most // self._batch_size, 1) * self._batch_size
+        if not all(hasattr(each, "__getitem__") for each in leaves):
+            # Sparse tensors of TensorFlow can't be cut.
+            size = rows
+        for start in range(0, rows, size):
+            yield self._part(start, min(start + size, rows))
+
+    def check_order(self) -> None:
+        """Arrays have an order."""
+
+    def _part(self, start: int, stop: int) -> Part:
+        def cut(x: Any) -> Any:
+            # Rows of a table of pandas.
+            return getattr(x, "iloc", x)[start:stop]
+
+        is_whole = (start, stop) == (0, self.number)
+        x = self.x if is_whole else keras.tree.map_structure(cut, self.x)
+        return Part(x, stop - start, self._batch_size, [])
+
+
+class DataSetRows(Rows):
+    """The rows of a data set: batches of inputs, targets and weights.
+
+    What was not given for all rows is read in the same pass as the inputs, so that
+    their order may be another one in each pass.
+    """
+
+    def __init__(self, x: Any, columns: Mapping[str, Any]) -> None:
+        _check_data_set(x)
+        self._data_set = x
+        self._are_read = {
+            name: key
+            for name, key in columns.items()
+            if key is None or isinstance(key, str)
+        }
+        if self._are_read.get(IDS, "") is None:
+            accepted = "ids, or the name of the input or target that holds them"
+            raise unaccepted(IDS, accepted, None)
+        self.names = [key for key in self._are_read.values() if key is not None]
+        self.given = {
+            name: column(name, value)
+            for name, value in columns.items()
+            if name not in self._are_read
+        }
+        # Weights may be those of lists.
+        of_rows = [name for name in self.given if name != WEIGHTS]
+        self.number = len(self.given[of_rows[0]]) if of_rows else None
+        self._check_numbers()
+        self._fingerprint = b""
+
+    def first_batch(self) -> Part:
+        batch = next(self._batches(), None)
+        if batch is None:
+            raise ValueError("`x` should have batches of rows. Received: none")
+        return _joined([batch])
+
+    def parts(self) -> Iterator[Part]:
+        waiting: list[_Batch] = []
+        for batch in self._checked_batches():
+            if waiting and not _can_join(waiting, batch):
+                yield _joined(waiting)
+                waiting = []
+            waiting.append(batch)
+        if waiting:
+            yield _joined(waiting)
+
+    def check_order(self) -> None:
+        if self.number is None:
+            return
+        batches, targets = 0, []
+        for batch in self._checked_batches():
+            batches += 1
+            targets.append(batch.y)
+        _check_targets(self.given.get(LABELS), targets)
+        # Of few rows or batches, a shuffle may repeat an order.
+        moved = batches if batches > 1 else self.number
+        orders = math.log2(math.factorial(min(moved, 20)))
+        for _ in range(math.ceil(_CERTAINTY / orders) if orders else 0):
+            for _ in self._checked_batches():
+                pass
+
+    def _checked_batches(self) -> Iterator["_Batch"]:
+        """Reads all batches, and raises if they don't fit what was given for them."""
+        fingerprint, rows = hashlib.blake2b(), 0
+        for batch in self._batches():
+            rows += batch.rows
+            if self.number is not None:
+                # A data set may go on for ever.
+                self._check_rows(rows, rows <= self.number, "or more ")
+                _add(fingerprint, batch)
+            yield batch
+        if self.number is not None:
+            self._check_rows(rows, rows == self.number)
+            self._check_repeated(fingerprint.digest())
+
+    def _check_rows(self, rows: int, are_right: bool, more: str = "") -> None:
+        if not are_right:
+            (name, *_) = (name for name in self.given if name != WEIGHTS)
+            raise ValueError(
+                f"`{name}` should have one value for each row of the data set `x`. "
+                f"Received: {self.number} values for {rows} {more}rows"
+            )
+
+    def _check_repeated(self, fingerprint: bytes) -> None:
+        if self._fingerprint not in (b"", fingerprint):
+            raise _other_order(
+                "a data set that has other rows, or another order of them, in each pass"
+            )
+        self._fingerprint = fingerprint
+
+    def _batches(self) -> Iterator["_Batch"]:
+        for x, y, weights in _read(self._data_set):
+            in_place = {LABELS: y, WEIGHTS: weights}
+            columns = {
+                name: in_place[name] if key is None else _named(name, key, x, y)
+                for name, key in self._are_read.items()
+            }
+            # Names of strings are lists in batches of PyTorch.
+            x = _as_arrays(x, self.names)
+            rows = {int(each.shape[0]) for each in keras.tree.flatten(x)}
+            if len(rows) != 1:
+                raise ValueError(
+                    "`x` should have batches of arrays with one row for each item. "
+                    f"Received: arrays with the numbers of rows {sorted(rows)}"
+                )
+            if 0 not in rows:
+                yield _Batch(x, y, rows.pop(), columns)
+
+
+class _Batch(NamedTuple):
+    """A batch of a data set, with its columns by the names of arguments."""
+
+    x: Any
+    y: Any
+    rows: int
+    columns: dict[str, Any]
+
+
+def column(argument: str, value: Any) -> Array:
+    """Converts what was given for all rows."""
+    values = value if argument == IDS else rows_of(argument, value)
+    flat: Array = _flat(argument, values)
+    return ids_of(flat) if argument == IDS else flat
+
+
+def _flat(argument: str, value: Any) -> Any:
+    """Drops the last axis of a column, as Keras and data sets add one."""
+    shape = tuple(getattr(value, "shape", (0,)))
+    if len(shape) > 1 and set(shape[1:]) == {1}:
+        return value.reshape(-1) if hasattr(value, "reshape") else value[:, 0]
+    if len(shape) != 1:
+        raise ValueError(
+            f"`{argument}` should have one value for each row, in the shape (rows,) or "
+            f"(rows, 1). Received: {argument}.shape={shape}"
+        )
+    return value
+
+
+class Columns:
+    """What a data set has for its rows, collected batch by batch."""
+
+    def __init__(self, output: str | None, output_names: list[str] | None) -> None:
+        self._output, self._names = output, output_names
+        self._rows = 0
+        self._parts: dict[str, list[Array]] = {}
+        self._numbers: dict[Any, int] = {}
+
+    def add(self, rows: int, columns: dict[str, Any]) -> None:
+        """Adds those of a batch."""
+        self._rows += rows
+        for name, value in columns.items():
+            if name == WEIGHTS and value is None:
+                continue
+            self._parts.setdefault(name, []).append(self._of_batch(name, value, rows))
+
+    def _of_batch(self, name: str, value: Any, rows: int) -> Array:
+        if name == IDS:
+            found = ids_of(_flat(name, _on_host(value)), self._numbers)
+        else:
+            if value is None:
+                raise ValueError(
+                    f"`{name}` should be given, as the data set `x` has no targets: "
+                    "values for each row, or the name of an input. Received: None"
+                )
+            value = of_output(name, value, self._output, self._names)
+            found = _flat(name, rows_of(name, _on_host(value)))
+        if len(found) != rows:
+            raise ValueError(
+                f"`{name}` should have one value for each row. Received: a batch with "
+                f"{len(found)} values for {rows} rows"
+            )
+        return found
+
+    def all(self) -> dict[str, Array]:
+        """Returns those of all rows, by the names of arguments."""
+        columns = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        weights = columns.get(WEIGHTS)
+        if weights is not None and len(weights) != self._rows:
+            raise ValueError(
+                f"`{WEIGHTS}` should come with each batch of the data set `x`, or with "
+                f"none. Received: weights of {len(weights)} of {self._rows} rows"
+            )
+        return columns
+
+
+def _check_data_set(x: Any) -> None:
+    """Raises for what is no data set, or can't be read to its end again and again."""
+    if isinstance(x, keras.utils.PyDataset):
+        if x.num_batches is None:
+            raise unaccepted("x", f"{_DATA_SET}, and end", x)
+        return
+    is_of_parts = isinstance(x, str | bytes | Mapping | list | tuple)
+    if is_of_parts or not hasattr(x, "__iter__"):
+        raise unaccepted("x", _DATA_SET, x)
+    if hasattr(x, "__next__"):
+        hint = ". A generator is read once: make a data set of it"
+        raise unaccepted("x", _DATA_SET, x, hint)
+    # TensorFlow's number for a data set that is repeated for ever.
+    cardinality = getattr(x, "cardinality", None)
+    if callable(cardinality) and int(cardinality()) == -1:
+        raise unaccepted("x", f"{_DATA_SET}, and end", x)
+
+
+def _read(data_set: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Reads inputs, targets and weights."""
+    batches = data_set
+    if isinstance(data_set, keras.utils.PyDataset):
+        batches = (data_set[i] for i in range(int(data_set.num_batches or 0)))
+    for batch in batches:
+        parts: tuple[Any, Any, Any] = keras.utils.unpack_x_y_sample_weight(batch)
+        yield parts
+
+
+def _named(argument: str, key: str, x: Any, y: Any) -> Any:
+    """What inputs or targets hold under a name."""
+    dicts = [each for each in (x, y) if isinstance(each, Mapping)]
+    found = [each[key] for each in dicts if key in each]
+    if len(found) == 1:
+        return found[0]
+    names = sorted(str(name) for each in dicts for name in each)
+    raise ValueError(
+        f"`{argument}` should be values for each row, or the name of one input or "
+        f"target in `x`. Received: {argument}={key!r}, where the names are {names}"
+    )
+
+
+def _as_arrays(x: Any, names: list[str]) -> Any:
+    """Inputs as arrays, those of some names too, which may be lists of strings."""
+    if isinstance(x, Mapping):
+        x = {
+            name: np.asarray(each) if name in names and _is_list(each) else each
+            for name, each in x.items()
+        }
+    return keras.tree.map_structure(_on_host, x)
+
+
+def _is_list(x: Any) -> bool:
+    return isinstance(x, list | tuple)
+
+
+def _on_host(x: Any) -> Any:
+    """A tensor of any library as an array; ragged and sparse ones as they are."""
+    if _is_list(x) or isinstance(x, np.ndarray):
+        return x
+    if ragged.is_ragged_tensor(x) or is_sparse(x):
+        return x
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        x = x.float() if str(x.dtype) == "torch.bfloat16" else x
+    array = np.asarray(x)
+    if array.ndim == 0:
+        raise ValueError(
+            "`x` should have batches of arrays with one row for each item. Received: "
+            f"a batch that holds {x!r}"
+        )
+    return array
+
+
+def _can_join(waiting: list[_Batch], batch: _Batch) -> bool:
+    """Whether `predict` splits the joined rows into the same batches again."""
+    first, last = waiting[0], waiting[-1]
+    leaves = keras.tree.flatten(first.x)
+    if not all(isinstance(each, np.ndarray) for each in leaves):
+        return False
+    number = len(waiting) + 1
+    return (
+        last.rows == first.rows >= batch.rows
+        and first.rows * number <= _MOST_ROWS
+        and sum(each.nbytes for each in leaves) * number <= _MOST_BYTES
+        and _kind(first.x) == _kind(batch.x)
+    )
+
+
+def _kind(x: Any) -> list[Any]:
+    """The paths, shapes and types of inputs, but for the number of rows."""
+    return [
+        (path, tuple(each.shape[1:]), str(each.dtype))
+        for path, each in keras.tree.flatten_with_path(x)
+    ]
+
+
+def _joined(batches: list[_Batch]) -> Part:
+    x = batches[0].x
+    if len(batches) > 1:
+        each_x = [batch.x for batch in batches]
+        x = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *each_x)
+    rows = sum(batch.rows for batch in batches)
+    columns = [(batch.rows, batch.columns) for batch in batches]
+    return Part(x, rows, batches[0].rows, columns)
+
+
+def _add(fingerprint: Any, batch: _Batch) -> None:
+    """Adds the inputs and targets of a batch."""
+    for each in keras.tree.flatten((batch.x, batch.y)):
+        each = _on_host(each) if hasattr(each, "shape") else each
+        is_plain = isinstance(each, np.ndarray) and each.dtype != object
+        # The bytes of objects are their addresses.
+        fingerprint.update(each.tobytes() if is_plain else repr(each).encode())
+
+
+def _check_targets(labels: Array | None, targets: list[Any]) -> None:
+    """Raises if the targets of a data set are the labels in another order."""
+    if labels is None or not all(hasattr(each, "shape") for each in targets):
+        return
+    found = np.concatenate([np.ravel(_on_host(each)) for each in targets])
+    if found.shape != labels.shape or found.dtype.kind not in "biuf":
+        return
+    is_other = not np.array_equal(found, labels)
+    if is_other and np.array_equal(np.sort(found), np.sort(labels)):
+        raise _other_order("a data set that has the labels in another order")
+
+
+def _other_order(received: str) -> ValueError:
+    return ValueError(
+        "`x` should have its rows in the order of the labels and ids that are given. "
+        "A data set that is shuffled, or changed at random, has none: put them into "
+        'its batches, and name them, such as `labels=None, group_ids="query_id"`. '
+        f"Received: {received}"
+    )

@@ -1,0 +1,242 @@
+"""What a pass over a catalogue asks of an accelerator: counts, made on a CPU."""
+
+import collections
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_rank import catalogue, functional
+from keras_rank.arrays import counting
+from keras_rank.backends import backend
+from keras_rank.catalogue import blocks, tiles
+from keras_rank.catalogue.candidates import open_candidates
+
+BACKEND = keras.backend.backend()
+QUERIES, ITEMS, BLOCK = 12, 480, 120
+GIB = 2**30
+# Steps are compiled for the device at hand.
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture
+def _on_accelerator(monkeypatch):
+    monkeypatch.setattr(backend, "on_accelerator", lambda: True)
+    blocks._kept_step.cache_clear()
+    yield
+    blocks._kept_step.cache_clear()
+
+
+@pytest.fixture
+def passes(monkeypatch, _on_accelerator):
+    """The counts of each pass: operations of each block, copies and reads."""
+    found, inside = [], []
+    fold, read, to_numpy = blocks.fold_blocks, backend.read, ops.convert_to_numpy
+
+    def folded(*arguments):
+        # Without a progress bar.
+        arguments = arguments[:5]
+        with operations_of_torch() as operations:
+            ends = []
+            inside.append(True)
+            states = fold(*arguments, lambda _: ends.append(len(operations)))
+            inside.clear()
+        blocks_of = np.split(np.array(operations), ends[:-1])
+        found.append({"blocks": list(map(collections.Counter, blocks_of)), "reads": 0})
+        return states
+
+    def counted_read(tensors):
+        if found:
+            found[-1]["reads"] += len({x.dtype for x in tensors})
+        return read(tensors)
+
+    def to_numpy_outside(x):
+        assert not inside, "read within a pass"
+        return to_numpy(x)
+
+    monkeypatch.setattr(blocks, "fold_blocks", folded)
+    monkeypatch.setattr(backend, "read", counted_read)
+    monkeypatch.setattr(ops, "convert_to_numpy", to_numpy_outside)
+    return found
+
+
+@contextlib.contextmanager
+def operations_of_torch():
+    """The names of the operations that torch dispatches, none on other backends."""
+    names = []
+    if BACKEND != "torch":
+        yield names
+        return
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+            names.append(operation.overloadpacket.__name__)
+            return operation(*arguments, **(keywords or {}))
+
+    with Counting():
+        yield names
+
+
+def task(targets, tied=False):
+    """Targets, queries, candidates, and what is excluded."""
+    rng = np.random.default_rng(targets)
+    queries, items = (rng.normal(size=(size, 8)) for size in (QUERIES, ITEMS))
+    if tied:
+        queries, items = np.round(queries), np.round(items)
+    ids = np.stack([rng.permutation(ITEMS)[:targets] for _ in range(QUERIES)])
+    excluded = rng.integers(-1, ITEMS, size=(QUERIES, 9))
+    return ids, queries.astype("float32"), items.astype("float32"), excluded
+
+
+def check_pass(counts, most_operations, copies):
+    # The first block makes constants that are kept, and the last one may be masked.
+    for of_block in counts["blocks"][1:-1]:
+        assert of_block.total() <= most_operations
+        assert of_block["_local_scalar_dense"] == 0
+        assert of_block["lift_fresh"] <= copies
+    assert counts["reads"] <= 3
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("excludes", [False, True])
+@pytest.mark.parametrize("targets", [1, 10, 100])
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_a_pass_reads_nothing(
+    shuffle_ties, targets, excludes, score, on_host, passes, request
+):
+    ids, queries, items, excluded = task(targets)
+    if BACKEND != "torch" and (score == "cosine" or not on_host):
+        pytest.skip("takes long to compile, and only torch counts")
+    catalogue.rank(
+        ids,
+        queries,
+        items if on_host else ops.convert_to_tensor(items),
+        exclude=excluded if excludes else None,
+        shuffle_ties=shuffle_ties,
+        seed=1,
+        score=score,
+        block_size=BLOCK,
+    )
+    # Nothing ties, so there is no second pass.
+    assert len(passes) == 1
+    check_pass(passes[0], {1: 25, 10: 90, 100: 45}[targets], copies=on_host)
+
+
+@pytest.mark.parametrize("excludes", [False, True])
+def test_a_pass_for_the_best_reads_nothing(excludes, passes):
+    _, queries, items, excluded = task(1)
+    given = {"exclude": excluded} if excludes else {}
+    items = ops.convert_to_tensor(items)
+    catalogue.top_k(queries, items, 10, block_size=BLOCK, **given)
+    assert len(passes) == 1
+    check_pass(passes[0], 25, copies=0)
+
+
+@pytest.mark.parametrize("targets", [1, 40])
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, passes, monkeypatch):
+    ids, queries, items, excluded = task(targets, tied=True)
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1, "block_size": BLOCK}
+
+    def found():
+        order = catalogue.rank(ids, queries, items, exclude=excluded, **arguments)
+        return ops.convert_to_numpy(functional.average_precision(order))
+
+    precisions = found()
+    assert len(passes) == (1 if shuffle_ties == "average" else 2)
+    for counts in passes:
+        assert counts["reads"] <= 3
+        assert all(x["_local_scalar_dense"] == 0 for x in counts["blocks"])
+    monkeypatch.undo()
+    blocks._kept_step.cache_clear()
+    np.testing.assert_array_equal(precisions, found())
+
+
+@pytest.mark.parametrize(
+    ("free", "queries", "features", "tile", "block"),
+    [
+        (139 * GIB, 4096, 64, 2**28, 2**16),
+        (78 * GIB, 512, 64, 2**28, 2**19),
+        (78 * GIB, 1, 64, 2**28, 2**22),
+        (78 * GIB, 10**6, 64, 2**28, 2**16),
+        (8 * GIB, 4096, 64, 2**25, 2**14),
+        (2**20, 4096, 1024, 2**12, 4),
+        (None, 4096, 64, 2**24, 2**14),
+    ],
+)
+@pytest.mark.usefixtures("_on_accelerator")
+def test_tiles_follow_from_the_free_memory(
+    free, queries, features, tile, block, monkeypatch
+):
+    monkeypatch.setattr(backend, "free_memory", lambda: free)
+    assert tiles.tile_size() == tile
+    assert tiles.block_size_of(None, tile, queries, features) == block
+    table = np.broadcast_to(np.zeros((), "float32"), (10**8, features))
+    candidates = open_candidates(table, None, queries)
+    at_once = candidates.queries_at_once(queries)
+    assert candidates.block_size == block
+    if free is not None:
+        # Scores with what is computed of them, and two blocks of embeddings.
+        used = 12 * at_once * block + 2 * 4 * features * block
+        assert used <= free / 16 + 4 * features * block
+    assert at_once * block <= tile or at_once == 1
+    assert tiles.block_size_of(50, tile, queries, features) == 50
+
+
+def test_tiles_of_a_cpu_are_those_of_its_cache():
+    if backend.on_accelerator():
+        pytest.skip("runs on an accelerator")
+    assert tiles.tile_size() == 2**21
+    assert tiles.block_size_of(None, 2**21, 10**6, 64) == 4096
+
+
+@pytest.mark.skipif(BACKEND not in ("torch", "jax"), reason="they tell it")
+def test_the_free_memory_is_that_of_the_device(monkeypatch):
+    """Torch counts what it keeps for itself as used."""
+    if BACKEND == "jax":
+        import jax
+
+        class Device:
+            def memory_stats(self):
+                return {"bytes_limit": 70, "bytes_in_use": 20}
+
+        monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+        assert backend.free_memory() == 50
+        monkeypatch.setattr(Device, "memory_stats", lambda self: None)
+    else:
+        import torch
+
+        assert backend.free_memory() is None
+
+        class Module:
+            memory_reserved = staticmethod(lambda: 30)
+            memory_allocated = staticmethod(lambda: 10)
+            mem_get_info = staticmethod(lambda: (40, 100))
+
+        device = torch.device("cuda")
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: device)
+        monkeypatch.setattr(torch, "get_device_module", lambda _: Module)
+        assert backend.free_memory() == 60
+        monkeypatch.setattr(torch, "get_device_module", lambda _: None)
+    assert backend.free_memory() is None
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_entries_that_reach_thresholds(compares, rng):
+    """With thresholds that are equal, infinite, and none."""
+    entries = np.round(rng.normal(size=(5, 70)), 1).astype("float32")
+    entries[0, :3] = np.inf, -np.inf, -0.0
+    thresholds = np.round(rng.normal(size=(5, 9)), 1).astype("float32")
+    thresholds[:, 3], thresholds[0, 4:8] = (
+        thresholds[:, 2],
+        [np.inf, -np.inf, 0, np.nan],
+    )
+    given = map(ops.convert_to_tensor, (entries, thresholds))
+    found = ops.convert_to_numpy(counting.count_at_least(*given, compares))
+    expected = np.sum(entries[:, None] >= thresholds[:, :, None], axis=2)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == "int32"
