@@ -174,10 +174,16 @@ def _folded(values: Tensor, size: int) -> Tensor:
     return ops.concatenate([start, values[..., size - half : half]], axis=-1)
 
 
-def totals(tensors: Sequence[Tensor], factors: Tensor) -> list[Tensor]:
-    """Returns `total(x * factors)` of each of several tensors, in one tree."""
-    products = backend.library_of(tensors[0]).stack(tensors) * factors
-    return list(ops.unstack(total(products), len(tensors)))
+def totals(rows: Sequence[Tensor], factors: Sequence[Tensor]) -> list[Tensor]:
+    """Returns `total(x * y)` of each pair, in one tree if their sizes agree."""
+    stack, number = backend.library_of(rows[0]).stack, len(rows)
+    if all(each is factors[0] for each in factors):
+        return list(ops.unstack(total(stack(rows) * factors[0]), number))
+    products = [x * y for x, y in zip(rows, factors, strict=True)]
+    sizes = {each.shape[1] for each in products}
+    if len(sizes) > 1 or None in sizes:
+        return [total(each) for each in products]
+    return list(ops.unstack(total(stack(products)), number))
 
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:

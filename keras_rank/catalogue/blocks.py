@@ -17,6 +17,9 @@ from keras_rank.ranking.tie_breaking import item_keys
 
 State = TypeVar("State")
 
+# A second pass asks as many queries as these in the time of one.
+_FEWEST = 16
+
 
 class Queries(NamedTuple):
     """Queries, and what is asked of their candidates.
@@ -108,7 +111,9 @@ def chunks_of(
     most = candidates.queries_again(size) if again else size
     for start in range(0, len(rows), most):
         some = rows[start : start + most]
-        asked = min(most, 1 << (len(some) - 1).bit_length()) if again else size
+        # Of few sizes, as programs are compiled for each.
+        asked = max(_FEWEST, 1 << (len(some) - 1).bit_length()) if again else size
+        asked = min(most, asked)
         yield np.concatenate([some, np.repeat(some[-1:], size - len(some))]), asked
 
 

@@ -34,12 +34,10 @@ def share_of_ideal(
     rank_discount_fn: discounts.DiscountFn,
 ) -> Tensor:
     """The discounted gains by rank, divided by those of the best order."""
-    by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
-    if ranking.ideal_ranks is ranking.ranks:
-        gain, ideal_gain = totals([gains, ideal_gains], by_rank)
-    else:
+    by_rank = ideal = discounts.at_ranks(rank_discount_fn, ranking.ranks)
+    if ranking.ideal_ranks is not ranking.ranks:
         ideal = discounts.at_ranks(rank_discount_fn, ranking.ideal_ranks)
-        gain, ideal_gain = total(gains * by_rank), total(ideal_gains * ideal)
+    gain, ideal_gain = totals([gains, ideal_gains], [by_rank, ideal])
     # The mean over tied items may exceed the ideal by a rounding error.
     return backend.minimum(ratio(gain, ideal_gain), 1.0)
 

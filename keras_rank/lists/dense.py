@@ -24,6 +24,21 @@ from keras_rank.lists.limits import (
 from keras_rank.lists.tensors import ranked_as
 
 
+def _lowest_label(lists: "DenseLists") -> Tensor | float:
+    """The lowest label if labels alone say where items are, and are looked at.
+
+    That is where masking would copy many: Python reads it, and compiled code has it
+    for a branch. NaN where it is not looked at.
+    """
+    labels = lists.given_labels
+    if not lists._is_by_label or backend.on_accelerator():
+        return math.nan
+    if backend.looks_first(labels):
+        return float(ops.amin(labels))
+    is_compiled = not backend.is_concrete(labels)
+    return ops.amin(labels) if is_compiled and is_long(labels) else math.nan
+
+
 @backend.register_tree
 @dataclasses.dataclass(frozen=True, eq=False)
 class DenseLists(Lists):
@@ -162,6 +177,8 @@ class DenseLists(Lists):
         )
         return result
 
+    _lowest_label = backend.cached_property(_lowest_label)
+
     @property
     def _is_by_label(self) -> bool:
         """Whether labels alone say where there are items."""
@@ -170,10 +187,8 @@ class DenseLists(Lists):
     @backend.cached_property
     def is_full(self) -> Tensor | bool:
         """Whether there is an item at every position, as far as it is looked at."""
-        are_items = self._lowest_label >= 0.0
-        if isinstance(are_items, bool):
-            return are_items
-        return ops.logical_and(are_items, self._are_numbers)
+        full = self._lowest_label >= 0.0
+        return full if isinstance(full, bool) else full & self._are_numbers
 
     @backend.cached_property
     def _are_numbers(self) -> Tensor | bool:
@@ -182,21 +197,6 @@ class DenseLists(Lists):
         if isinstance(lowest, float):
             return lowest >= -math.inf
         return ops.logical_not(backend.may_have_nan(self.given_labels, lowest))
-
-    @backend.cached_property
-    def _lowest_label(self) -> Tensor | float:
-        """The lowest label if labels alone say where items are, and are looked at.
-
-        That is where masking would copy many: Python reads it, and compiled code has it
-        for a branch. NaN where it is not looked at.
-        """
-        labels = self.given_labels
-        if not self._is_by_label or backend.on_accelerator():
-            return math.nan
-        if backend.looks_first(labels):
-            return float(ops.amin(labels))
-        is_compiled = not backend.is_concrete(labels)
-        return ops.amin(labels) if is_compiled and is_long(labels) else math.nan
 
     def item_index(self, positions: Tensor | None) -> Tensor:
         def counted() -> Tensor:

@@ -29,9 +29,9 @@ class Limits(NamedTuple):
 def limits_of(dtype: Any) -> Limits:
     """The limits of a dtype."""
     limits = np.finfo(keras.backend.standardize_dtype(dtype))
-    normal = limits.smallest_normal
-    denormal = np.nextafter(normal, normal.dtype.type(0))
-    return Limits(float(denormal), float(normal), float(limits.max))
+    normal = float(limits.smallest_normal)
+    denormal = normal - float(limits.smallest_subnormal)
+    return Limits(denormal, normal, float(limits.max))
 
 
 def as_ranked(scores: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def as_ranked(scores: Tensor) -> Tensor:
 
 def as_compared(scores: Tensor) -> Tensor:
     """The same, with `-inf` for NaN."""
-    return as_ranked(backend.where(scores > -np.inf, scores, -np.inf))
+    return as_ranked(backend.without_nan(scores))
 
 
 def without_denormal(labels: Tensor) -> Tensor:

@@ -243,11 +243,8 @@ class JudgedLists:
     @backend.cached_property
     def weighted_relevance(self) -> Tensor:
         """The relevance of the items times their weights."""
-        return (
-            self.relevance
-            if self.lists.weights is None
-            else self.relevance * self.lists.weights
-        )
+        weights = self.lists.weights
+        return self.relevance if weights is None else self.relevance * weights
 
     @backend.cached_property
     def number_relevant(self) -> Tensor:
@@ -345,12 +342,8 @@ class JudgedLists:
         return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
-        by_label = self._by_label
-        if (
-            self.lists.weights is not None
-            or by_label is None
-            or not by_label.is_monotone
-        ):
+        by_label, weights = self._by_label, self.lists.weights
+        if weights is not None or by_label is None or not by_label.is_monotone:
             return largest_values(self.weighted_relevance, count)
         labels = self.lists.highest_first(count)
         # Padding has a label of 0 here.
