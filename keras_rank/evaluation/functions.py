@@ -130,6 +130,7 @@ def evaluate_run(
     item: str = "item_id",
     label: str = "label",
     score: str = "score",
+    subtopic: str = "subtopic_id",
     rules: str = "trec_eval",
     ties: str | None = None,
     unjudged: str = "irrelevant",
@@ -231,7 +232,9 @@ def evaluate_run(
     followed += ", ignore_identical_ids" * bool(ignore_identical_ids)
     if ties is None:
         ties = "metric" if rules == "keras" else rules
-    columns = Columns(query, label, score, item)
+    of_subtopics = any(member.takes_subtopics for member in members)
+    of_judgement = subtopic if of_subtopics else None
+    columns = Columns(query, label, score, item, subtopic=of_judgement)
     settings = Settings(
         members,
         columns,

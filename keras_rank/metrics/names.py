@@ -58,7 +58,7 @@ _METRICS: tuple[Callable[..., Member], ...] = (
 )
 BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS}
 
-# The names of trec_eval (lower case, `P`, `Rprec`) and of ir_measures, with `k` for a
+# The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k` for a
 # cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
 # `AP(rel=2)@100`.
 _SPELLINGS = {
@@ -71,9 +71,14 @@ _SPELLINGS = {
     "hit_rate": "success_k Success@k",
     "r_precision": "Rprec Rprec@k RPrec RPrec@k",
     "bpref": "Bpref Bpref@k BPref BPref@k",
+    "alpha_ndcg": "alpha_nDCG@k alpha-nDCG@k",
+    "alpha_dcg": "alpha_DCG@k alpha-DCG@k",
+    "err_ia": "ERR_IA@k ERR-IA@k",
+    "precision_ia": "P_IA@k P-IA@k",
+    "subtopic_recall": "StRecall@k strec@k",
 }
 _OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
-_PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
+_PARTS = re.compile(r"([A-Za-z_-]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
 # What else people write for these metrics. Only errors read it, as some of these names
 # have other definitions elsewhere.

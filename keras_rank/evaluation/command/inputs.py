@@ -27,7 +27,7 @@ from keras_rank.reading.rows import Columns
 # Options that are passed to the functions under the same names.
 _OF_BOTH = ("query", "label", "score", "item", "ties", "unjudged", "duplicates")
 _OF_ROWS = ("weight", "memory_limit")
-_OF_RUNS = ("rules", "missing", "ignore_identical_ids", "memory_limit")
+_OF_RUNS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limit")
 
 
 def given_files(parsed: Namespace) -> list[str]:

@@ -74,11 +74,6 @@ def members_of(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
-        if member.takes_subtopics:
-            raise ValueError(
-                "`metrics` should read one label for each item, as a table has no "
-                f"subtopics. Received: {member.name!r}"
-            )
     return [x._with_seed(0) if x._seed_is_drawn else x for x in of_lists]
 
 
@@ -96,6 +91,8 @@ def metric_of(string: str, rules: str) -> RankingMetric:
             config["gain_fn"] = "linear"
         if "denominator" in config:
             config["denominator"] = "retrieved" if metric.k is None else "k"
+        if metric.takes_subtopics and "normalizer" in config:
+            config["normalizer"] = "maximum"
     level = None if spelled is None else spelled.relevance
     if level is not None and "relevance_threshold" in config:
         config["relevance_threshold"] = float(level)
