@@ -60,7 +60,11 @@ def read(
     """
     labels, mask = _labels_and_mask(y_true)
     labels, scores, mask, weights = ragged.rectangular(
-        y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
+        y_true=labels,
+        y_pred=y_pred,
+        mask=mask,
+        sample_weight=sample_weight,
+        deep=("y_true",) * takes_subtopics,
     )
     labels, scores = _lists("y_true", labels, takes_subtopics), _lists("y_pred", scores)
     like = labels

@@ -223,7 +223,12 @@ class JudgedLists:
         It is binary. Only the last step makes numbers of it, as memory takes longer to
         get than to read.
         """
-        assert self._by_label is not None
+        if self._by_label is None:
+            raise ValueError(
+                "`relevance` should be left as it is for formulas of subtopics, which "
+                "need one for each: use `relevance_threshold`, or labels of 0 and 1. "
+                f"Received: one of the shape {shape_of(self.relevance)}"
+            )
         labels = self.lists.subtopic_labels
         relevant = self._by_label.function(labels, None, *self._by_label.arguments)
         if not self._by_label.zero_at_zero:

@@ -92,6 +92,8 @@ _SYNONYMS = {
     "r_precision": "r_prec",
     "fall_out": "fpr",
 }
+# Metrics of other tools that are not those here with similar names.
+_OTHERS = {"nerria", "nrbp", "nnrbp", "apia"}
 _NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
 
 
@@ -132,6 +134,8 @@ def question_of(string: str) -> str:
         # Such as F1, whose digit is no cutoff.
         name, k = string, None
     close = [_compact(name)]
+    if close[0] in _OTHERS:
+        return ""
     if close[0] not in _MEANT:
         if not BY_NAME.keys().isdisjoint(re.split(r"[\W_]+", name.lower())):
             return ""

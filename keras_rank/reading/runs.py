@@ -129,6 +129,11 @@ def _create(
         numbers = {number: ids.pop(number)}
         are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
         are_scored = all(lists.has_lists(part, found[number]) for part in parts)
+        if are_lists and "subtopic" in ids:
+            raise ValueError(
+                "`qrels` with subtopics should have a row for each item. Received: "
+                f"lists of items, in {files.named(source)}"
+            )
         if are_lists:
             parts = [
                 lists.items_of(connection, name, part, found, is_padded)

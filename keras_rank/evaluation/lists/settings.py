@@ -52,6 +52,12 @@ class Settings:
                 "subtopics; `evaluate_run` takes judgements of these. Received: "
                 f"{', '.join(of_subtopics)}"
             )
+        for metric in self.metrics:
+            if getattr(metric, "subtopic_weights", None) is not None:
+                raise ValueError(
+                    "`metrics` should have `subtopic_weights=None`, as each query has "
+                    f"subtopics of its own. Received: {metric.name!r} with weights"
+                )
         if self.ties != "metric" and self.columns.item is None:
             raise ValueError(
                 f'`item` should name a column with `ties="{self.ties}"`, which orders '
