@@ -58,8 +58,8 @@ _METRICS: tuple[Callable[..., Member], ...] = (
 )
 BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS}
 
-# The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k` for a
-# cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
+# The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
+# for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
 # `AP(rel=2)@100`.
 _SPELLINGS = {
     "map": "map_cut_k AP AP@k MAP MAP@k",
