@@ -124,15 +124,15 @@ def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     return backend.quotient(numerator, denominator)
 
 
-def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
-    """The maximum over the second axis, 0 for an empty batch.
+def highest(x: Tensor, axis: int = 1, *, keepdims: bool = False) -> Tensor:
+    """The maximum over an axis, 0 for an empty batch.
 
     Keras raises for an empty batch, or, given an initial value, can't trace on torch.
     """
     if 0 in tuple(x.shape):
-        return ops.sum(x, axis=1, keepdims=keepdims)
+        return ops.sum(x, axis=axis, keepdims=keepdims)
     # `ops.max` would break the graph of torch.compile.
-    return ops.amax(x, axis=1, keepdims=keepdims)
+    return ops.amax(x, axis=axis, keepdims=keepdims)
 
 
 def total(values: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from keras_rank.arrays.arithmetic import (
     highest,
     ratio,
     running_total,
-    size_of,
     total,
 )
 from keras_rank.backends import Tensor, backend
@@ -81,10 +80,8 @@ def discounted_novelty(
 
     The sum is over the ranks and the subtopics to which the item at a rank is relevant.
     """
-    gains = weighted_relevance_by_rank(lists, ranking)
-    gains = gains * share_left(lists, ranking, alpha)
     by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
-    value = ratio(total(total(gains * by_rank)), lists.list_weights)
+    value = ratio(_total_of(lists, ranking, alpha, by_rank), lists.list_weights)
     if normalizer is None:
         return value
     subtopics = total(has_relevant(lists))
@@ -99,11 +96,17 @@ def share_of_greedy_ideal(
     rank_discount_fn: discounts.DiscountFn,
 ) -> Tensor:
     """The formula of alpha-nDCG: alpha-DCG, divided by that of a greedy order."""
-    gains = weighted_relevance_by_rank(lists, ranking)
-    gains = gains * share_left(lists, ranking, alpha)
-    ideal_gains = _greedy_gains(lists, ranking, alpha)
     by_rank = discounts.at_ranks(rank_discount_fn, ranking.ranks)
-    return ratio(total(total(gains * by_rank)), total(ideal_gains * by_rank))
+    ideal = total(_greedy_gains(lists, ranking, alpha) * by_rank)
+    return ratio(_total_of(lists, ranking, alpha, by_rank), ideal)
+
+
+def _total_of(
+    lists: JudgedLists, ranking: Ranking, alpha: float, by_rank: Tensor
+) -> Tensor:
+    """The discounted novelty of all items, of shape `(batch,)`."""
+    gains = weighted_relevance_by_rank(lists, ranking)
+    return total(total(gains * share_left(lists, ranking, alpha) * by_rank))
 
 
 def most_of_a_subtopic(
@@ -169,10 +172,7 @@ def _product(row: Tensor, matrix: Tensor) -> Tensor:
 
 def has_relevant(lists: JudgedLists) -> Tensor:
     """1 for subtopics with relevant items, else 0, of shape `(batch, subtopics)`."""
-    relevance = lists.relevance_by_subtopic
-    subtopics, list_size = size_of(relevance, 1), size_of(relevance, 2)
-    rows = ops.reshape(relevance, (-1, list_size))
-    return ops.reshape(highest(rows), (-1, subtopics))
+    return highest(lists.relevance_by_subtopic, axis=2)
 
 
 def mean_over_subtopics(

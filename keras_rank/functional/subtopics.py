@@ -16,13 +16,7 @@ from keras_rank.arguments import (
     resolve,
 )
 from keras_rank.backends import Tensor
-from keras_rank.formulas.subtopics import (
-    discounted_novelty,
-    mean_precision,
-    mean_reciprocal_of_stop,
-    share_of_greedy_ideal,
-    share_of_subtopics,
-)
+from keras_rank.formulas import subtopics
 from keras_rank.functional.per_list import Formula, FormulaArguments
 
 # What all of them are like.
@@ -85,7 +79,7 @@ def alpha_ndcg(
     """
     discount = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
     how = check_share("alpha", alpha), discount
-    formula = Formula(share_of_greedy_ideal, how, **_OF_SUBTOPICS)
+    formula = Formula(subtopics.share_of_greedy_ideal, how, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -149,7 +143,7 @@ def alpha_dcg(
     discount, k = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS), check_k(k)
     divisor = check_subtopic_normalizer(normalizer, k), k
     how = check_share("alpha", alpha), discount, *divisor
-    formula = Formula(discounted_novelty, how, **_OF_SUBTOPICS)
+    formula = Formula(subtopics.discounted_novelty, how, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -214,7 +208,7 @@ def expected_reciprocal_rank_ia(
     k, weights = check_k(k), check_subtopic_weights(subtopic_weights)
     divisor = check_subtopic_normalizer(normalizer, k), k
     how = check_share("alpha", alpha), weights, *divisor
-    formula = Formula(mean_reciprocal_of_stop, how, **_OF_SUBTOPICS)
+    formula = Formula(subtopics.mean_reciprocal_of_stop, how, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -271,7 +265,7 @@ def precision_ia(
     """
     weights = check_subtopic_weights(subtopic_weights)
     how = check_k(k), check_choice("denominator", denominator, DENOMINATORS), weights
-    formula = Formula(mean_precision, how, **_OF_SUBTOPICS)
+    formula = Formula(subtopics.mean_precision, how, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
@@ -319,5 +313,5 @@ def subtopic_recall(
         Zhai, Cohen and Lafferty, "Beyond independent relevance: methods and evaluation
         metrics for subtopic retrieval", SIGIR 2003.
     """
-    formula = Formula(share_of_subtopics, **_OF_SUBTOPICS)
+    formula = Formula(subtopics.share_of_subtopics, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)

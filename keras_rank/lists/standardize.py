@@ -91,7 +91,8 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
     subtopics = None
     if len(labels.shape) == 3:
         shape = [size_of(labels, axis) for axis in (0, 2, 1)]
-        subtopics = ops.reshape(ops.transpose(labels, (0, 2, 1)), (-1, shape[2]))
+        rows = (shape[0] * shape[1], shape[2])
+        subtopics = ops.reshape(ops.transpose(labels, (0, 2, 1)), rows)
         # Copied once, into the order of the axes, as they are reshaped later on.
         subtopics = ops.reshape(subtopics, shape)
         # Not every maximum is NaN if an entry is.

@@ -18,13 +18,7 @@ from keras_rank.arguments import (
     serialize,
 )
 from keras_rank.backends import Tensor
-from keras_rank.formulas.subtopics import (
-    discounted_novelty,
-    mean_precision,
-    mean_reciprocal_of_stop,
-    share_of_greedy_ideal,
-    share_of_subtopics,
-)
+from keras_rank.formulas import subtopics
 from keras_rank.lists.relevance import JudgedLists
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.ranking import Ranking
@@ -87,16 +81,14 @@ class AlphaNDCG(RankingMetric):
         self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return share_of_greedy_ideal(lists, ranking, self.alpha, self.rank_discount_fn)
+        return subtopics.share_of_greedy_ideal(
+            lists, ranking, self.alpha, self.rank_discount_fn
+        )
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "alpha": self.alpha,
-            "rank_discount_fn": serialize(
-                "rank_discount_fn", self.rank_discount_fn, DISCOUNTS
-            ),
-        }
+        config = {**super().get_config(), "alpha": self.alpha}
+        discount = serialize("rank_discount_fn", self.rank_discount_fn, DISCOUNTS)
+        return {**config, "rank_discount_fn": discount}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -159,9 +151,8 @@ class AlphaDCG(AlphaNDCG):
         self.normalizer = check_subtopic_normalizer(normalizer, self.k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return discounted_novelty(
-            lists, ranking, self.alpha, self.rank_discount_fn, self.normalizer, self.k
-        )
+        how = self.alpha, self.rank_discount_fn, self.normalizer, self.k
+        return subtopics.discounted_novelty(lists, ranking, *how)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "normalizer": self.normalizer}
@@ -232,15 +223,11 @@ class ExpectedReciprocalRankIA(RankingMetric):
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         how = self.alpha, self.subtopic_weights, self.normalizer, self.k
-        return mean_reciprocal_of_stop(lists, ranking, *how)
+        return subtopics.mean_reciprocal_of_stop(lists, ranking, *how)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "alpha": self.alpha,
-            "subtopic_weights": self.subtopic_weights,
-            "normalizer": self.normalizer,
-        }
+        own = {"alpha": self.alpha, "subtopic_weights": self.subtopic_weights}
+        return {**super().get_config(), **own, "normalizer": self.normalizer}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -300,14 +287,11 @@ class PrecisionIA(RankingMetric):
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         how = self.k, self.denominator, self.subtopic_weights
-        return mean_precision(lists, ranking, *how)
+        return subtopics.mean_precision(lists, ranking, *how)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "denominator": self.denominator,
-            "subtopic_weights": self.subtopic_weights,
-        }
+        config = {**super().get_config(), "denominator": self.denominator}
+        return {**config, "subtopic_weights": self.subtopic_weights}
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -349,4 +333,4 @@ class SubtopicRecall(RankingMetric):
     takes_subtopics = True
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return share_of_subtopics(lists, ranking)
+        return subtopics.share_of_subtopics(lists, ranking)
