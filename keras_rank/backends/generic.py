@@ -497,9 +497,8 @@ def first_true(conditions: Tensor, like: Tensor) -> Tensor:
         conditions: boolean tensor of shape `(batch, size)`.
         like: tensor of the dtype of the result.
     """
-    first = ops.argmax(ops.cast(conditions, "int32"), axis=1, keepdims=True)
-    places = ops.arange(ops.shape(conditions)[1], dtype=first.dtype)
-    return ops.cast(places == first, like.dtype)
+    first = ops.argmax(ops.cast(conditions, "int32"), axis=1)
+    return ops.one_hot(first, ops.shape(conditions)[1], dtype=like.dtype)
 
 
 def scans_anew() -> bool:

@@ -138,8 +138,8 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
             nothing[:, :1] + ops.cast(0 * rank, worth.dtype),
             ops.ones_like(worth[:, :, 0]),
             nothing + 1.0,
-            ops.transpose(lists.relevance_by_subtopic, (0, 2, 1)),
-            *(worth, backend.constant(alpha, worth), rank),
+            ops.transpose(1.0 - alpha * lists.relevance_by_subtopic, (0, 2, 1)),
+            *(worth, rank),
         )
         is_traced = backend.is_compiling()
         with contextlib.nullcontext() if is_traced else backend.full_precision():
@@ -152,14 +152,14 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
 # No closure, which eager JAX would compile again at each call.
 def _with_next_best(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Takes the item with the largest gain, given what is left of each subtopic."""
-    best_gains, left, is_free, relevant, worth, alpha, rank = state
+    best_gains, left, is_free, share_kept, worth, rank = state
     gains = _product(left, worth) * is_free
     best = highest(gains, keepdims=True)
     is_chosen = backend.first_true(gains >= best * (1.0 - _ROUNDING), gains)
     best_gains = backend.where(rank == i, best, best_gains)
-    left = left * (1.0 - alpha * _product(is_chosen, relevant))
+    left = left * _product(is_chosen, share_kept)
     is_free = is_free - is_chosen
-    return best_gains, left, is_free, relevant, worth, alpha, rank
+    return best_gains, left, is_free, share_kept, worth, rank
 
 
 def _product(row: Tensor, matrix: Tensor) -> Tensor:
