@@ -134,6 +134,70 @@ def test_subtopics_of_a_padded_axis_change_nothing(case, rng):
         )
 
 
+def uneven(batch, as_rows=np.ndarray.tolist):
+    """Arrays as lists of 1, 2, 3, ... items."""
+    return [
+        [as_rows(row[: 1 + i % len(row)]) for i, row in enumerate(x)] for x in batch
+    ]
+
+
+@pytest.mark.parametrize("as_rows", [np.ndarray.tolist, np.asarray])
+def test_lists_of_uneven_length(rng, as_rows):
+    labels, scores, weights = batch_of(rng)
+    batch = labels, scores, np.maximum(weights, 0.5)
+    places, sizes = np.arange(LIST_SIZE), 1 + np.arange(BATCH) % LIST_SIZE
+    is_item = places < sizes[:, None]
+    padded = np.where(is_item[..., None], labels, -1.0), *batch[1:]
+    given = uneven(batch, as_rows)
+    mask = [[True] * len(row) for row in given[1]]
+    for case in ALL:
+        how = {"k": 3, "shuffle_ties": "average"}
+        expected = ops.convert_to_numpy(case.values(*padded, **how))
+        for y_true in (given[0], {"labels": given[0], "mask": mask}):
+            found = ops.convert_to_numpy(case.function(y_true, *given[1:2], **how))
+            unweighted = ops.convert_to_numpy(case.values(*padded[:2], **how))
+            np.testing.assert_array_equal(found, unweighted)
+        found = case.function(*given[:2], sample_weight=given[2], **how)
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+@pytest.mark.parametrize(
+    ("y_true", "message"),
+    [
+        (
+            [[[1, 0], [0, 1]], [[1, 1, 0]]],
+            r"lists; 0 pads the subtopics of a list. Rec",
+        ),
+        (
+            [[[1, 0], [0]], [[1, 1]]],
+            "as many numbers for each item of a list. Received",
+        ),
+    ],
+)
+def test_items_of_uneven_numbers_of_subtopics_are_an_error(y_true, message):
+    with pytest.raises(ValueError, match=message):
+        functional.alpha_ndcg(y_true, [[0.1, 0.2], [0.3]])
+
+
+def test_lists_without_items_count_nothing():
+    for lists in (0, 2):
+        for case in ALL:
+            empty = np.zeros((lists, 0, SUBTOPICS)), np.zeros((lists, 0))
+            values = ops.convert_to_numpy(case.values(*empty))
+            assert values.shape == (lists,) and np.isnan(values).all()
+            assert float(case.make()(*empty)) == 0.0
+
+
+def test_a_relevance_of_its_own_is_an_error(rng):
+    class Graded(metrics.AlphaDCG):
+        def relevance(self, lists):
+            return lists.labels
+
+    labels, scores, _ = batch_of(rng)
+    with pytest.raises(ValueError, match="`relevance` should be left as it is"):
+        Graded(k=2)(labels, scores)
+
+
 def test_labels_below_0_for_some_subtopics_are_not_relevant():
     labels = [[[1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]]
     expected = [[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]
@@ -322,9 +386,9 @@ def test_a_graph_of_unknown_sizes(shuffle_ties, rng):
         assert float(group.result()[name]) == pytest.approx(float(expected), rel=2e-6)
 
 
-def model_of(rng, kind, **arguments):
-    inputs = keras.Input((LIST_SIZE, 2))
-    outputs = keras.layers.Reshape((LIST_SIZE,))(keras.layers.Dense(1)(inputs))
+def model_of(rng, kind, size=LIST_SIZE):
+    inputs = keras.Input((size, 2))
+    outputs = keras.layers.Reshape((size or -1,))(keras.layers.Dense(1)(inputs))
     model = kind(inputs, outputs)
 
     def loss(y_true, y_pred):
@@ -365,6 +429,21 @@ def test_a_ranking_model_takes_a_mask(rng):
     for case in ALL:
         metric = case.make(k=3, shuffle_ties=False)
         assert logs[metric.name] == pytest.approx(float(metric(labels, scores)), 2e-6)
+
+
+@trains
+@pytest.mark.trains
+def test_a_ranking_model_takes_lists_of_uneven_length(rng):
+    x = [rng.normal(size=(n, 2)).astype("float32") for n in (3, 1, 4, 2)]
+    y = [(rng.random((len(row), SUBTOPICS)) < 0.5).astype("float32") for row in x]
+    rows = [np.empty(len(x), object), np.empty(len(x), object)]
+    rows[0][:], rows[1][:] = x, y
+    model = model_of(rng, keras_rank.RankingModel, size=None)
+    logs = model.evaluate(*rows, batch_size=2, return_dict=True, verbose=0)
+    scores = [model.predict(row[None], verbose=0)[0] for row in x]
+    for case in ALL:
+        metric = case.make(k=3, shuffle_ties=False)
+        assert logs[metric.name] == pytest.approx(float(metric(y, scores)), 2e-6)
 
 
 @trains
