@@ -134,31 +134,23 @@ def test_subtopics_of_a_padded_axis_change_nothing(case, rng):
         )
 
 
-def uneven(batch, as_rows=np.ndarray.tolist):
-    """Arrays as lists of 1, 2, 3, ... items."""
-    return [
-        [as_rows(row[: 1 + i % len(row)]) for i, row in enumerate(x)] for x in batch
-    ]
-
-
 @pytest.mark.parametrize("as_rows", [np.ndarray.tolist, np.asarray])
 def test_lists_of_uneven_length(rng, as_rows):
     labels, scores, weights = batch_of(rng)
-    batch = labels, scores, np.maximum(weights, 0.5)
-    places, sizes = np.arange(LIST_SIZE), 1 + np.arange(BATCH) % LIST_SIZE
-    is_item = places < sizes[:, None]
-    padded = np.where(is_item[..., None], labels, -1.0), *batch[1:]
-    given = uneven(batch, as_rows)
-    mask = [[True] * len(row) for row in given[1]]
+    weights = np.maximum(weights, 0.5)
+    sizes = 1 + np.arange(BATCH) % LIST_SIZE
+    y_true, y_pred, sample_weight = (
+        [as_rows(row[:size]) for row, size in zip(x, sizes, strict=True)]
+        for x in (labels, scores, weights)
+    )
+    masked = {"labels": y_true, "mask": [[True] * size for size in sizes]}
+    labels[np.arange(LIST_SIZE) >= sizes[:, None]] = -1.0
     for case in ALL:
         how = {"k": 3, "shuffle_ties": "average"}
-        expected = ops.convert_to_numpy(case.values(*padded, **how))
-        for y_true in (given[0], {"labels": given[0], "mask": mask}):
-            found = ops.convert_to_numpy(case.function(y_true, *given[1:2], **how))
-            unweighted = ops.convert_to_numpy(case.values(*padded[:2], **how))
-            np.testing.assert_array_equal(found, unweighted)
-        found = case.function(*given[:2], sample_weight=given[2], **how)
-        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+        expected = case.values(labels, scores, weights, **how)
+        for given in (y_true, masked):
+            found = case.function(given, y_pred, sample_weight=sample_weight, **how)
+            np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, expected)))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +176,7 @@ def test_lists_without_items_count_nothing():
         for case in ALL:
             empty = np.zeros((lists, 0, SUBTOPICS)), np.zeros((lists, 0))
             values = ops.convert_to_numpy(case.values(*empty))
-            assert values.shape == (lists,) and np.isnan(values).all()
+            assert np.isnan(values).tolist() == [True] * lists
             assert float(case.make()(*empty)) == 0.0
 
 
