@@ -188,12 +188,11 @@ def evaluate_run(
         rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
             version 10 of trec_eval, with linear gains, precision over k, and
             `ties="trec_eval"`; subtopics as in ndeval, with `normalizer="maximum"`.
-            `"trec_eval-9"`: as in its predecessors, pytrec_eval,
-            BEIR and MTEB, which compare scores as floats: `ties="trec_eval-9"`.
-            `"keras"`: metrics have the defaults of this package, and `ties="metric"`.
-            The spellings of trec_eval and ir_measures always have the meaning of these
-            tools, and metrics that are not strings keep their own arguments. Defaults
-            to `"trec_eval"`.
+            `"trec_eval-9"`: as in its predecessors, pytrec_eval, BEIR and MTEB, which
+            compare scores as floats: `ties="trec_eval-9"`. `"keras"`: metrics have the
+            defaults of this package, and `ties="metric"`. The spellings of trec_eval,
+            ndeval and ir_measures always have the meaning of these tools, and metrics
+            that are not strings keep their own arguments. Defaults to `"trec_eval"`.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
             is that of the earlier line. `"trec_eval"` and `"trec_eval-9"`: as for
             `evaluate`, except that for metrics of subtopics the item whose id is

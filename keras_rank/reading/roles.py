@@ -13,11 +13,11 @@ from keras_rank.reading.sources import parts_of
 # The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
 # and Quepid among them: the first of them that a table has.
 _KNOWN = {
-    "subtopic": ("subtopic_id", "subtopic", "iteration"),
     "query": ("query_id", "query-id", "q_id", "qid", "user_id", "query"),
     "item": ("item_id", "corpus-id", "doc_id", "docno", "docid"),
     "label": ("label", "relevance", "rel", "rating"),
     "score": ("score",),
+    "subtopic": ("subtopic_id", "subtopic", "iteration"),
 }
 # The queries and items of judgements whose label is named `score`.
 _SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
@@ -51,7 +51,7 @@ def names_of(columns: Columns) -> set[str]:
 def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     """The columns of queries, items and numbers, by what they hold.
 
-    Those of judgements also have the column of the subtopics, if it has a name.
+    That of the subtopics of judgements is among them if it is asked for.
 
     Args:
         name: `"qrels"` or `"run"`.
@@ -74,6 +74,7 @@ def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
 
 
 def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
+    """The same without subtopics."""
     number = text.NUMBERS[name]
     if part.has_names:
         return _roles_by_name(part.columns, columns, number)
