@@ -1360,7 +1360,7 @@ DIVERSITY = [
 OF_DIVERSITY = {"1": {"d2": 0.9, "d1": 0.8, "d3": 0.7, "d9": 0.6}, "2": {"d4": 1.0}}
 
 
-def columns_of(rows, names="query_id subtopic_id item_id label"):
+def by_column(rows, names="query_id subtopic_id item_id label"):
     return dict(zip(names.split(), map(list, zip(*rows, strict=True)), strict=True))
 
 
@@ -1453,8 +1453,8 @@ def test_forms_of_judgements_with_subtopics(tmp_path):
     commas = lines.replace(" ", ",")
     given = [
         *(nested(DIVERSITY), file("qrels.json", json.dumps(nested(DIVERSITY)))),
-        pa.table(columns_of(DIVERSITY)),
-        pa.table(columns_of(DIVERSITY, "query_id iteration doc_id relevance")),
+        pa.table(by_column(DIVERSITY)),
+        pa.table(by_column(DIVERSITY, "query_id iteration doc_id relevance")),
         file("qrels.csv", f"qid,subtopic,docno,label\n{commas}"),
         file("qrels", lines),
     ]
@@ -1510,14 +1510,14 @@ def test_judgements_without_subtopics_are_an_error(tmp_path, qrels, message):
 )
 def test_what_is_wrong_with_subtopics(qrels, message):
     with raises(message):
-        evaluate_run(columns_of(qrels), OF_DIVERSITY, ["alpha_nDCG@5"])
+        evaluate_run(by_column(qrels), OF_DIVERSITY, ["alpha_nDCG@5"])
 
 
 def test_metrics_that_read_no_subtopics_beside_those_that_do():
     """An item has its highest label; without subtopics, several are an error."""
     single = {"1": {"d1": 1, "d2": 1, "d3": 2}, "2": {"d4": -2, "d1": 0}}
     names = ["ndcg@5", "map", "bpref", "judged@2", "P(rel=2)@5"]
-    rows = columns_of(DIVERSITY)
+    rows = by_column(DIVERSITY)
     mixed = evaluate_run(rows, OF_DIVERSITY, [*names, "StRecall@2"])
     assert values_of(mixed)["1"].pop("StRecall@2") == 1 / 2
     expected = evaluate_run(single, OF_DIVERSITY, names).to_dict()
