@@ -23,7 +23,9 @@ SHAPE = (2, 4, 4)
 SMALLEST_SQUARE = 1e-37
 
 
-def add(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+def add(
+    totals: Tensor, remainders: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Adds the sums over lists of the pairwise products of columns.
 
     By elementwise products and sums, as a matrix product would wake threads, and wait
@@ -40,20 +42,22 @@ def add(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, Te
         columns: tensor of shape `(4, ..., batch)`.
 
     Returns:
-        The totals and the remainders, of the same shapes.
+        The totals and the remainders, of the same shapes, and what was added as int32
+        tensor of shape `(4, 4, ...)`, of which only numbers of lists are whole.
     """
     with backend.quiet():
         if backend.has_float64():
             parts = backend.in_float64(_sums, totals, remainders, columns)
-            return ops.stack(parts[:2]), parts[2]
+            return ops.stack(parts[:2]), parts[2], parts[3]
         added = _products(columns)
-        return _added(totals, remainders, added, 0.0 * added)
+        numbers = ops.cast(added, "int32")
+        return *_added(totals, remainders, added, 0.0 * added), numbers
 
 
 def _sums(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
     added = _products(columns)
     sums = backend.library_of(totals).sum(totals, axis=0) + remainders + added
-    return backend.split_float64(sums)
+    return *backend.split_float64(sums), ops.cast(added, "int32")
 
 
 def _products(columns: Tensor) -> Tensor:

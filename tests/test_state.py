@@ -30,7 +30,8 @@ def sums_with(columns, start=0.0):
     rest = ops.zeros((4, 4))
     for column in columns:
         given = ops.convert_to_tensor(column[:, None])
-        totals, rest = sums_of.add(totals, rest, given)
+        totals, rest, numbers = sums_of.add(totals, rest, given)
+        assert int(numbers[sums_of.LISTS, sums_of.LISTS]) == int(column[-1] ** 2)
     return np.asarray(ops.convert_to_numpy(totals), "float64").sum(axis=0)
 
 

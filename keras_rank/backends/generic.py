@@ -419,6 +419,11 @@ def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return high, low, ops.cast(rest - ops.cast(low, x.dtype), "float32")
 
 
+def entry(x: Tensor, row: int, column: int) -> Tensor:
+    """Returns `x[row, column]` of an int32 tensor."""
+    return x[row, column]
+
+
 def no_fma(products: Tensor) -> Tensor:
     """Products that are rounded before anything is added to them."""
     return products

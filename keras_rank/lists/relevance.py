@@ -355,8 +355,8 @@ class JudgedLists:
         gains = self._worth(without_denormal(labels))
         if not by_label.zero_at_zero:
             gains = backend.where(labels >= 0, gains, 0)
-        # Known by now, and one comparison less for a group.
-        self.has_relevant = highest(gains) > 0.0
+        # Known by now, as the largest come first, and one comparison less for a group.
+        self.has_relevant = gains[:, 0] > 0.0
         return gains
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:

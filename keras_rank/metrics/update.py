@@ -26,7 +26,7 @@ from keras_rank.metrics.variables import State, Update, end_compiling
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.tie_breaking import Ties
-from keras_rank.state import add
+from keras_rank.state import LISTS, add
 
 if TYPE_CHECKING:
     from keras_rank.metrics.base import RankingMetric
@@ -234,7 +234,7 @@ def _with_batch(
     lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
     rankings = _in_orders(spec, lists, keys, _lists_seen(spec, state))
     columns = _columns_of(spec, lists, spec.rankings(rankings))
-    return _added(None, columns, lists.has_items, state)
+    return _added(None, columns, state)
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
@@ -252,7 +252,7 @@ def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
     ]
     ranked = dataclasses.replace(spec, orders=())
     columns = backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
-    return backend.enter(_added, None, columns, lists.has_items, state)
+    return backend.enter(_added, None, columns, state)
 
 
 def _with_ranked(
@@ -262,7 +262,7 @@ def _with_ranked(
     cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
     rankings = [cuts[metric.k] for metric in spec.metrics]
     columns = _columns_of(spec, lists, rankings)
-    return _added(None, columns, lists.has_items, state)
+    return _added(None, columns, state)
 
 
 def values_with(
@@ -363,21 +363,28 @@ def _columns_of(spec: UpdateSpec, lists: Lists, rankings: Sequence[Ranking]) -> 
             values = backend.where(counts, values, metric.empty_value)
             counts = lists.has_items
         of_metrics.append([values, weights, counts, lists.has_items])
-    library = backend.library_of(of_metrics[0][0])
-    values, weights, counts, has_items = (
-        library.stack(x) if len(x) > 1 else x[0] for x in zip(*of_metrics, strict=True)
-    )
+    rows = of_metrics[0] if len(of_metrics) == 1 else _stacked(of_metrics)
+    values, weights, counts, has_items = rows
     values = backend.where(counts, values * weights, 0.0)
+    library = backend.library_of(values)
     columns: Tensor = library.stack([values, weights, counts, has_items])
     return columns
 
 
-def _added(_: None, columns: Tensor, has_items: Tensor, state: State) -> State:
+def _stacked(of_metrics: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
+    """Stacks values, weights, counts, and whether lists have items, of metrics."""
+    rows = [x for column in zip(*of_metrics, strict=True) for x in column]
+    columns = backend.library_of(rows[0]).stack(rows)
+    columns = ops.reshape(columns, (4, len(of_metrics), -1))
+    # Otherwise the formulas of all metrics would be computed for each product.
+    values, weights, counts, has_items = ops.unstack(backend.fusion_barrier(columns), 4)
+    return values, weights, counts > 0.0, has_items
+
+
+def _added(_: None, columns: Tensor, state: State) -> State:
     """The state with the columns of a batch added, and its lists with items."""
-    if state.is_stacked:
-        # Otherwise the formulas of all metrics would be computed for each product.
-        columns = backend.fusion_barrier(columns)
-        columns = columns if len(columns.shape) == 3 else columns[:, None]
-    totals, remainders = add(state.totals, state.remainders, columns)
-    seen = state.lists_seen + backend.library_of(has_items).sum(has_items)
-    return State(totals, remainders, ops.cast(seen, "int32"))
+    if state.is_stacked and len(columns.shape) == 2:
+        columns = columns[:, None]
+    totals, remainders, numbers = add(state.totals, state.remainders, columns)
+    lists_seen = backend.entry(state.lists_seen + numbers, LISTS, LISTS)
+    return State(totals, remainders, lists_seen)
