@@ -38,13 +38,16 @@ class Order:
             values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
         """
         if len(values.shape) == 3:
-            subtopics, places = size_of(values, 1), size_of(self.positions, 1)
-            shape = (size_of(values, 0), subtopics, places)
-            positions = ops.broadcast_to(self.positions[:, None], shape)
-            rows, positions = (
-                ops.reshape(x, (-1, size_of(x, 2))) for x in (values, positions)
-            )
-            return ops.reshape(backend.take(rows, positions), (-1, subtopics, places))
+            lists, subtopics, size = (size_of(values, axis) for axis in range(3))
+
+            def for_each(x: Tensor) -> Tensor:
+                shape = (lists, subtopics, size_of(x, 1))
+                return ops.reshape(ops.broadcast_to(x[:, None], shape), (-1, shape[2]))
+
+            order = Order(for_each(self.positions), tuple(map(for_each, self.keys)))
+            in_order = order.of(ops.reshape(values, (-1, size)))
+            places = size_of(self.positions, 1)
+            return ops.reshape(in_order, (-1, subtopics, places))
         if not self.keys:
             return backend.take(values, self.positions)
         in_order = backend.sort_by(values, *self.keys)

@@ -97,8 +97,10 @@ def _with_next_drawn(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]
     `terms[x]` is the probability of x marked ones, times `base**x`.
     """
     means, terms, base, marked, size, drawn, index = state
+    # A TPU is slow to gather.
     here, others, before = (
-        ops.take(x, i, axis=2)[..., None] for x in (marked, size, drawn)
+        ops.sum(backend.where(index == i, x, 0.0), axis=2, keepdims=True)
+        for x in (marked, size, drawn)
     )
     x = ops.cast(index, terms.dtype)
     terms = backend.where(before == 0.0, ops.cast(index == 0, terms.dtype), terms)
