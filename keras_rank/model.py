@@ -288,8 +288,10 @@ def _dense(name: str, structure: Any, to_arrays: bool = True) -> Any:
         if ragged.is_ragged_tensor(part):
             part = ragged.dense(argument, part)
             return ops.convert_to_numpy(part) if to_arrays else part
-        is_of_lists = ragged.is_array_of_lists(part)
-        return ragged.padded(argument, list(part)) if is_of_lists else part
+        if not ragged.is_array_of_lists(part):
+            return part
+        # Labels may be those of subtopics.
+        return ragged.padded(argument, list(part), deep=argument == "y_true")
 
     parts = [dense(*each) for each in keras.tree.flatten_with_path(structure)]
     return keras.tree.pack_sequence_as(structure, parts)
