@@ -21,7 +21,7 @@ SYNONYMS = {
     "rbp": "rank_biased_precision",
     "arp": "average_relevance_position",
     "err_ia": "expected_reciprocal_rank_ia",
-    "subtopic_recall": "s_recall",
+    "subtopic_recall": "strec s_recall",
 }
 # Metrics of other tools that are not those here with similar names.
 _OTHERS = {"nerria", "nrbp", "nnrbp", "apia"}
