@@ -25,7 +25,7 @@ __all__ = [
     "utils",
 ]
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 
 def __dir__() -> list[str]:
