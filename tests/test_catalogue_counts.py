@@ -220,6 +220,7 @@ def test_the_free_memory_is_that_of_the_device(monkeypatch):
         device = torch.device("cuda")
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: device)
         monkeypatch.setattr(torch, "get_device_module", lambda _: Module)
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
         assert backend.free_memory() == 60
         monkeypatch.setattr(torch, "get_device_module", lambda _: None)
     assert backend.free_memory() is None

@@ -5,10 +5,11 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 from registry import CASES
 
-from keras_rank import functional, metrics
+from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend
 
 if os.environ["KERAS_BACKEND"] != "torch":
@@ -124,3 +125,17 @@ def test_small_batches_wake_no_thread():
         check=False,
     )
     assert done.stdout == "0 True\n", done.stderr
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a device")
+def test_a_build_for_gpus_computes_without_one(monkeypatch):
+    """As pip installs on Linux: it names the device that it was built for."""
+
+    def named(check_available=False):
+        return None if check_available else torch.device("cuda")
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", named)
+    users = np.float32([[1.0, 0.0], [0.0, 1.0]])
+    items = np.float32([[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]])
+    found = catalogue.evaluate([0, 1], users, items, ["mrr"], verbose=0)
+    assert found == {"mrr": 0.75}

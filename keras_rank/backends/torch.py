@@ -26,6 +26,13 @@ def on_accelerator() -> bool:
     return torch.accelerator.is_available()
 
 
+def _accelerator() -> torch.device | None:
+    """The device, `None` where there is none: torch names those it was built for."""
+    if not torch.accelerator.is_available():
+        return None
+    return torch.accelerator.current_accelerator()
+
+
 def is_compiling() -> bool:
     return torch.compiler.is_compiling()
 
@@ -61,7 +68,7 @@ def scalar(value: int) -> Tensor:
 
 def sent(array: Array) -> Tensor:
     """From pinned memory and beside the other work, or the host would wait for that."""
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = _accelerator()
     if accelerator is None or accelerator.type != "cuda":
         return backends.backend.to_tensor(array)
     here, aside = torch.cuda.current_stream(), _stream(torch.cuda.current_device())
@@ -106,7 +113,7 @@ def waiting_for(tensors: Any) -> Callable[[], Any]:
 
 def free_memory() -> int | None:
     """With what torch keeps for itself and does not use."""
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = _accelerator()
     module: Any = accelerator and torch.get_device_module(accelerator)
     if not hasattr(module, "mem_get_info"):
         return None
@@ -115,7 +122,7 @@ def free_memory() -> int | None:
 
 
 def widest(dtype: str) -> str:
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = _accelerator()
     has_float64 = accelerator is None or accelerator.type != "mps"
     return dtype if has_float64 or dtype != "float64" else "float32"
 
@@ -231,7 +238,7 @@ def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
     """Autocast would multiply in half precision."""
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = _accelerator()
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
