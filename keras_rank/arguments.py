@@ -25,6 +25,8 @@ R = TypeVar("R")
 
 # Shapes are counted in int32 on some backends.
 LARGEST_K = 2**31 - 1
+# As many ranks are added up to know the value of a list of relevant items only.
+LARGEST_MAXIMUM = 2**20
 # Larger numbers become infinite in float32.
 LARGEST_NUMBER = float(np.finfo("float32").max)
 
@@ -314,6 +316,28 @@ def check_left_out(empty_value: Any, empty_weight: str = "average") -> None:
         raise unaccepted("empty_value", f"None {always}", empty_value)
     if empty_weight != "average":
         raise unaccepted("empty_weight", f'"average" {always}', empty_weight)
+
+
+def check_subtopic_normalizer(value: Any, k: int | None) -> str | None:
+    """Returns what divides values of subtopics, `None` or a string."""
+    if value is None:
+        return None
+    if k is not None and k > LARGEST_MAXIMUM:
+        raise unaccepted("k", f"at most {LARGEST_MAXIMUM} with a `normalizer`", k)
+    return check_choice("normalizer", value, ("maximum",))
+
+
+def check_subtopic_weights(value: Any) -> tuple[float, ...] | None:
+    """Returns the weights of subtopics as a tuple of floats, or `None`."""
+    if value is None:
+        return None
+    accepted = "None or a list of finite numbers of 0 or more, not all 0"
+    weights = np.asarray(value)
+    if weights.ndim == 1 and weights.dtype.kind in "iuf":
+        are_weights = (weights >= 0) & (weights <= LARGEST_NUMBER)
+        if np.all(are_weights) and np.any(weights > 0):
+            return tuple(map(float, weights))
+    raise unaccepted("subtopic_weights", accepted, value)
 
 
 def check_choice(argument: str, value: Any, choices: Sequence[str]) -> str:

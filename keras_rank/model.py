@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_rank.backends import backend
 from keras_rank.lists import ragged
 from keras_rank.lists.tensors import wide_or_none
+from keras_rank.losses import are_of_items, have_padding, losses_that_count
 from keras_rank.utils import mask_labels
 
 
@@ -49,8 +49,8 @@ def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
                 call.arguments[name] = prepare(call.arguments[name])
         # Compiled code can't see the labels.
         model, y = call.arguments["self"], call.arguments.get("y")
-        looks = y is not None and bool(_losses_that_count(model))
-        model._has_padding = _have_padding(y) if looks else None
+        looks = y is not None and bool(losses_that_count(model))
+        model._has_padding = have_padding(y) if looks else None
         return method(*call.args, **call.kwargs)
 
     return with_prepared_data
@@ -70,13 +70,11 @@ def _warns_of_padding(compute_loss: Callable[..., Any]) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         if self._has_padding is not False and not backend.is_compiling():
-            losses, weights = (
-                _losses_that_count(self),
-                keras.tree.flatten(sample_weight),
-            )
+            losses = losses_that_count(self)
+            weights = keras.tree.flatten(sample_weight)
             if losses and self._has_padding is None:
-                self._has_padding = _have_padding(y)
-            if losses and self._has_padding and not any(map(_are_of_items, weights)):
+                self._has_padding = have_padding(y)
+            if losses and self._has_padding and not any(map(are_of_items, weights)):
                 self._has_warned = True
                 warnings.warn(
                     "Labels of -1 are padding to metrics, but labels to the losses of "
@@ -90,52 +88,6 @@ def _warns_of_padding(compute_loss: Callable[..., Any]) -> Callable[..., Any]:
         return compute_loss(self, x, y, y_pred, sample_weight, *args, **kwargs)
 
     return warns_of_padding
-
-
-def _losses_that_count(model: keras.Model) -> list[str]:
-    """The losses, if all count padding and the model did not warn of it."""
-    names = []
-    for each in [] if model._has_warned else keras.tree.flatten(model.loss):
-        try:
-            loss = keras.losses.get(each)
-        except ValueError:
-            # Keras raises its own error.
-            return []
-        is_of_keras = loss in _LOSSES or type(loss) in _LOSSES
-        if not is_of_keras or getattr(loss, "ignore_class", None) is not None:
-            return []
-        names.append(getattr(loss, "name", None) or loss.__name__)
-    return [] if _masks(model) else names
-
-
-def _have_padding(y: Any) -> bool:
-    """Whether labels have padding, as far as can be seen of the first lists.
-
-    Compiled code sees none, but a mask is there for padding.
-    """
-
-    def has_padding(path: tuple[Any, ...], labels: Any) -> bool:
-        is_mask, is_tensor = path[-1:] == ("mask",), ops.is_tensor(labels)
-        if isinstance(labels, keras.KerasTensor) or not getattr(labels, "shape", ()):
-            return is_mask
-        if is_tensor and not backend.is_concrete(labels):
-            return is_mask
-        first = labels[:_LOOKED_AT]
-        first = ops.convert_to_numpy(first) if is_tensor else np.asarray(first)
-        return bool(np.any(first == (0 if is_mask else -1)))
-
-    return any(has_padding(*each) for each in keras.tree.flatten_with_path(y))
-
-
-def _are_of_items(weights: Any) -> bool:
-    return len(getattr(weights, "shape", ())) > 1 and weights.shape[1] != 1
-
-
-def _masks(layer: keras.layers.Layer) -> bool:
-    """Whether a model masks the items of its outputs, and with them Keras's losses."""
-    is_mask = isinstance(layer, keras.layers.Masking)
-    is_mask = is_mask or getattr(layer, "mask_zero", False)
-    return is_mask or any(map(_masks, getattr(layer, "layers", ())))
 
 
 def _of_keras(name: str) -> Callable[..., Any]:
@@ -336,8 +288,10 @@ def _dense(name: str, structure: Any, to_arrays: bool = True) -> Any:
         if ragged.is_ragged_tensor(part):
             part = ragged.dense(argument, part)
             return ops.convert_to_numpy(part) if to_arrays else part
-        is_of_lists = ragged.is_array_of_lists(part)
-        return ragged.padded(argument, list(part)) if is_of_lists else part
+        if not ragged.is_array_of_lists(part):
+            return part
+        # Labels may be those of subtopics.
+        return ragged.padded(argument, list(part), deep=argument == "y_true")
 
     parts = [dense(*each) for each in keras.tree.flatten_with_path(structure)]
     return keras.tree.pack_sequence_as(structure, parts)
@@ -397,16 +351,6 @@ def _side_by_side(part: dict[str, Any]) -> Any:
         pair = [x[:, None] for x in pair]
     return ops.stack(pair, axis=-1)
 
-
-# How many lists are searched for padding.
-_LOOKED_AT = 10_000
-# The losses of Keras that count padding. To the divergence, -1 is almost 0.
-_DIVERGENCE = keras.losses.KLDivergence, keras.losses.kl_divergence
-_LOSSES = [
-    loss
-    for loss in vars(keras.losses).values()
-    if callable(loss) and loss not in _DIVERGENCE
-]
 
 # How each argument of Keras is converted.
 _PREPARE: dict[str, Callable[[Any], Any]] = {

@@ -20,15 +20,20 @@ SYNONYMS = {
     "err": "expected_reciprocal_rank",
     "rbp": "rank_biased_precision",
     "arp": "average_relevance_position",
+    "err_ia": "expected_reciprocal_rank_ia",
+    "subtopic_recall": "strec s_recall",
 }
+# Metrics of other tools that are not those here with similar names.
+_OTHERS = {"nerria", "nrbp", "nnrbp", "apia"}
 # What other libraries add to these names.
 _AFFIXES = re.compile(r"^retrieval_?|_?at_?k$|_?metric$")
 _CUTOFF = re.compile(r"_at_\d+$")
+_SIGNS = re.compile(r"[\W_]+")
 
 
 def compact(name: str) -> str:
     """A name without signs and upper case: how it is compared."""
-    return re.sub(r"[\W_]", "", _AFFIXES.sub("", name.lower()))
+    return _SIGNS.sub("", _AFFIXES.sub("", name.lower()))
 
 
 _SAME = [
@@ -50,12 +55,12 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
 def closest(name: str, meant: Mapping[str, str]) -> str | None:
     """The name that another one may mean, `None` if there is none.
 
-    A name with one more word, such as `err_ia`, is that of another metric.
+    A name with one more word, such as `map_ia`, is that of another metric.
     """
     word = compact(name)
     if word in meant:
         return meant[word]
-    if not meant.keys().isdisjoint(re.split(r"[\W_]+", name.lower())):
+    if word in _OTHERS or not meant.keys().isdisjoint(_SIGNS.split(name.lower())):
         return None
     long = [each for each in meant if len(each) > 2]
     close = difflib.get_close_matches(word, long, n=1, cutoff=0.7)

@@ -264,6 +264,125 @@ def pairwise_accuracy(ranked, items, k, threshold=0.0, tied_value=0.5):
     return credit / pairs if pairs else 0.0
 
 
+# Subtopics: those to which an item is relevant, by its label.
+
+
+def one_topic(label: float) -> list[bool]:
+    return [label >= 1]
+
+
+def digits(label: float) -> list[bool]:
+    """Three subtopics, to which the binary digits of a label say what is relevant."""
+    return [bool(int(label) >> topic & 1) for topic in range(3)]
+
+
+def in_digits(labels):
+    """Labels with an axis of three subtopics, -1 or NaN in all of them for padding."""
+    import numpy as np
+
+    labels = np.asarray(labels, "float32")
+    is_known = (labels >= 0) & (labels < 8)
+    known = np.where(is_known, labels, 0).astype("int32")
+    bits = np.stack([known >> topic & 1 for topic in range(3)], -1)
+    return np.where(is_known[..., None], bits, labels[..., None]).astype("float32")
+
+
+def novelties(ranked, alpha, topics) -> list[list[float]]:
+    """What each item gains, for each topic."""
+    found = [0] * len(topics(0.0))
+    gains = []
+    for item in ranked:
+        relevant = topics(item.label)
+        gains.append(
+            [r * (1 - alpha) ** n for r, n in zip(relevant, found, strict=True)]
+        )
+        found = [n + r for r, n in zip(relevant, found, strict=True)]
+    return gains
+
+
+def topics_of(items, topics) -> list[bool]:
+    """Which topics have a relevant item."""
+    labels = [item.label for item in items]
+    return [any(column) for column in zip(*map(topics, labels), strict=True)]
+
+
+def _novelty(ranked, alpha, discount, topics) -> float:
+    return math.fsum(
+        item.weight * sum(gains) * discount(rank)
+        for rank, (item, gains) in enumerate(
+            zip(ranked, novelties(ranked, alpha, topics), strict=True), start=1
+        )
+    )
+
+
+def _most(items, k, alpha, discount) -> float:
+    last = len(items) if k is None else k
+    return sum((1 - alpha) ** (r - 1) * discount(r) for r in range(1, last + 1))
+
+
+def alpha_dcg(
+    ranked, items, k, alpha=0.5, discount=log2, normalizer=None, topics=one_topic
+) -> float:
+    weight = list_weight(items, lambda label: float(any(topics(label))))
+    if not weight:
+        return 0.0
+    value = _novelty(ranked, alpha, discount, topics) / weight
+    if normalizer is None:
+        return value
+    return value / sum(topics_of(items, topics)) / _most(items, k, alpha, discount)
+
+
+def alpha_ndcg(ranked, items, k, alpha=0.5, discount=log2, topics=one_topic) -> float:
+    rest, ideal = list(items), []
+    while rest and (k is None or len(ideal) < k):
+        gains = [
+            item.weight * sum(novelties([*ideal, item], alpha, topics)[-1])
+            for item in rest
+        ]
+        # Equal ones differ by how they are rounded.
+        best = next(i for i, g in enumerate(gains) if g >= max(gains) * (1 - 1e-6))
+        ideal.append(rest.pop(best))
+    best = _novelty(ideal, alpha, discount, topics)
+    return _novelty(ranked, alpha, discount, topics) / best if best else 0.0
+
+
+def _mean_over_topics(values, items, weights, topics) -> float:
+    present = topics_of(items, topics)
+    weights = [
+        w * p for w, p in zip(weights or [1] * len(present), present, strict=True)
+    ]
+    mean = sum(w * v for w, v in zip(weights, values, strict=True))
+    return mean / sum(weights) if sum(weights) else 0.0
+
+
+def expected_reciprocal_rank_ia(
+    ranked, items, k, alpha=0.5, weights=None, normalizer=None, topics=one_topic
+) -> float:
+    values = [0.0] * len(topics(0.0))
+    for rank, gains in enumerate(novelties(ranked, alpha, topics), start=1):
+        values = [v + alpha * g / rank for v, g in zip(values, gains, strict=True)]
+    value = _mean_over_topics(values, items, weights, topics)
+    if normalizer is None:
+        return value
+    return value / alpha / _most(items, k, alpha, lambda rank: 1 / rank)
+
+
+def precision_ia(
+    ranked, items, k, denominator="available", weights=None, topics=one_topic
+) -> float:
+    values = [
+        precision(ranked, items, k, denominator, lambda label, t=t: topics(label)[t])
+        for t in range(len(topics(0.0)))
+    ]
+    return _mean_over_topics(values, items, weights, topics)
+
+
+def subtopic_recall(ranked, items, k, topics=one_topic) -> float:
+    values = [float(covered) for covered in topics_of(ranked, topics)]
+    values = values or [0.0] * len(topics(0.0))
+    return _mean_over_topics(values, items, None, topics)
+
+
 # The shuffle: a hash of the seed, the number of the list, and that of the item.
 
 

@@ -39,6 +39,10 @@ class Case:
     ignores_longer_cutoffs: bool = True
     # The value of labels 3, 0, 1 if nothing is retrieved.
     worst: float = 0.0
+    # Whether the digits of a label are those of several subtopics.
+    has_digits: bool = False
+    # Whether the value is the same in any order of the items.
+    ignores_item_order: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -50,7 +54,16 @@ class Case:
         self, y_true: Any, y_pred: Any, sample_weight: Any = None, **arguments: Any
     ) -> Any:
         arguments = self._taken(arguments)
+        y_true = self.labels(y_true)
         return self.function(y_true, y_pred, sample_weight=sample_weight, **arguments)
+
+    def labels(self, y_true: Any) -> Any:
+        """The labels that the metric takes, of those of one axis less."""
+        if not self.has_digits:
+            return y_true
+        if isinstance(y_true, dict):
+            return {**y_true, "labels": self.labels(y_true["labels"])}
+        return oracle.in_digits(y_true)
 
     def _taken(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """All arguments, but for those of empty lists where these are left out."""
@@ -292,6 +305,89 @@ CASES = [
         averages_ties=False,
         leaves_out_empty=True,
     ),
+    Case(
+        name="alpha-ndcg",
+        metric=metrics.AlphaNDCG,
+        function=functional.alpha_ndcg,
+        formula=oracle.alpha_ndcg,
+        in_unit_interval=False,
+    ),
+    Case(
+        name="alpha-dcg",
+        metric=metrics.AlphaDCG,
+        function=functional.alpha_dcg,
+        formula=oracle.alpha_dcg,
+        in_unit_interval=False,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="err-ia",
+        metric=metrics.ExpectedReciprocalRankIA,
+        function=functional.expected_reciprocal_rank_ia,
+        formula=oracle.expected_reciprocal_rank_ia,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="precision-ia",
+        metric=metrics.PrecisionIA,
+        function=functional.precision_ia,
+        formula=oracle.precision_ia,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="subtopic recall",
+        metric=metrics.SubtopicRecall,
+        function=functional.subtopic_recall,
+        formula=oracle.subtopic_recall,
+    ),
+]
+
+# The same with several subtopics: the laws.
+OF_SUBTOPICS = [
+    dataclasses.replace(
+        case,
+        name=f"{case.name} of subtopics",
+        relevance=lambda label: float(label > 0),
+        arguments={**case.arguments, **arguments},
+        oracle_arguments={"topics": oracle.digits, **oracle_arguments},
+        has_digits=True,
+        perfect_is_one=False,
+        ignores_item_order=case.metric is not metrics.AlphaNDCG,
+        ignores_longer_cutoffs=not {"normalizer", "denominator"} & {*arguments},
+    )
+    for case in CASES
+    if case.metric.takes_subtopics
+    for arguments, oracle_arguments in {
+        metrics.AlphaNDCG: [
+            ({}, {}),
+            (
+                {"alpha": 0.3, "rank_discount_fn": "reciprocal"},
+                {"alpha": 0.3, "discount": lambda rank: 1 / rank},
+            ),
+        ],
+        metrics.AlphaDCG: [
+            ({}, {}),
+            (
+                {"alpha": 0.9, "normalizer": "maximum"},
+                {"alpha": 0.9, "normalizer": "maximum"},
+            ),
+        ],
+        metrics.ExpectedReciprocalRankIA: [
+            ({}, {}),
+            ({"normalizer": "maximum"}, {"normalizer": "maximum"}),
+            (
+                {"alpha": 0.2, "subtopic_weights": [1, 0.5, 3]},
+                {"alpha": 0.2, "weights": [1, 0.5, 3]},
+            ),
+        ],
+        metrics.PrecisionIA: [
+            ({}, {}),
+            (
+                {"denominator": "k", "subtopic_weights": [2, 0, 1]},
+                {"denominator": "k", "weights": [2, 0, 1]},
+            ),
+        ],
+    }.get(case.metric, [({}, {})])
 ]
 
 # Their values are none of lists: `test_exposure.py` has their laws.

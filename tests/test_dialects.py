@@ -227,6 +227,44 @@ def test_position_weighted_average_of_tf_ranking():
 
 
 @by_values
+def test_subtopics_of_tf_ranking():
+    """Asserted in its `metrics_test.py`."""
+    scores, second = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]], 1 / math.log2(3)
+    labels = [[[0, 0], [0, 1], [0, 1]], [[0, 0], [1, 0], [1, 1]]]
+    one, both = (labels[:1], scores[:1]), (labels, scores)
+    alpha_dcg = named("TF-Ranking", "AlphaDCGMetric, topn=10")
+    values = 1 + second / 2, 2 + second / 2
+    agree(alpha_dcg, values[0], one)
+    agree(alpha_dcg, np.mean(values), both)
+    agree(alpha_dcg, values[0], (*both, [1.0, 0.0]))
+    weights = [[1.0, 2.0, 3.0]]
+    agree(alpha_dcg, (2 + 3 * second / 2) / 2.5, (*one, weights))
+    agree(named("TF-Ranking", "AlphaDCGMetric, topn=10", 1), 2 / 2.5, (*one, weights))
+    how = 'alpha=0.2, rank_discount_fn="reciprocal"'
+    other = named("TF-Ranking", "AlphaDCGMetric, topn=10", more=how)
+    agree(other, 1 + 0.8 / 2, one)
+    labels = [[[0, 0], [0, 0], [1, 0]], [[0, 0], [1, 0], [1, 1]]]
+    for k, expected in ((10, 1 / 3), (1, 0), (2, 1 / 2)):
+        precision = named("TF-Ranking", "PrecisionIAMetric, topn=10", k)
+        agree(precision, expected, (labels[:1], scores[:1]))
+    precision = named("TF-Ranking", "PrecisionIAMetric, topn=10")
+    agree(precision, (1 / 3 + 3 / 6) / 2, (labels, scores))
+
+
+@by_values
+def test_ndeval():
+    """The example of pyndeval's README, which cuts off the digits that follow."""
+    subtopics = {"A": [1, 0, 0], "B": [0, 1, 0], "C": [0, 0, 1], "D": [0, 1, 0]}
+    labels = [[subtopics.get(item, [0, 0, 0]) for item in "ADEBC"]]
+    scores = [[9.3, 8.4, 8.1, 7.6, -math.inf]]
+    expected = {"alpha-nDCG": 0.7868, "alpha-DCG": 0.4052, "ERR-IA": 0.3933}
+    expected |= {"P-IA": 0.2, "strec": 0.6666}
+    for row in ROWS["ndeval, pyndeval"]:
+        metric, value = named("ndeval, pyndeval", row, 5), expected[row[:-3]]
+        agree(metric, value, (labels, scores), precision=1e-4)
+
+
+@by_values
 def test_allrank():
     """Asserted in its `test_ndcg.py` and `test_mrr.py`; DCG by formula.
 

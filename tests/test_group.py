@@ -391,7 +391,8 @@ def test_a_name_that_means_something_else_elsewhere(string):
 
 # Metrics of other tools, some of whose names contain one of these.
 @pytest.mark.parametrize(
-    "string", ["err_ia@20", "alpha_ndcg@10", "auc", "accuracy@5", "judged@10", "x", ""]
+    "string",
+    ["map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "judged@10", "x", ""],
 )
 def test_other_metrics_are_not_taken_for_these(string):
     with pytest.raises(ValueError) as error:

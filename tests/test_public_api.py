@@ -80,7 +80,7 @@ def imports_of(path):
 ROOMS = [
     {"backends"},
     {"arrays"},
-    {"gains", "discounts", "state", "spelling"},
+    {"gains", "discounts", "state", "spelling", "losses"},
     {"lists"},
     {"ranking"},
     {"formulas", "arguments"},

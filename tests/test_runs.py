@@ -16,7 +16,7 @@ from keras_rank import catalogue
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
 from keras_rank.evaluation.lists.metric_names import metric_of
-from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK
+from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK, PrecisionIA
 from keras_rank.utils import targets_from_qrels
 
 
@@ -1341,3 +1341,228 @@ def test_losses_are_of_one_definition():
     other = evaluate_run(qrels, run, ["ndcg@10"], rules="keras")
     with pytest.raises(ValueError, match="computed as those of the models"):
         one.worst("ndcg@10", baseline=other)
+
+
+# Subtopics.
+
+OF_SUBTOPICS = [
+    *("alpha_nDCG@20", "alpha_nDCG@5", "alpha_DCG@10", "ERR_IA@20", "ERR_IA@2"),
+    *("P_IA@20", "P_IA@3", "StRecall@20", "StRecall@1"),
+]
+# Query, subtopic, item and label.
+DIVERSITY = [
+    *(
+        ("1", "a", "d1", 1),
+        ("1", "a", "d2", 1),
+        ("1", "b", "d1", 0),
+        ("1", "b", "d3", 2),
+    ),
+    *(("2", "x", "d4", -2), ("2", "y", "d1", 0)),
+]
+OF_DIVERSITY = {"1": {"d2": 0.9, "d1": 0.8, "d3": 0.7, "d9": 0.6}, "2": {"d4": 1.0}}
+
+
+def by_column(rows, names="query_id subtopic_id item_id label"):
+    return dict(zip(names.split(), map(list, zip(*rows, strict=True)), strict=True))
+
+
+def nested(rows):
+    """Judgements as `{query: {subtopic: {item: label}}}`."""
+    found = {}
+    for query, subtopic, item, label in rows:
+        found.setdefault(query, {}).setdefault(subtopic, {})[item] = label
+    return found
+
+
+def diverse(seed, queries=60):
+    """Judgements and a run with ties, unjudged items, and subtopics of no use."""
+    rng = np.random.default_rng(seed)
+    qrels, run = [], {}
+    for query in range(queries):
+        share = rng.choice([0.0, 0.1, 0.3, 0.6])
+        for subtopic in rng.permutation(12)[: rng.integers(1, 6)]:
+            is_dead = rng.random() < 0.2
+            for item in np.flatnonzero(rng.random(40) < 0.5):
+                is_relevant = rng.random() < share and not is_dead
+                label = rng.integers(1, 4) if is_relevant else -rng.integers(0, 3)
+                qrels.append((f"q{query}", f"t{subtopic}", f"d{item}", int(label)))
+        if rng.random() < 0.9:
+            found = rng.permutation(60)[: rng.integers(1, 50)]
+            run[f"q{query}"] = {f"d{x}": rng.integers(0, 8) / 7 for x in found}
+    run["unknown"] = {"d1": 1.0}
+    return [qrels[i] for i in rng.permutation(len(qrels))], run
+
+
+@pytest.mark.parametrize("kind", ["", "(rel=2)", "judged"])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_numbers_of_ndeval_in_ir_measures(seed, kind):
+    pytest.importorskip("pyndeval")
+    import ir_measures
+
+    qrels, run = diverse(seed)
+    level, unjudged = ("", "drop") if kind == "judged" else (kind, "irrelevant")
+    names = [name.replace("@", f"{level}@") for name in OF_SUBTOPICS]
+    judged = {(query, item) for query, _, item, label in qrels if label >= 0}
+    given = [ir_measures.Qrel(q, i, y, t) for q, t, i, y in qrels]
+    scored = [
+        ir_measures.ScoredDoc(query, item, score)
+        for query, items in run.items()
+        for item, score in items.items()
+        if unjudged == "irrelevant" or (query, item) in judged
+    ]
+    measures = {ir_measures.parse_measure(name): name for name in names}
+    expected = ir_measures.calc(measures, given, scored)
+    found = evaluate_run(nested(qrels), run, names, unjudged=unjudged)
+    by_query = values_of(found)
+    assert len(by_query) * len(names) == len(expected.per_query)
+    for each in expected.per_query:
+        value = by_query[each.query_id][measures[each.measure]]
+        assert value == pytest.approx(each.value, abs=1e-6), each
+    for measure, value in expected.aggregated.items():
+        assert found[measures[measure]] == pytest.approx(value, abs=1e-6)
+
+
+def test_names_and_rules_of_subtopics():
+    """Under any name by ndeval's definition, but by our own with our rules."""
+    names = "alpha_ndcg@2 alpha_dcg@2 err_ia@2 precision_ia@4 subtopic_recall@2"
+    of_ir_measures = "alpha_nDCG@2 alpha_DCG@2 ERR_IA@2 P_IA@4 StRecall@2"
+    of_ndeval = "alpha-nDCG@2 alpha-DCG@2 ERR-IA@2 P-IA@4 strec@2"
+    # The first two items are of the first of two subtopics.
+    second = 1 / np.log2(3)
+    gains, most = 1 + second / 2, 2 * (1 + second / 2)
+    expected = [gains / (1 + second), gains / most, (1 + 1 / 4) / 2 / (1 + 1 / 4)]
+    expected += [(2 / 4 + 1 / 4) / 2, 1 / 2]
+    for each in (names, of_ir_measures, of_ndeval):
+        for rules in ("trec_eval", "trec_eval-9"):
+            found = evaluate_run(
+                nested(DIVERSITY), OF_DIVERSITY, each.split(), rules=rules
+            )
+            values = values_of(found)
+            assert list(values["1"].values()) == pytest.approx(expected)
+            assert set(values["2"].values()) == {0.0}
+    assert found["alpha_ndcg@2"] == found["alpha-nDCG@2"]
+    own = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, names.split(), rules="keras")
+    expected[1:3] = [gains, (1 + 1 / 4) / 4]
+    assert list(values_of(own)["1"].values()) == pytest.approx(expected)
+
+
+def test_forms_of_judgements_with_subtopics(tmp_path):
+    def file(name, text):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    lines = "\n".join(" ".join(map(str, row)) for row in DIVERSITY)
+    commas = lines.replace(" ", ",")
+    given = [
+        *(nested(DIVERSITY), file("qrels.json", json.dumps(nested(DIVERSITY)))),
+        pa.table(by_column(DIVERSITY)),
+        pa.table(by_column(DIVERSITY, "query_id iteration doc_id relevance")),
+        file("qrels.csv", f"qid,subtopic,docno,label\n{commas}"),
+        file("qrels", lines),
+    ]
+    expected = evaluate_run(given[0], OF_DIVERSITY, OF_SUBTOPICS).to_dict()
+    assert 0 < expected["alpha_nDCG@5"] < 0.5
+    for qrels in given[1:]:
+        assert evaluate_run(qrels, OF_DIVERSITY, OF_SUBTOPICS).to_dict() == expected
+    # Without names, subtopics could be items.
+    bare = file("bare.csv", commas)
+    names = {"query": "column0", "item": "column2", "label": "column3"}
+    for more in ({}, {"subtopic": "column1"}):
+        found = evaluate_run(bare, OF_DIVERSITY, OF_SUBTOPICS, **names, **more)
+        assert found.to_dict() == expected
+    relevant = {"1": {"a": ["d1", "d2"], "b": {"d3"}}}
+    found = evaluate_run(relevant, OF_DIVERSITY, OF_SUBTOPICS).to_dict()
+    assert found == pytest.approx({name: 2 * x for name, x in expected.items()})
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ({"1": {"d1": 1}}, "Received: {'d1': 1}, for the query '1'"),
+        ({"1": ["d1"]}, "Received: ['d1'], for the query '1'"),
+        ("1 d1 1\n", "with the columns ['column0', 'column1', 'column2']"),
+        ("1 0 d1 1\n2 0 d1 1\n", "Received: '0' as the only one, in "),
+        ("1 Q0 d1 1\n", "Received: 'Q0' as the only one, in "),
+        (
+            {"query_id": ["1"], "item_id": ["d1"], "label": [1]},
+            "a table with the columns ['query_id', 'item_id', 'label']",
+        ),
+    ],
+)
+def test_judgements_without_subtopics_are_an_error(tmp_path, qrels, message):
+    if isinstance(qrels, str):
+        (tmp_path / "qrels").write_text(qrels)
+        qrels = tmp_path / "qrels"
+    with raises(message) as error:
+        evaluate_run(qrels, OF_DIVERSITY, ["ndcg@5", "alpha_nDCG@5"])
+    assert "`qrels` should have subtopics" in str(error.value)
+    assert "{query: {subtopic: {item: label}}}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        (
+            [*DIVERSITY, ("1", "a", "d1", 0)],
+            "Received twice: the item 'd1' of the query '1' and the subtopic 'a', in",
+        ),
+        ([*DIVERSITY, ("1", None, "d1", 0)], "should have a subtopic in each row"),
+        ([("1", "a", ["d1"], [1])], "with subtopics should have a row for each item"),
+    ],
+)
+def test_what_is_wrong_with_subtopics(qrels, message):
+    with raises(message):
+        evaluate_run(by_column(qrels), OF_DIVERSITY, ["alpha_nDCG@5"])
+
+
+def test_metrics_that_read_no_subtopics_beside_those_that_do():
+    """An item has its highest label; without subtopics, several are an error."""
+    single = {"1": {"d1": 1, "d2": 1, "d3": 2}, "2": {"d4": -2, "d1": 0}}
+    names = ["ndcg@5", "map", "bpref", "judged@2", "P(rel=2)@5"]
+    rows = by_column(DIVERSITY)
+    mixed = evaluate_run(rows, OF_DIVERSITY, [*names, "StRecall@2"])
+    assert values_of(mixed)["1"].pop("StRecall@2") == 1 / 2
+    expected = evaluate_run(single, OF_DIVERSITY, names).to_dict()
+    assert {name: mixed[name] for name in names} == expected
+    with raises("Received twice: the item 'd1' of the query '1'"):
+        evaluate_run(rows, OF_DIVERSITY, names)
+
+
+def test_tied_items_of_metrics_with_and_without_subtopics():
+    """As pyndeval and trec_eval have them, in one evaluation."""
+    qrels, run = {"1": {"a": ["d1"], "b": ["d3"]}}, {"1": {"d1": 1.0, "d2": 1.0}}
+    found = evaluate_run(qrels, run, ["StRecall@1", "P@1"])
+    assert found.to_dict() == {"StRecall@1": 1 / 2, "P@1": 0.0}
+    checks = {row["check"]: row for row in found.health()}
+    for name, best in (("StRecall@1", 1 / 2), ("P@1", 1.0)):
+        row = checks[f"ties of {name}"]
+        assert (row["worst"], row["average"], row["best"]) == (0.0, best / 2, best)
+    # In double precision, none are tied.
+    run["1"]["d2"] = 1.0 + 1e-12
+    assert evaluate_run(qrels, run, ["StRecall@1"]).to_dict() == {"StRecall@1": 0.0}
+
+
+def test_metrics_of_subtopics_without_judgements_of_these():
+    message = "`evaluate_run` takes judgements of these. Received: alpha_ndcg@5"
+    with raises(message):
+        evaluate({"query_id": [1], "label": [1], "score": [1]}, ["alpha_ndcg@5", "map"])
+    with raises("`subtopic_weights=None`, as each query has subtopics of its own"):
+        evaluate_run(
+            nested(DIVERSITY), OF_DIVERSITY, [PrecisionIA(subtopic_weights=[1, 2])]
+        )
+
+
+def test_the_command_reads_subtopics(tmp_path, capsys):
+    (tmp_path / "qrels").write_text("1 a d1 1\n1 b d2 1\n")
+    (tmp_path / "qrels.csv").write_text("qid,topic,docno,label\n1,a,d1,1\n1,b,d2,1\n")
+    (tmp_path / "run").write_text("1 Q0 d1 1 .9 t\n1 Q0 d3 2 .8 t\n")
+    qrels, table, run = (str(tmp_path / x) for x in ("qrels", "qrels.csv", "run"))
+    for line in ([qrels, run], [table, run, "--subtopic", "topic"]):
+        run_command(["evaluate", *line, "-m", "StRecall@5", "P_IA@5", "-o", "tsv"])
+        printed = capsys.readouterr().out
+        assert re.search(r"StRecall@5\t0\.5", printed)
+        assert re.search(r"P_IA@5\t0\.1", printed)
+    assert (
+        run_command(["evaluate", qrels, run, "-m", "map", "--subtopic", "topic"]) == 2
+    )
+    assert "--subtopic should be left out with TREC files" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def floats(x: Tensor) -> Tensor:
 
 def running_total(x: Tensor) -> Tensor:
     """The running sum of each row."""
-    return backend.library_of(x).cumsum(x, axis=1)
+    return backend.library_of(x).cumsum(x, axis=-1)
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
@@ -124,15 +124,15 @@ def ratio(numerator: Tensor, denominator: Tensor | float) -> Tensor:
     return backend.quotient(numerator, denominator)
 
 
-def highest(x: Tensor, *, keepdims: bool = False) -> Tensor:
-    """The maximum over the second axis, 0 for an empty batch.
+def highest(x: Tensor, axis: int = 1, *, keepdims: bool = False) -> Tensor:
+    """The maximum over an axis, 0 for an empty batch.
 
     Keras raises for an empty batch, or, given an initial value, can't trace on torch.
     """
     if 0 in tuple(x.shape):
-        return ops.sum(x, axis=1, keepdims=keepdims)
+        return ops.sum(x, axis=axis, keepdims=keepdims)
     # `ops.max` would break the graph of torch.compile.
-    return ops.amax(x, axis=1, keepdims=keepdims)
+    return ops.amax(x, axis=axis, keepdims=keepdims)
 
 
 def total(values: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ def totals(rows: Sequence[Tensor], factors: Sequence[Tensor]) -> list[Tensor]:
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
     """Moves each row to the right."""
-    return with_columns(values[:, :-places], fill, places, first=True)
+    return with_columns(values[..., :-places], fill, places, first=True)
 
 
 def with_columns(

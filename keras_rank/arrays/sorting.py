@@ -32,7 +32,22 @@ class Order:
         return dataclasses.replace(self, positions=self.positions[:, :places])
 
     def of(self, values: Tensor) -> Tensor:
-        """The values of each row in this order."""
+        """The values of each row in this order.
+
+        Args:
+            values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
+        """
+        if len(values.shape) == 3:
+            lists, subtopics, size = (size_of(values, axis) for axis in range(3))
+
+            def for_each(x: Tensor) -> Tensor:
+                shape = (lists, subtopics, size_of(x, 1))
+                return ops.reshape(ops.broadcast_to(x[:, None], shape), (-1, shape[2]))
+
+            order = Order(for_each(self.positions), tuple(map(for_each, self.keys)))
+            in_order = order.of(ops.reshape(values, (-1, size)))
+            places = size_of(self.positions, 1)
+            return ops.reshape(in_order, (-1, subtopics, places))
         if not self.keys:
             return backend.take(values, self.positions)
         in_order = backend.sort_by(values, *self.keys)

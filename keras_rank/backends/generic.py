@@ -495,6 +495,17 @@ def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[T
     return [ops.sum(ops.cast(x(), dtype), axis=1, keepdims=True) for x in conditions]
 
 
+def first_true(conditions: Tensor, like: Tensor) -> Tensor:
+    """1 at the first entry of each row that is true, one of which is, 0 at others.
+
+    Args:
+        conditions: boolean tensor of shape `(batch, size)`.
+        like: tensor of the dtype of the result.
+    """
+    first = ops.argmax(ops.cast(conditions, "int32"), axis=1)
+    return ops.one_hot(first, ops.shape(conditions)[1], dtype=like.dtype)
+
+
 def scans_anew() -> bool:
     """Whether a running sum adds a hundred or more entries for each of its entries."""
     return False

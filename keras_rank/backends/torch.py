@@ -296,6 +296,12 @@ def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
     return as_bytes.sum(1, keepdim=True, dtype=getattr(torch, dtype))
 
 
+def first_true(conditions: Tensor, like: Tensor) -> Tensor:
+    """In half the time."""
+    first = conditions.byte().argmax(1, keepdim=True)
+    return like.new_zeros(conditions.shape).scatter_(1, first, 1.0)
+
+
 def bincount(ids: Tensor, number: int) -> Tensor:
     """In one operation, which torch.compile can trace."""
     ids = minimum(ids, number).reshape(-1)

@@ -215,9 +215,9 @@ class Evaluation:
             `judged`, below which). Checks of ties also have the `worst`, `average` and
             `best` values over all orders of the tied items; their `share` is the
             difference between best and worst. For `MeanAveragePrecision` with weights
-            of items or `normalizer="retrieved"`, and for metrics of your own, `worst`
-            and `best` are those of two orders: higher labels first, and last. The notes
-            are the warnings.
+            of items or `normalizer="retrieved"`, for metrics of subtopics, and for
+            those of your own, `worst` and `best` are those of two orders: higher labels
+            first, and last. The notes are the warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.

@@ -158,6 +158,7 @@ def evaluate_run(
     item: str = "item_id",
     label: str = "label",
     score: str = "score",
+    subtopic: str = "subtopic_id",
     rules: str = "trec_eval",
     ties: str | None = None,
     unjudged: str = "irrelevant",
@@ -177,12 +178,17 @@ def evaluate_run(
     run is left out, and `health` reports it. Duplicate items of a query are an error.
     `"judged@10"` is the share of the top 10 items that have a judgement.
 
+    If a metric reads subtopics, such as `"alpha_nDCG@20"`, the judgements should have
+    them. To other metrics, the label of an item is then its highest one.
+
     Args:
         qrels: the relevance judgements: a file with lines of `query iteration item
             label`, as in TREC, or of `query item label`; a dict `{query: {item:
             label}}`, also as a JSON file, or of relevant items only, `{query: [items]}`
             or `{query: {items}}`; or a table, as for `evaluate`, with the columns
-            `query`, `item` and `label`. Without columns of the default names, those of
+            `query`, `item` and `label`. With subtopics: lines of `query subtopic item
+            label`, a dict `{query: {subtopic: {item: label}}}`, or a table that also
+            has the column `subtopic`. Without columns of the default names, those of
             BEIR, ir_measures, ranx, PyTerrier, Hugging Face and Quepid are recognized,
             such as `query-id`, `corpus-id` and `score`. Columns without names are those
             of TREC, or query, item, label and iteration, if that is clear; otherwise
@@ -198,25 +204,29 @@ def evaluate_run(
             then `qrels` are such lists of the relevant ids in the same order, or one
             id for each query.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
-            `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`) or ir_measures
-            (`"nDCG@10"`); or a single one, or `RankingMetrics`. The result of a string
-            has that string as its name. Metrics without a `seed` get the seed 0.
+            `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`), ir_measures
+            (`"nDCG@10"`) or ndeval (`"strec@10"`); or a single one, or
+            `RankingMetrics`. The result of a string has that string as its name.
+            Metrics without a `seed` get the seed 0.
         query: str. The column of the queries, in tables and in the results. Defaults
             to `"query_id"`.
         item: str. The column of the items in tables. Defaults to `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
         score: str. The column of the scores in a table. Defaults to `"score"`.
+        subtopic: str. The column of the subtopics in a table of judgements. Defaults to
+            `"subtopic_id"`; `"subtopic"` and `"iteration"` are recognized.
         rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
             version 10 of trec_eval, with linear gains, precision over k, and
-            `ties="trec_eval"`. `"trec_eval-9"`: as in its predecessors, pytrec_eval,
-            BEIR and MTEB, which compare scores as floats: `ties="trec_eval-9"`.
-            `"keras"`: metrics have the defaults of this package, and `ties="metric"`.
-            The spellings of trec_eval and ir_measures always have the meaning of these
-            tools, and metrics that are not strings keep their own arguments. Defaults
-            to `"trec_eval"`.
+            `ties="trec_eval"`; subtopics as in ndeval, with `normalizer="maximum"`.
+            `"trec_eval-9"`: as in its predecessors, pytrec_eval, BEIR and MTEB, which
+            compare scores as floats: `ties="trec_eval-9"`. `"keras"`: metrics have the
+            defaults of this package, and `ties="metric"`. The spellings of trec_eval,
+            ndeval and ir_measures always have the meaning of these tools, and metrics
+            that are not strings keep their own arguments. Defaults to `"trec_eval"`.
         ties: `"metric"`: tied items are ordered as each metric says; the earlier item
             is that of the earlier line. `"trec_eval"` and `"trec_eval-9"`: as for
-            `evaluate`. Defaults to `None`: as `rules` says.
+            `evaluate`, except that for metrics of subtopics the item whose id is
+            smaller comes first, as in pyndeval. Defaults to `None`: as `rules` says.
         unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
             has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
             `BPref` always does. Defaults to `"irrelevant"`.
@@ -262,7 +272,9 @@ def evaluate_run(
     followed += ", ignore_identical_ids" * bool(ignore_identical_ids)
     if ties is None:
         ties = "metric" if rules == "keras" else rules
-    columns = Columns(query, label, score, item)
+    of_subtopics = any(member.takes_subtopics for member in members)
+    of_judgement = subtopic if of_subtopics else None
+    columns = Columns(query, label, score, item, subtopic=of_judgement)
     settings = Settings(
         members,
         columns,

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import log, running_total, shifted
+from keras_rank.arrays.arithmetic import log, running_total, shifted, size_of, total
 from keras_rank.backends import Tensor, backend
 
 
@@ -63,3 +63,50 @@ def hypergeometric(
     logarithms = running_total(backend.where(possible, steps, 0.0))
     logarithms = backend.where(possible, shifted(logarithms, 1, 0.0), -math.inf)
     return ops.softmax(logarithms, axis=1)
+
+
+def mean_power_of_marked(
+    base: float, marked: Tensor, size: Tensor, drawn: Tensor
+) -> Tensor:
+    """The mean of `base**x`, where x is the number of marked items that are drawn.
+
+    The distribution of x is hypergeometric. One item after the other is drawn, along
+    the places of a group of tied items, so that all terms stay positive.
+
+    Args:
+        base: number from 0 to 1.
+        marked: tensor of shape `(batch, subtopics, depth)`. How many items are marked.
+        size: tensor of shape `(batch, 1, depth)`. How many there are.
+        drawn: tensor of the same shape. How many are drawn: 0, 1, 2, ... along the
+            places of each group.
+
+    Returns:
+        A tensor of shape `(batch, subtopics, depth)`.
+    """
+    depth = size_of(marked, 2)
+    none = 0.0 * marked
+    index = ops.arange(depth, dtype="int32")
+    fixed = (backend.constant(base, marked), marked, size, drawn, index)
+    return ops.fori_loop(0, depth, _with_next_drawn, (none, none, *fixed))[0]
+
+
+# No closure, which eager JAX would compile again at each call.
+def _with_next_drawn(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Adds the mean at a place, and draws the next item.
+
+    `terms[x]` is the probability of x marked ones, times `base**x`.
+    """
+    means, terms, base, marked, size, drawn, index = state
+    # A TPU is slow to gather.
+    here, others, before = (
+        ops.sum(backend.where(index == i, x, 0.0), axis=2, keepdims=True)
+        for x in (marked, size, drawn)
+    )
+    x = ops.cast(index, terms.dtype)
+    terms = backend.where(before == 0.0, ops.cast(index == 0, terms.dtype), terms)
+    means = backend.where(index == i, total(terms)[..., None], means)
+    left = backend.maximum(others - before, 1.0)
+    chance = backend.clip((here - x) / left, 0.0, 1.0)
+    one_more = backend.no_fma(shifted(terms * chance, 1, 0.0) * base)
+    terms = backend.no_fma(terms * (1.0 - chance)) + one_more
+    return means, terms, base, marked, size, drawn, index

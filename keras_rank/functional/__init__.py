@@ -55,25 +55,37 @@ from keras_rank.functional.binary import (
 from keras_rank.functional.graded import dcg, expected_reciprocal_rank, ndcg
 from keras_rank.functional.pairwise import average_relevance_position, pairwise_accuracy
 from keras_rank.functional.per_list import rank
+from keras_rank.functional.subtopics import (
+    alpha_dcg,
+    alpha_ndcg,
+    expected_reciprocal_rank_ia,
+    precision_ia,
+    subtopic_recall,
+)
 from keras_rank.spelling import no_attribute
 
 __all__ = [
+    "alpha_dcg",
+    "alpha_ndcg",
     "average_precision",
     "average_relevance_position",
     "bpref",
     "dcg",
     "expected_reciprocal_rank",
+    "expected_reciprocal_rank_ia",
     "f1",
     "fall_out",
     "hit_rate",
     "ndcg",
     "pairwise_accuracy",
     "precision",
+    "precision_ia",
     "r_precision",
     "rank",
     "rank_biased_precision",
     "recall",
     "reciprocal_rank",
+    "subtopic_recall",
 ]
 
 

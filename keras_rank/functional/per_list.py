@@ -74,6 +74,7 @@ class Formula(NamedTuple):
     relevance_from: Callable[[float | None], AnyRelevance] = from_threshold
     takes_sparse_labels: bool = True
     compares_labels: bool = False
+    takes_subtopics: bool = False
 
     def per_list(
         self,
@@ -99,12 +100,16 @@ class Formula(NamedTuple):
             y_true.check_alone(y_pred, sample_weight)
             _check_agree(y_true, shuffle_ties, seed, is_sparse, dtype)
             self._check_takes(y_true.given, y_true.lists.holds_targets)
+            y_true.check_subtopics(self.function.__name__, self.takes_subtopics)
             y_true.check_cutoff(k)
             return backend.enter(_values, spec, *y_true.fresh())
         self._check_takes(y_true, is_sparse)
         ties = check_ties(shuffle_ties)
         order = OrderSpec(is_sparse, ties, k)
-        batch = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+        if is_sparse:
+            batch = read_sparse(y_true, y_pred, sample_weight)
+        else:
+            batch = read(y_true, y_pred, sample_weight, self.takes_subtopics)
         typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
@@ -164,7 +169,10 @@ def rank(
     k, ties = check_k(k), check_ties(shuffle_ties)
     is_sparse = check_flag("sparse_labels", sparse_labels)
     order = check_dtype(dtype), OrderSpec(is_sparse, ties, k)
-    batch = (read_sparse if is_sparse else read)(y_true, y_pred, sample_weight)
+    if is_sparse:
+        batch = read_sparse(y_true, y_pred, sample_weight)
+    else:
+        batch = read(y_true, y_pred, sample_weight, takes_subtopics=True)
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
     return RankedLists(lists, ranking, k, ties, y_true)

@@ -16,6 +16,9 @@ class Lists:
         labels: tensor of shape `(batch, list_size)`. 0 where there is no item.
         compared_labels: the same, in float64 if that tells more of the given labels
             apart and the backend has it.
+        subtopic_labels: tensor of shape `(batch, subtopics, list_size)`. The labels for
+            each subtopic, as they were given. Lists without subtopics have one.
+        given_subtopics: the same, or `None`.
         scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
             item, or one that was not retrieved.
         mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
@@ -36,6 +39,8 @@ class Lists:
 
     labels: Tensor
     compared_labels: Tensor
+    subtopic_labels: Tensor
+    given_subtopics: Tensor | None = None
     scores: Tensor
     mask: Tensor
     weights: Any

@@ -50,6 +50,8 @@ class DenseLists(Lists):
         given_mask: boolean tensor of the same shape, or `None`.
         given_weights: tensor of the same shape, or `None`.
         wide_labels: the given labels, if `wide_or_none`.
+        given_subtopics: tensor of shape `(batch, subtopics, list_size)`, or `None`. The
+            labels for each subtopic; that of an item is then the highest of these.
     """
 
     given_labels: Tensor
@@ -57,6 +59,7 @@ class DenseLists(Lists):
     given_mask: Tensor | None = None
     given_weights: Tensor | None = None
     wide_labels: Tensor | None = None
+    given_subtopics: Tensor | None = None
 
     @backend.cached_property
     def mask(self) -> Tensor:
@@ -79,6 +82,12 @@ class DenseLists(Lists):
             return self.labels
         labels = ranked_as(self.wide_labels)
         return within_limits(backend.where(self.mask, labels, -math.inf))
+
+    @property
+    def subtopic_labels(self) -> Tensor:
+        if self.given_subtopics is None:
+            return self.given_labels[:, None]
+        return self.given_subtopics
 
     @backend.cached_property
     def scores(self) -> Tensor:

@@ -1,7 +1,8 @@
 """Pads lists of uneven length, of any type, to a rectangle."""
 
+import reprlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ PADDING = {
 }
 
 
-def rectangular(**arguments: Any) -> list[Any]:
+def rectangular(*, deep: Collection[str] = (), **arguments: Any) -> list[Any]:
     """Pads arguments with lists of uneven length on the right.
 
     Args:
+        deep: the arguments whose items have several numbers each.
         **arguments: `y_true`, `y_pred`, `mask` and `sample_weight`. Each may be a
             list, tuple or column of rows, a `tf.RaggedTensor`, a nested torch tensor,
             or anything rectangular.
@@ -45,7 +47,7 @@ def rectangular(**arguments: Any) -> list[Any]:
         if expected is not None and found is not None:
             require_same_lengths(name, found, expected)
     return [
-        padded(name, value) if is_ragged(value) else value
+        padded(name, value, deep=name in deep) if is_ragged(value) else value
         for name, value in arguments.items()
     ]
 
@@ -100,12 +102,19 @@ def padded(name: str, value: Any, *, deep: bool = False) -> Any:
     deeper = [i for i, row in enumerate(value) if not _is_flat(row)]
     if deeper and name != "x" and not deep:
         raise _nested_error(name, f"list {deeper[0]} of {name}, which holds lists")
-    rows = [np.asarray(row) for row in value]
+    try:
+        rows = [np.asarray(row) for row in value]
+    except ValueError as error:
+        raise ValueError(
+            f"`{name}` should have as many numbers for each item of a list. Received: "
+            f"{name}={reprlib.repr(value)}"
+        ) from error
     of_items = {row.shape[1:] for row in rows if row.size} or {()}
     if len(of_items) > 1:
         raise ValueError(
-            f"`{name}` should have features of one shape for all items. Received: "
-            f"items of the shapes {sorted(of_items)}"
+            f"`{name}` should have as many numbers for each item, in all lists"
+            + "; 0 pads the subtopics of a list" * (name == "y_true")
+            + f". Received: items of the shapes {sorted(of_items)}"
         )
     # Integers such as ids stay integers, as floats would not hold all.
     least = np.float32 if np.isinf(PADDING[name]) else np.int8

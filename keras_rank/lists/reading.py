@@ -30,10 +30,11 @@ class RawBatch(NamedTuple):
     """What users pass, with matching shapes.
 
     Attributes:
-        labels: tensor of shape `(batch, list_size)`, or ids, `(batch, targets)`.
+        labels: tensor of shape `(batch, list_size)`, of shape
+            `(batch, list_size, subtopics)`, or ids, `(batch, targets)`.
         scores: tensor of shape `(batch, list_size)`, or `(batch, items)`.
-        mask: tensor of the shape of the labels, or `None`.
-        weights: tensor of a shape that broadcasts with the labels, or `None`.
+        mask: tensor of the shape of the scores, or `None`.
+        weights: tensor of a shape that broadcasts with the scores, or `None`.
         grades: tensor of the shape of the ids: their labels, or `None`.
     """
 
@@ -44,7 +45,9 @@ class RawBatch(NamedTuple):
     grades: Tensor | None = None
 
 
-def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
+def read(
+    y_true: Any, y_pred: Any, sample_weight: Any = None, takes_subtopics: bool = False
+) -> RawBatch:
     """Converts what users pass to a metric, and checks its shapes.
 
     Args:
@@ -53,25 +56,34 @@ def read(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
         y_pred: scores of the same shape.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
+        takes_subtopics: whether labels may have another axis, of subtopics.
     """
     labels, mask = _labels_and_mask(y_true)
     labels, scores, mask, weights = ragged.rectangular(
-        y_true=labels, y_pred=y_pred, mask=mask, sample_weight=sample_weight
+        y_true=labels,
+        y_pred=y_pred,
+        mask=mask,
+        sample_weight=sample_weight,
+        deep=("y_true",) * takes_subtopics,
     )
-    labels, scores = _lists("y_true", labels), _lists("y_pred", scores)
-    if len(labels.shape) not in (1, 2):
+    labels, scores = _lists("y_true", labels, takes_subtopics), _lists("y_pred", scores)
+    like = labels
+    if takes_subtopics and len(labels.shape) == len(scores.shape) + 1:
+        _require_subtopics(labels, scores)
+        like = scores
+    if len(like.shape) not in (1, 2):
         raise ValueError(
             "`y_true` should have the shape (list_size,) or (batch, list_size). "
             f"Received: y_true.shape={shape_of(labels)}"
         )
-    _require_same_shape("y_pred", scores, labels)
+    _require_same_shape("y_pred", scores, like)
     if mask is not None:
         mask = _lists("mask", mask)
-        _require_same_shape("mask", mask, labels)
+        _require_same_shape("mask", mask, like)
     if weights is not None:
-        weights = _fitting(_lists("sample_weight", weights), labels)
+        weights = _fitting(_lists("sample_weight", weights), like)
     given = RawBatch(labels, scores, mask, weights)
-    if len(labels.shape) == 1:
+    if len(scores.shape) == 1:
         as_batch = (x if x is None or not x.shape else x[None] for x in given)
         given = RawBatch(*as_batch)
     return given
@@ -87,14 +99,16 @@ def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
     is_float = keras.backend.is_float_dtype
     if is_float(labels.dtype) and not is_float(scores.dtype):
         has_fractions = ops.any(labels != ops.floor(labels))
-        are_labels = ops.all((scores == 0) | (scores == 1))
+        # TensorFlow does not compare booleans with numbers.
+        numbers = ops.cast(scores, "int32")
+        are_labels = ops.all((numbers == 0) | (numbers == 1))
         if backend.known(has_fractions) and backend.known(are_labels):
             warnings.warn(
                 "`y_true` has fractions, and `y_pred` only 0 and 1: are they swapped? "
                 "The order of Keras is (y_true, y_pred).",
                 stacklevel=2,
             )
-    lists, items = given.labels.shape
+    lists, items = given.scores.shape
     is_dense = given.mask is None and not any(map(ragged.is_ragged, (y_true, y_pred)))
     if items == 1 and lists != 1 and is_dense:
         warnings.warn(
@@ -270,7 +284,7 @@ def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
     return y_true["labels"], y_true.get("mask")
 
 
-def _lists(argument: str, value: Any) -> Tensor:
+def _lists(argument: str, value: Any, takes_subtopics: bool = False) -> Tensor:
     """Converts to a tensor, without the last axis of size 1 that `Dense(1)` returns.
 
     It is also detached from torch's gradients.
@@ -286,7 +300,7 @@ def _lists(argument: str, value: Any) -> Tensor:
             f"`{argument}` should have a known number of axes, such as after "
             f"`tf.ensure_shape`. Received: {argument} of unknown rank"
         ) from error
-    if rank != 3:
+    if rank != 3 or (takes_subtopics and x.shape[2] != 1):
         return x
     if x.shape[2] not in (1, None):
         raise ValueError(
@@ -301,6 +315,17 @@ def _lists(argument: str, value: Any) -> Tensor:
         return x[:, :, 0]
     # `ops.squeeze` fails for an axis of unknown size in a graph.
     return ops.reshape(x, ops.shape(x)[:2])
+
+
+def _require_subtopics(labels: Tensor, scores: Tensor) -> None:
+    """Raises unless labels have an axis of subtopics beside those of the scores."""
+    *sizes, subtopics = shape_of(labels)
+    if subtopics == 0 or not sizes_agree(sizes, shape_of(scores)):
+        raise ValueError(
+            "`y_true` should have the shape of `y_pred`, and one more axis, of one "
+            "subtopic or more: (batch, list_size, subtopics). Received: "
+            f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
+        )
 
 
 def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:

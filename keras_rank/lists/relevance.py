@@ -216,6 +216,26 @@ class JudgedLists:
         """The relevance of the items, 0 where there is none."""
         return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
 
+    @backend.cached_property
+    def relevance_by_subtopic(self) -> Tensor:
+        """The relevance of the items, of shape `(batch, subtopics, list_size)`.
+
+        It is binary. Only the last step makes numbers of it, as memory takes longer to
+        get than to read.
+        """
+        if self._by_label is None:
+            raise ValueError(
+                "`relevance` should be left as it is for formulas of subtopics, which "
+                "need one for each: use `relevance_threshold`, or labels of 0 and 1. "
+                f"Received: one of the shape {shape_of(self.relevance)}"
+            )
+        labels = self.lists.subtopic_labels
+        relevant = self._by_label.function(labels, None, *self._by_label.arguments)
+        if not self._by_label.zero_at_zero:
+            relevant = ops.logical_and(relevant, labels >= 0.0)
+        relevant = ops.logical_and(relevant, self.lists.mask[:, None])
+        return ops.cast(relevant, self.lists.dtype)
+
     def relevance_in(self, order: Order | None) -> Tensor:
         """The relevance of the items in an order; without one, of all items.
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import highest, size_of, with_columns
 from keras_rank.arrays.buckets import enlarged, rounded_up
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
@@ -36,7 +36,7 @@ def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
     """Pads to one of a few shapes, as a program is compiled for each."""
     if not backend.should_bucket(*(x for x in given if x is not None)):
         return given
-    lists, items = given.labels.shape
+    lists, items = given.labels.shape[:2]
     if not sparse_labels:
         sizes = rounded_up(lists, _FEWEST_LISTS), rounded_up(items, _FEWEST_ITEMS)
         return _with_shape(given, sizes)
@@ -47,9 +47,10 @@ def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
     return _with_shape(given, (lists, rounded_up(items, 1)))
 
 
-def _with_shape(given: RawBatch, shape: tuple[int, int]) -> RawBatch:
+def _with_shape(given: RawBatch, shape: tuple[int, ...]) -> RawBatch:
     """Pads tensors of the shape of the labels, or with one row per list."""
     labels, lists = given.labels, given.labels.shape[0]
+    shape = (*shape, *labels.shape[2:])
     if str(labels.dtype).startswith(("bool", "uint")):
         # Which have no -1, that says where there is padding.
         labels = cast_finite(labels, "float32")
@@ -59,7 +60,7 @@ def _with_shape(given: RawBatch, shape: tuple[int, int]) -> RawBatch:
             return x
         sizes = [
             new if size == old else size
-            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=True)
+            for size, old, new in zip(x.shape, given.labels.shape, shape, strict=False)
         ]
         return x if x.shape == tuple(sizes) else enlarged(x, tuple(sizes), fill)
 
@@ -87,6 +88,16 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
     mask, weights = given.mask, given.weights
     wide = wide_or_none(labels, dtype)
     labels, scores = cast_finite(labels, dtype), ranked_as(scores)
+    subtopics = None
+    if len(labels.shape) == 3:
+        shape = [size_of(labels, axis) for axis in (0, 2, 1)]
+        rows = (shape[0] * shape[1], shape[2])
+        subtopics = ops.reshape(ops.transpose(labels, (0, 2, 1)), rows)
+        # Copied once, into the order of the axes, as they are reshaped later on.
+        subtopics = ops.reshape(subtopics, shape)
+        # Not every maximum is NaN if an entry is.
+        sums = ops.sum(subtopics, axis=1)
+        labels, wide = backend.where(ops.isnan(sums), -1.0, highest(subtopics)), None
     if mask is not None:
         mask = ops.cast(as_tensor(mask), "bool")
     if weights is not None:
@@ -96,14 +107,14 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         # A position of padding changes no number, and spares every operation
         # the case of an axis of size 0, as one of unknown size may be.
         wide = None if wide is None else ranked_as(wide)
-        labels, scores, mask, weights, wide = (
-            None if x is None else ops.pad(x, [(0, 0), (0, 1)], constant_values=fill)
+        labels, scores, mask, weights, wide, subtopics = (
+            None if x is None else with_columns(x, fill, 1)
             for x, fill in (
                 *((labels, -1), (scores, 0), (mask, 0), (weights, 0)),
-                (wide, -1),
+                *((wide, -1), (subtopics, -1)),
             )
         )
-    return DenseLists(labels, scores, mask, weights, wide)
+    return DenseLists(labels, scores, mask, weights, wide, subtopics)
 
 
 def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:

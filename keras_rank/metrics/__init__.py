@@ -20,16 +20,26 @@ from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
 from keras_rank.metrics.popularity import AveragePopularity, Novelty
+from keras_rank.metrics.subtopics import (
+    AlphaDCG,
+    AlphaNDCG,
+    ExpectedReciprocalRankIA,
+    PrecisionIA,
+    SubtopicRecall,
+)
 from keras_rank.spelling import no_attribute
 
 __all__ = [
     "DCG",
     "NDCG",
+    "AlphaDCG",
+    "AlphaNDCG",
     "AveragePopularity",
     "AverageRelevancePosition",
     "BPref",
     "Coverage",
     "ExpectedReciprocalRank",
+    "ExpectedReciprocalRankIA",
     "F1AtK",
     "FallOut",
     "Gini",
@@ -39,11 +49,13 @@ __all__ = [
     "Novelty",
     "PairwiseAccuracy",
     "PrecisionAtK",
+    "PrecisionIA",
     "RPrecision",
     "RankBiasedPrecision",
     "RankingMetric",
     "RankingMetrics",
     "RecallAtK",
+    "SubtopicRecall",
 ]
 
 

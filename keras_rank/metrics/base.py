@@ -118,6 +118,9 @@ class RankingMetric(OrderedMetric):
     # Whether the formula supports `sparse_labels`.
     takes_sparse_labels = False
 
+    # Whether labels may have an axis of subtopics.
+    takes_subtopics = False
+
     # Whether labels are compared with each other, each of which matters then.
     _compares_labels = False
 

@@ -20,6 +20,13 @@ from keras_rank.metrics.binary import (
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+from keras_rank.metrics.subtopics import (
+    AlphaDCG,
+    AlphaNDCG,
+    ExpectedReciprocalRankIA,
+    PrecisionIA,
+    SubtopicRecall,
+)
 from keras_rank.spelling import closest, compact, meanings
 
 # The metrics that a group can hold.
@@ -41,13 +48,18 @@ _METRICS: tuple[Callable[..., Member], ...] = (
     FallOut,
     AverageRelevancePosition,
     PairwiseAccuracy,
+    AlphaNDCG,
+    AlphaDCG,
+    ExpectedReciprocalRankIA,
+    PrecisionIA,
+    SubtopicRecall,
     Coverage,
     Gini,
 )
 BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS}
 
-# The names of trec_eval (lower case, `P`, `Rprec`) and of ir_measures, with `k` for a
-# cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
+# The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
+# for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
 # `AP(rel=2)@100`.
 _SPELLINGS = {
     "map": "map_cut_k AP AP@k MAP MAP@k",
@@ -59,9 +71,14 @@ _SPELLINGS = {
     "hit_rate": "success_k Success@k",
     "r_precision": "Rprec Rprec@k RPrec RPrec@k",
     "bpref": "Bpref Bpref@k BPref BPref@k",
+    "alpha_ndcg": "alpha_nDCG@k alpha-nDCG@k",
+    "alpha_dcg": "alpha_DCG@k alpha-DCG@k",
+    "err_ia": "ERR_IA@k ERR-IA@k",
+    "precision_ia": "P_IA@k P-IA@k",
+    "subtopic_recall": "StRecall@k strec@k",
 }
 _OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
-_PARTS = re.compile(r"([A-Za-z_]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
+_PARTS = re.compile(r"([A-Za-z_-]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
 _NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
 

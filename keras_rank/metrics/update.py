@@ -121,7 +121,11 @@ def updates_of(
         y_true.check_alone(y_pred, sample_weight)
         return sums.updates(with_ranked(metrics, y_true, new))
     for (sparse_labels, _), members in alike(metrics).items():
-        batch = (read_sparse if sparse_labels else read)(y_true, y_pred, sample_weight)
+        if sparse_labels:
+            batch = read_sparse(y_true, y_pred, sample_weight)
+        else:
+            takes_subtopics = all(metric.takes_subtopics for metric in members)
+            batch = read(y_true, y_pred, sample_weight, takes_subtopics)
         check_labels_for(members, "y_true", y_true, sparse_labels)
         slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         if backend.is_ours(spec):
@@ -175,7 +179,7 @@ def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> boo
     Not in `torch.compile`, which would compile the next batch anew, as the attribute
     has changed.
     """
-    if backend.is_compiling() or tuple(batch.labels.shape) == (1, 1):
+    if backend.is_compiling() or tuple(batch.scores.shape) == (1, 1):
         return False
     is_first = any(metric._is_new for metric in metrics)
     for metric in metrics:
@@ -212,6 +216,7 @@ def _check_take(metrics: "Sequence[RankingMetric]", ranked: RankedLists) -> None
     for metric in metrics:
         if ranked.lists.holds_targets:
             check_takes_targets(metric)
+        ranked.check_subtopics(type(metric).__name__, metric.takes_subtopics)
         if ranked.ties != metric._ties:
             raise ValueError(
                 "`shuffle_ties` should be the same for the metric and the ranked "

@@ -100,6 +100,14 @@ class RankedLists:
                 + ("y_pred" if y_pred is not None else "sample_weight")
             )
 
+    def check_subtopics(self, name: str, takes_subtopics: bool) -> None:
+        """Raises for labels of subtopics, unless they are taken."""
+        if self.lists.given_subtopics is not None and not takes_subtopics:
+            raise ValueError(
+                f"`{name}` should get one label for each item. Received: ranked lists "
+                "with labels of subtopics"
+            )
+
     def check_cutoff(self, k: int | None) -> None:
         """Raises for a cutoff that is larger than that of the ranking."""
         if self.k is not None and (k is None or k > self.k):

@@ -103,7 +103,7 @@ class Ranking:
     def first(self, values_by_rank: Tensor) -> Tensor:
         """Of values at all ranks of the uncut ranking, those up to the cutoff."""
         return (
-            values_by_rank if self.whole is None else values_by_rank[:, : self.cutoff]
+            values_by_rank if self.whole is None else values_by_rank[..., : self.cutoff]
         )
 
     def take(self, values: Tensor) -> Tensor:
@@ -113,10 +113,11 @@ class Ranking:
         that rank if they come in random order.
 
         Args:
-            values: tensor of shape `(batch, list_size)`.
+            values: tensor of shape `(batch, list_size)`, or
+                `(batch, subtopics, list_size)`.
 
         Returns:
-            A tensor of shape `(batch, depth)`.
+            A tensor of shape `(batch, depth)`, or `(batch, subtopics, depth)`.
         """
         if self.whole is not None:
             return self.first(self.whole.take(values))
@@ -129,7 +130,7 @@ class Ranking:
         """Returns the values of the items at the ranks, as if none were tied."""
         if self.order is not None:
             values = self.order.of(values)
-        return backend.where(self.occupied, values, 0.0)
+        return backend.where(for_all_subtopics(self.occupied, values), values, 0.0)
 
     def averaged(
         self, in_order: Tensor, values: Callable[[Order | None], Tensor]
@@ -263,17 +264,39 @@ class TieGroups:
         self, in_order: Tensor, values: Callable[[Order | None], Tensor]
     ) -> Tensor:
         """Returns the mean of the values over the group of each rank."""
+        at_cut, sizes = (
+            for_all_subtopics(x, in_order) for x in (self.at_cut, self.sizes)
+        )
 
         def cut_total(scores: Tensor, order: Order | None) -> Tensor:
-            in_cut_group = backend.where(scores == self.cut_score, values(order), 0.0)
-            return total(in_cut_group)[:, None]
+            its_values = values(order)
+            is_in = for_all_subtopics(scores == self.cut_score, its_values)
+            return total(backend.where(is_in, its_values, 0.0))[..., None]
 
         def averaged() -> Tensor:
-            totals = backend.group_totals(in_order, self.group)
+            totals = self._totals(in_order)
             cut_totals = among_high(self.lists, self.high, self.lowest, cut_total)
-            return backend.where(self.at_cut, cut_totals, totals) / self.sizes
+            return backend.where(at_cut, cut_totals, totals) / sizes
 
         return backend.branch(self.none, lambda: in_order, averaged)
+
+    def _totals(self, values: Tensor) -> Tensor:
+        """The sum of the values over the group of each rank."""
+        if len(values.shape) == 2:
+            return backend.group_totals(values, self.group)
+        lists, subtopics, depth = ops.shape(values)
+        # Each list has a row, and groups of its own, for each subtopic.
+        of_list = ops.arange(lists, dtype="int32")[:, None, None] * (subtopics - 1)
+        rows_before = of_list + ops.arange(subtopics, dtype="int32")[:, None]
+        group = ops.reshape(self.group, (lists, 1, depth)) + rows_before * depth
+        rows = ops.reshape(values, (-1, depth))
+        totals = backend.group_totals(rows, ops.reshape(group, (-1,)))
+        return ops.reshape(totals, (lists, subtopics, depth))
+
+
+def for_all_subtopics(x: Tensor, values: Tensor) -> Tensor:
+    """Returns what lists have at their places, for values that may have subtopics."""
+    return x if len(values.shape) == 2 else x[:, None]
 
 
 def among_high(

@@ -5,7 +5,7 @@ They are dicts, also as JSON files, or lists and arrays in the order of the quer
 
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,8 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
     """Returns dicts with the items of each query as a table, and others unchanged.
 
     These are `{query: {item: number}}` or `{query: [items]}`. The table has a row with
-    lists for each query. A single dict of columns is one of the others.
+    lists for each query. A single dict of columns is one of the others. Judgements with
+    subtopics, `{query: {subtopic: {item: label}}}`, have a row for each label.
 
     Args:
         name: `"qrels"` or `"run"`.
@@ -119,17 +120,20 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
     )
     if has_columns and len(dicts) == 1:
         return source if isinstance(source, Mapping) else dicts[0]
+    of_queries = list(zip(keys, values, strict=True))
     should_be_empty = has_columns or any(nested)
-    ids = [
-        _ids_of(name, key, items, should_be_empty)
-        for key, items in zip(keys, values, strict=True)
-    ]
-    found = {query: keys, item: ids or pa.array([], pa.list_(pa.string()))}
-    if any(nested):
-        found[number] = [
-            list(items.values()) if isinstance(items, Mapping) else []
-            for items in values
-        ]
+    if name == "qrels" and columns.subtopic is not None:
+        names = query, columns.subtopic, item, number
+        rows = list(_rows_of_subtopics(of_queries))
+        found = {each: [row[i] for row in rows] for i, each in enumerate(names)}
+    else:
+        ids = [_ids_of(name, *each, should_be_empty) for each in of_queries]
+        found = {query: keys, item: ids or pa.array([], pa.list_(pa.string()))}
+        if any(nested):
+            found[number] = [
+                list(items.values()) if isinstance(items, Mapping) else []
+                for items in values
+            ]
     try:
         return pa.table(found)
     except (pa.ArrowException, OverflowError) as error:
@@ -137,6 +141,19 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
             f"`{name}` should have ids of one type, integers below 2**63 or text, and "
             f"numbers. Received: {' '.join(str(error).split())}"
         ) from error
+
+
+def _rows_of_subtopics(of_queries: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
+    """Yields the query, subtopic, item and label of judgements in dicts."""
+    for query, subtopics in of_queries:
+        of_subtopics = subtopics.values() if isinstance(subtopics, Mapping) else [None]
+        if not all(isinstance(x, Mapping | list | tuple | Set) for x in of_subtopics):
+            raise no_subtopics(f"{reprlib.repr(subtopics)}, for the query {query!r}")
+        for subtopic, items in subtopics.items():
+            ids = _ids_of("qrels", query, items, should_be_empty=False)
+            labels = items.values() if isinstance(items, Mapping) else [1] * len(ids)
+            for item, label in zip(ids, labels, strict=True):
+                yield query, subtopic, item, label
 
 
 def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[Any]:
@@ -171,4 +188,14 @@ def not_understood(name: str, query: Any, items: Any) -> ValueError:
         f"`{name}` should be a dict of columns, or have a dict of items and numbers "
         f"for each query, or ids for each: {_ACCEPTED[name]}. Received: "
         f"{reprlib.repr(items)}, for the query {query!r}"
+    )
+
+
+def no_subtopics(received: str) -> ValueError:
+    """The error for judgements that don't say to which subtopic an item is relevant."""
+    return ValueError(
+        "`qrels` should have subtopics, as metrics such as alpha_ndcg read them: lines "
+        "of `query subtopic item label`, a table with a column of subtopics, which "
+        "`subtopic` (--subtopic) names, or a dict {query: {subtopic: {item: label}}}. "
+        f"Received: {received}"
     )

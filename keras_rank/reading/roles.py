@@ -17,6 +17,7 @@ _KNOWN = {
     "item": ("item_id", "corpus-id", "doc_id", "docno", "docid"),
     "label": ("label", "relevance", "rel", "rating"),
     "score": ("score",),
+    "subtopic": ("subtopic_id", "subtopic", "iteration"),
 }
 # The queries and items of judgements whose label is named `score`.
 _SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
@@ -50,11 +51,30 @@ def names_of(columns: Columns) -> set[str]:
 def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     """The columns of queries, items and numbers, by what they hold.
 
+    That of the subtopics of judgements is among them if it is asked for.
+
     Args:
         name: `"qrels"` or `"run"`.
         part: the table.
         columns: the names that were given.
     """
+    found = _roles_of(name, part, columns)
+    if name == "run" or columns.subtopic is None:
+        return found
+    if part.has_names:
+        subtopic = _known_name("subtopic", part.columns, columns)
+    elif columns.subtopic in part.columns:
+        subtopic = columns.subtopic
+    else:
+        others = [x for x in part.columns if x not in found.values()]
+        subtopic = others[0] if len(others) == 1 else ""
+    if subtopic not in part.columns:
+        raise query_dicts.no_subtopics(f"{part.name} with the columns {part.columns}")
+    return {**found, "subtopic": subtopic}
+
+
+def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
+    """The same without subtopics."""
     number = text.NUMBERS[name]
     if part.has_names:
         return _roles_by_name(part.columns, columns, number)
@@ -105,14 +125,17 @@ def _places_of_four(part: Part) -> tuple[int, ...] | None:
 
 def _roles_by_name(names: list[str], columns: Columns, number: str) -> dict[str, str]:
     """The same of a table with names: as they were given, or of a known tool."""
-    found = {}
-    for role in ("query", "item", number):
-        default, given = _KNOWN[role][0], getattr(columns, role)
-        found[role] = given
-        if given == default or text.PLACE.fullmatch(given):
-            present = [name for name in _KNOWN[role] if name in names]
-            found[role] = present[0] if present else given
+    roles = ("query", "item", number)
+    found = {role: _known_name(role, names, columns) for role in roles}
     is_scored = (found["query"], found["item"]) in _SCORED
     if number == "label" and found[number] not in names and is_scored:
         found[number] = "score"
     return found
+
+
+def _known_name(role: str, names: list[str], columns: Columns) -> str:
+    """The name of a column: as it was given, or that of a known tool."""
+    given: str = getattr(columns, role)
+    if given == _KNOWN[role][0] or text.PLACE.fullmatch(given):
+        return next((name for name in _KNOWN[role] if name in names), given)
+    return given

@@ -20,7 +20,14 @@ from keras_rank.reading.part import ColumnRef, is_rank, no_score
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
 # trec_eval compares ids as text, even numbers.
-_OF_TREC_EVAL = "score DESC, CAST(item AS VARCHAR) DESC"
+_ID = "CAST(item AS VARCHAR)"
+_OF_TREC_EVAL = f"score DESC, {_ID} DESC"
+# Of equal items, ndeval's ideal order has the one with the larger id first. A run of
+# pyndeval has the other one first, which is higher here.
+_OF_NDEVAL = (
+    "dense_rank() OVER (PARTITION BY query ORDER BY score) AS height, "
+    f"row_number() OVER (PARTITION BY query ORDER BY score, {_ID} DESC) AS place"
+)
 # As C makes a float of a double: infinite beyond its range, but not if it is missing.
 _FLOAT = "coalesce(TRY_CAST(score AS FLOAT), CAST(score * 'inf'::DOUBLE AS FLOAT))"
 # The number of rows that are processed at a time.
@@ -38,6 +45,7 @@ class Columns:
         item: the item, or `None`.
         weight: the weight of the item, or `None`.
         keep: further columns with one value per query.
+        subtopic: the subtopic of a judgement, or `None`.
     """
 
     query: str
@@ -46,11 +54,13 @@ class Columns:
     item: str | None = None
     weight: str | None = None
     keep: tuple[str, ...] = ()
+    subtopic: str | None = None
 
     def __post_init__(self) -> None:
-        for argument in ("query", "label", "score", "item", "weight"):
+        optionals = ("item", "weight", "subtopic")
+        for argument in ("query", "label", "score", *optionals):
             name = getattr(self, argument)
-            optional = " or None" if argument in ("item", "weight") else ""
+            optional = " or None" if argument in optionals else ""
             if not (isinstance(name, str) or (optional and name is None)):
                 raise ValueError(
                     f"`{argument}` should be the name of a column{optional}. "
@@ -65,7 +75,9 @@ class Rows:
     """Rows sorted by query, as a stream of Arrow batches.
 
     Their columns are `query`, `label` and `score`, `item` and `weight` if these were
-    named, and the kept columns by number: `0`, `1`, ...
+    named, and the kept columns by number: `0`, `1`, ... With subtopics, also the labels
+    for each, `subtopics`, and if trec_eval's order is asked for `height`, the order of
+    the scores, and `place`, in which none are tied.
 
     Attributes:
         batches: the batches, none of which is empty. A query may continue in the next.
@@ -143,6 +155,8 @@ def sorted_batches(
         table = engine.query(table, f"SELECT * REPLACE ({_FLOAT} AS score) FROM source")
     columns = ", ".join(f'"{name}"' for name in names)
     by = order if order in ("row", "item") else _OF_TREC_EVAL
+    if "subtopics" in names and by == _OF_TREC_EVAL:
+        columns, by = f"{columns}, {_OF_NDEVAL}", f"{_ID} DESC"
     rows = engine.query(table, f"SELECT {columns} FROM source ORDER BY query, {by}")
     is_empty = True
     with files.errors_of(argument, source):

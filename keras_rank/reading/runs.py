@@ -65,7 +65,11 @@ def read_run(
             "`ignore_identical_ids` should be False for lists in the order of the "
             "queries, which name none: pass dicts by their ids. Received: True"
         )
-    sides = {"qrels": _create(connection, "qrels", qrels, columns)}
+    judged = _create(connection, "qrels", qrels, columns)
+    names = ["query", "label", "score", "item"]
+    if columns.subtopic is not None:
+        judged, names = _with_subtopics(connection, qrels), [*names, "subtopics"]
+    sides = {"qrels": judged}
     sides["run"] = _create(connection, "run", run, columns, protocol.duplicates)
     for i, id_ in enumerate(("query", "item")):
         types = {f"`{name}`": str(table.types[i]) for name, table in sides.items()}
@@ -82,12 +86,11 @@ def read_run(
         left_out = _count_left_out(connection)
         queries = "run" if protocol.missing == "skip" else "qrels"
         rows = connection.sql(
-            "SELECT query, label, score, item, of_run.row FROM "
+            f"SELECT {', '.join(names)}, of_run.row FROM "
             f"(SELECT * FROM qrels WHERE query IN (SELECT query FROM {queries})) "
             "FULL JOIN (SELECT * FROM run WHERE item IS NOT NULL AND "
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
-    names = ("query", "label", "score", "item")
     batches = sorted_batches(rows, "qrels", qrels, names, order)
     return Rows(batches, left_out)
 
@@ -126,6 +129,11 @@ def _create(
         numbers = {number: ids.pop(number)}
         are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
         are_scored = all(lists.has_lists(part, found[number]) for part in parts)
+        if are_lists and "subtopic" in ids:
+            raise ValueError(
+                "`qrels` with subtopics should have a row for each item. Received: "
+                f"lists of items, in {files.named(source)}"
+            )
         if are_lists:
             parts = [
                 lists.items_of(connection, name, part, found, is_padded)
@@ -141,7 +149,8 @@ def _create(
                 "`run` should have one list for each query if it has no scores. "
                 f"Received: several for the query {query!r}"
             )
-        for twice in _repeated(items, "item") if duplicates == "error" else ():
+        once = "item, subtopic" if "subtopic" in ids else "item"
+        for twice in _repeated(items, once) if duplicates == "error" else ():
             raise sources.received_twice(name, source, {} if are_lists else ids, twice)
         is_bare = not parts[0].has_names and len(parts[0].columns) == 3
         if name == "run" and is_bare and found[number] != columns.score:
@@ -169,6 +178,30 @@ def _parts_of(
     return [part.with_lists(found["item"]) for part in parts], found
 
 
+def _with_subtopics(connection: Connection, source: Any) -> Relation:
+    """Gives each judged item one row, with its labels for all subtopics of the query.
+
+    Its own label is the highest of these.
+    """
+    ids = connection.table("qrels").aggregate(
+        "min(CAST(subtopic AS VARCHAR)), count(DISTINCT subtopic)"
+    )
+    ((first, number),) = ids.fetchall()
+    if number == 1 and first in ("0", "Q0"):
+        # What stands there in other judgements.
+        raise query_dicts.no_subtopics(
+            f"{first!r} as the only one, in {files.named(source)}"
+        )
+    connection.execute(
+        "CREATE OR REPLACE TABLE qrels AS SELECT query, item, max(label) AS label, "
+        "list(coalesce(label, 0) ORDER BY subtopic) AS subtopics, min(row) AS row "
+        "FROM (SELECT DISTINCT query, subtopic FROM qrels) "
+        "JOIN (SELECT DISTINCT query, item FROM qrels) USING (query) "
+        "LEFT JOIN qrels USING (query, subtopic, item) GROUP BY query, item"
+    )
+    return connection.table("qrels")
+
+
 def _count_left_out(connection: Connection) -> int:
     """The number of queries that are only in the run. Raises if none is in both."""
     ((in_run, common, one, other),) = connection.sql(
@@ -187,16 +220,19 @@ def _count_left_out(connection: Connection) -> int:
 
 def _require_rows(name: str, source: Any, table: Relation) -> None:
     """Raises for no rows and missing values. A score may be NaN: it has no rank."""
-    is_number, accepted = "score IS NOT NULL", ("a query", "an item", "a score")
+    number, is_number = "a score", "score IS NOT NULL"
     if name == "qrels":
+        number = "a finite label"
         is_number = "label IS NOT NULL AND isfinite(CAST(label AS DOUBLE))"
-        accepted = ("a query", "an item", "a finite label")
-    ((rows, *there),) = table.aggregate(
-        f"count(*), count(query), count(item), count(*) FILTER ({is_number})"
-    ).fetchall()
+    counts = {"a query": "count(query)", "an item": "count(item)"}
+    if "subtopic" in table.columns:
+        counts["a subtopic"] = "count(subtopic)"
+    counts[number] = f"count(*) FILTER ({is_number})"
+    columns = ", ".join(["count(*)", *counts.values()])
+    ((rows, *there),) = table.aggregate(columns).fetchall()
     if rows == 0:
         raise files.no_rows(name, source)
-    for what, found in zip(accepted, there, strict=True):
+    for what, found in zip(counts, there, strict=True):
         if found < rows:
             raise ValueError(
                 f"`{name}` should have {what} in each row. Received: "
@@ -204,10 +240,10 @@ def _require_rows(name: str, source: Any, table: Relation) -> None:
             )
 
 
-def _repeated(table: Relation, name: str) -> list[tuple[Any, Any]]:
-    """A query and a value that it has twice in a column, if there are any."""
-    counts = table.aggregate(f"query, {name}, count(*) AS number").filter("number > 1")
-    return counts.project(f"query, {name}").limit(1).fetchall()
+def _repeated(table: Relation, names: str) -> list[tuple[Any, ...]]:
+    """A query and the values that it has twice in columns, if there are any."""
+    counts = table.aggregate(f"query, {names}, count(*) AS number").filter("number > 1")
+    return counts.project(f"query, {names}").limit(1).fetchall()
 
 
 def _require_scores(table: Relation, source: Any) -> None:

@@ -121,7 +121,7 @@ def received_twice(
         argument: the name of the argument that is the source.
         source: the source of the rows.
         ids: the columns of queries and items in files, if they have a row for each.
-        values: a query, and an item that it has twice.
+        values: a query, and an item that it has twice, perhaps for a subtopic.
     """
     found: list[str] = []
     if ids and files.are_files(source):
@@ -131,9 +131,11 @@ def received_twice(
             for file in files.files_of(argument, source):
                 for part in parts_of(connection, argument, file, names):
                     found += part.where(ids, values)
-    query, item = values
+    query, item, *subtopic = values
     return ValueError(
         f"`{argument}` should have each item of a query once. Received twice: the item "
-        f"{item!r} of the query {query!r}, in "
+        f"{item!r} of the query {query!r}"
+        + "".join(f" and the subtopic {x!r}" for x in subtopic)
+        + ", in "
         + (" and ".join(found) or files.named(source))
     )

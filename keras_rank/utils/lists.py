@@ -226,11 +226,14 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     of keras-rs.
 
     Args:
-        labels: tensor of shape `(list_size,)` or `(batch, list_size)`.
-        mask: tensor of the same shape. False where there is no item.
+        labels: tensor of shape `(list_size,)` or `(batch, list_size)`, or
+            `(batch, list_size, subtopics)`.
+        mask: tensor of the same shape, but without subtopics. False where there is no
+            item.
 
     Returns:
-        A tensor of the same shape: of the integers that were given, or of floats.
+        A tensor of the shape of the labels: of the integers that were given, or of
+        floats.
 
     Example:
 
@@ -248,7 +251,12 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
         # Which have no -1.
         labels = ops.cast(labels, "float32")
     mask = ops.cast(tensors.to_tensor("mask", mask), "bool")
-    if not tensors.sizes_agree(mask.shape, labels.shape):
+    if len(labels.shape) == 3 and len(mask.shape) == 2:
+        mask = mask[:, :, None]
+        sizes = (*labels.shape[:2], 1)
+    else:
+        sizes = labels.shape
+    if not tensors.sizes_agree(mask.shape, sizes):
         raise ValueError(
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"

@@ -30,7 +30,7 @@ _OF_BOTH = (
     "keep_items",
 )
 _OF_ROWS = ("weight", "memory_limit")
-_OF_RUNS = ("rules", "missing", "ignore_identical_ids", "memory_limit")
+_OF_RUNS = ("subtopic", "rules", "missing", "ignore_identical_ids", "memory_limit")
 
 
 def given_files(parsed: Namespace) -> list[str]:

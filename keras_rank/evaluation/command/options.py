@@ -57,6 +57,7 @@ _ALL = """
 --label COLUMN (rows runs): the column of the labels (default: label)
 --score COLUMN (rows runs): the column of the scores (default: score)
 --item COLUMN (rows runs): the column of the items, to detect duplicates
+--subtopic COLUMN (runs): the column of the subtopics (default: subtopic_id)
 --weight COLUMN (rows): the column of the weights of the items
 --by COLUMN... (rows lists): compute a mean for each value of the columns
 --cluster COLUMN (rows lists): a column, such as the user, whose lists are not
@@ -193,6 +194,7 @@ def require_used(parsed: argparse.Namespace, rows: Sequence[str]) -> None:
     if job == "runs":
         both = [parsed.qrels, *rows]
         of_tables = {"query": both, "item": both, "label": both[:1], "score": rows}
+        of_tables["subtopic"] = both[:1]
         for name, files in of_tables.items():
             is_place = PLACE.fullmatch(getattr(parsed, name) or "")
             if not (is_place or any(map(is_table, files))):

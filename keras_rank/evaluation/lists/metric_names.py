@@ -104,6 +104,8 @@ def metric_of(string: str, rules: str) -> RankingMetric:
             config["gain_fn"] = "linear"
         if "denominator" in config:
             config["denominator"] = "retrieved" if metric.k is None else "k"
+        if metric.takes_subtopics and "normalizer" in config:
+            config["normalizer"] = "maximum"
     level = None if spelled is None else spelled.relevance
     if level is not None and "relevance_threshold" in config:
         config["relevance_threshold"] = float(level)

@@ -25,6 +25,8 @@ from keras_rank.ranking.tie_breaking import Ties
 
 # Arrays of padded lists, or of their values, by what they hold.
 Batch: TypeAlias = dict[str, Array]
+# What is -1 where there is no item.
+_LABELS = {"label", "judgement", "judged", "subtopics"}
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
 # The largest ratio of the padded size to that of the shortest list of a batch.
@@ -53,8 +55,8 @@ def values_of_lists(
         is_item = places < sizes[chosen, None]
         positions = starts[chosen, None] + np.where(is_item, places, 0)
         batch = {name: values[positions] for name, values in items.items()}
-        for name in ("label", "judgement", "judged"):
-            batch[name] = np.where(is_item, batch[name], -1.0)
+        for name in _LABELS & batch.keys():
+            batch[name][~is_item] = -1.0
         for name, values in _of_batch(settings, batch, numbers[chosen]).items():
             if name not in found:
                 found[name] = np.empty(len(starts), values.dtype)
@@ -91,21 +93,20 @@ def _set_spread(
     chosen: Array,
 ) -> None:
     """Sets the values of chosen lists with each order of their ties."""
-    tied = {name: values[chosen] for name, values in batch.items()}
+    tied = {name: x[chosen] for name, x in batch.items() if name != "place"}
     numbers = np.zeros(len(chosen), np.int32)
     by_worth = grouped(metrics, lambda m: _worth_of(m, "weight" in batch))
     for gain, members in by_worth.items():
         worth = tied[gain] if isinstance(gain, str) else _worth(tied, gain)
+        worth = worth.sum(axis=2) if worth.ndim == 3 else worth
         for order, ties in ORDERS.items():
             ordered = tied
             if ties == "stable":
                 # Items are sorted, as the earlier of tied items comes first.
                 sign = -1.0 if order == "best" else 1.0
                 place = np.argsort(sign * worth, axis=1, kind="stable")
-                ordered = {
-                    name: np.take_along_axis(values, place, axis=1)
-                    for name, values in tied.items()
-                }
+                row = np.arange(len(place))[:, None]
+                ordered = {name: values[row, place] for name, values in tied.items()}
             for metric, _, values, _ in _computed(members, ordered, numbers, ties):
                 spread[SPREAD.format(metric.name, order)][chosen] = values
     for metric in metrics:
@@ -127,7 +128,7 @@ def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
     is_by_label = judgement.is_binary or (judgement.is_monotone and not has_weights)
     if not is_by_label:
         return judgement
-    return "judged" if isinstance(metric, Judged) else "label"
+    return "label" if isinstance(metric, BPref) else _labels_of(metric)
 
 
 def _worth(batch: Batch, gain: Relevance) -> Array:
@@ -140,7 +141,10 @@ def _worth(batch: Batch, gain: Relevance) -> Array:
 
 def _given(batch: Batch, label: str) -> RawBatch:
     """The lists of a padded batch, as a metric takes them."""
-    return bucket_shapes(read(batch[label], batch["score"], batch.get("weight")))
+    of_subtopics, score = label == "subtopics", batch["score"]
+    if of_subtopics:
+        score = batch.get("place", score)
+    return bucket_shapes(read(batch[label], score, batch.get("weight"), of_subtopics))
 
 
 def _computed(
@@ -173,6 +177,8 @@ def _labels_of(metric: RankingMetric) -> str:
     """The labels that a metric reads."""
     if isinstance(metric, Judged):
         return "judged"
+    if metric.takes_subtopics:
+        return "subtopics"
     # To bpref, an item without a judgement is padding, whatever it is to others.
     return "judgement" if isinstance(metric, BPref) else "label"
 

@@ -149,7 +149,12 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     if columns.weight is not None:
         items["weight"] = _weights(columns.weight, rows["weight"].to_numpy(), lists)
     numbers = _numbers_of_lists(lists.queries)
-    found |= padded.values_of_lists(settings, items, lists.starts, lists.sizes, numbers)
+    ranked = items
+    if "subtopics" in rows.column_names:
+        ranked = items | _of_subtopics(rows, items, settings.truncates)
+    found |= padded.values_of_lists(
+        settings, ranked, lists.starts, lists.sizes, numbers
+    )
     if columns.weight is None:
         found[WEIGHT] = np.ones(len(lists.starts))
     else:
@@ -170,6 +175,24 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
     names += [name for name in found if name.startswith(HEALTH)]
     return pa.table({name: _column(found[name]) for name in names if name in found})
+
+
+def _of_subtopics(
+    rows: pa.Table, items: dict[str, Array], truncates: bool
+) -> dict[str, Array]:
+    """The labels of items for each subtopic, and scores in the order of ndeval."""
+    given = rows["subtopics"].combine_chunks()
+    sizes = pc.fill_null(pc.list_value_length(given), 0).to_numpy(zero_copy_only=False)
+    labels = np.zeros((len(sizes), sizes.max()))
+    labels[np.arange(sizes.max()) < sizes[:, None]] = given.flatten()
+    if truncates:
+        labels = np.trunc(labels)
+    is_item, is_ranked = items["label"] >= 0.0, items["score"] > -np.inf
+    found = {"subtopics": np.where(is_item[:, None], np.maximum(labels, 0.0), -1.0)}
+    for name, height in (("score", "height"), ("place", "place")):
+        if height in rows.column_names:
+            found[name] = np.where(is_ranked, rows[height].to_numpy(), -np.inf)
+    return found
 
 
 def _health_of_rows(

@@ -47,6 +47,19 @@ class Settings:
     def __post_init__(self) -> None:
         for argument, choices in CHOICES.items():
             check_choice(argument, getattr(self, argument), choices)
+        of_subtopics = [x.name for x in self.metrics if x.takes_subtopics]
+        if of_subtopics and self.columns.subtopic is None:
+            raise ValueError(
+                "`metrics` should read one label for each item, as a table has no "
+                "subtopics; `evaluate_run` takes judgements of these. Received: "
+                f"{', '.join(of_subtopics)}"
+            )
+        for metric in self.metrics:
+            if getattr(metric, "subtopic_weights", None) is not None:
+                raise ValueError(
+                    "`metrics` should have `subtopic_weights=None`, as each query has "
+                    f"subtopics of its own. Received: {metric.name!r} with weights"
+                )
         if self.ties != "metric" and self.columns.item is None:
             raise ValueError(
                 f'`item` should name a column with `ties="{self.ties}"`, which orders '

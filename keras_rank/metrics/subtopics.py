@@ -1,0 +1,336 @@
+"""Metrics of subtopics as Keras metrics."""
+
+from typing import Any, Unpack
+
+import keras
+
+from keras_rank import discounts
+from keras_rank.arguments import (
+    DENOMINATORS,
+    DISCOUNTS,
+    Function,
+    adds_arguments,
+    check_choice,
+    check_share,
+    check_subtopic_normalizer,
+    check_subtopic_weights,
+    resolve,
+    serialize,
+)
+from keras_rank.backends import Tensor
+from keras_rank.formulas import subtopics
+from keras_rank.lists.relevance import JudgedLists
+from keras_rank.metrics.base import RankingArguments, RankingMetric
+from keras_rank.ranking.ranking import Ranking
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class AlphaNDCG(RankingMetric):
+    """Computes the mean normalized alpha-DCG (alpha-nDCG).
+
+    `alpha-nDCG@k = alpha-DCG@k / alpha-DCG@k of a greedy order`
+
+    where the greedy order takes at each rank the item that gains most there, of equal
+    ones the earlier, from all items, including those that were not retrieved. The best
+    order is too hard to find: where the greedy one misses it, the value of a list may
+    be above 1. The result of a list without relevant items is `empty_value`.
+
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
+            item takes from those below. Defaults to 0.5.
+        rank_discount_fn: function from ranks to discounts that do not grow, or
+            `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
+            `keras_rank.discounts.log2`.
+        name: str. Defaults to `alpha_ndcg_at_k`, or `alpha_ndcg` without a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.AlphaNDCG(k=2)
+    >>> metric.update_state([[[1, 0], [1, 0], [0, 1]]], [[0.9, 0.5, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.8066'
+
+    Reference:
+        Clarke et al., "Novelty and diversity in information retrieval evaluation",
+        SIGIR 2008.
+    """
+
+    base_name = "alpha_ndcg"
+    takes_subtopics = True
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        alpha: float = 0.5,
+        rank_discount_fn: str | Function = discounts.log2,
+        **arguments: Unpack[RankingArguments],
+    ) -> None:
+        super().__init__(k, **arguments)
+        self.alpha = check_share("alpha", alpha)
+        self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return subtopics.share_of_greedy_ideal(
+            lists, ranking, self.alpha, self.rank_discount_fn
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), "alpha": self.alpha}
+        discount = serialize("rank_discount_fn", self.rank_discount_fn, DISCOUNTS)
+        return {**config, "rank_discount_fn": discount}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class AlphaDCG(AlphaNDCG):
+    """Computes the mean alpha-DCG, the DCG that prefers new subtopics.
+
+    `alpha-DCG@k = sum(weight(r) * gain(r) * discount(r) for r in 1..k) / list_weight`
+
+    where `gain(r) = sum((1 - alpha)**above(t))` over the subtopics t to which the item
+    at rank r is relevant, and `above(t)` is the number of items above it that are
+    relevant to t, too. `list_weight` is the mean weight of the items that are relevant
+    to a subtopic, 1 without weights, and also the weight of the list in the mean. The
+    result is 0 or more; that of a list without relevant items is `empty_value`.
+
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
+            item takes from those below. Defaults to 0.5.
+        rank_discount_fn: function from ranks to discounts, or `"log2"`,
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+        normalizer: what the sum is divided by. `None`: nothing (TF-Ranking).
+            `"maximum"`: the sum of k items that are relevant to all subtopics of the
+            list, those with relevant items (ndeval). Defaults to `None`.
+        name: str. Defaults to `alpha_dcg_at_k`, or `alpha_dcg` without a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.AlphaDCG(k=2)
+    >>> metric.update_state([[[1, 0], [1, 0], [0, 1]]], [[0.9, 0.5, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '1.3155'
+
+    Reference:
+        Clarke et al., "Novelty and diversity in information retrieval evaluation",
+        SIGIR 2008.
+    """
+
+    base_name = "alpha_dcg"
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        alpha: float = 0.5,
+        rank_discount_fn: str | Function = discounts.log2,
+        *,
+        normalizer: str | None = None,
+        **arguments: Unpack[RankingArguments],
+    ) -> None:
+        super().__init__(k, alpha, rank_discount_fn, **arguments)
+        self.normalizer = check_subtopic_normalizer(normalizer, self.k)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        how = self.alpha, self.rank_discount_fn, self.normalizer, self.k
+        return subtopics.discounted_novelty(lists, ranking, *how)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "normalizer": self.normalizer}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class ExpectedReciprocalRankIA(RankingMetric):
+    """Computes the mean intent-aware expected reciprocal rank (ERR-IA).
+
+    `ERR-IA@k = mean(sum(stop(r) / r for r in 1..k) for each subtopic)`
+
+    where `stop(r) = relevant(r) * alpha * (1 - alpha)**above(r)` is the probability
+    that a user who looks for the subtopic stops at rank r: each relevant item satisfies
+    with the probability `alpha`, and `above(r)` of them are above. The mean is over the
+    subtopics with relevant items. The result is from 0 to 1; that of a list without
+    relevant items is `empty_value`.
+
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        alpha: number from 0 to 1. The probability that a relevant item satisfies.
+            Defaults to 0.5.
+        subtopic_weights: list of numbers. The weight of each subtopic in the mean.
+            Defaults to `None`: all are 1.
+        normalizer: what the mean is divided by. `None`: nothing. `"maximum"`: that of k
+            items that are relevant to all subtopics (ndeval). Defaults to `None`.
+        name: str. Defaults to `err_ia_at_k`, or `err_ia` without a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.ExpectedReciprocalRankIA(k=2)
+    >>> metric.update_state([[[1, 0], [1, 0], [0, 1]]], [[0.9, 0.5, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.3125'
+
+    References:
+        Chapelle, Metzler, Zhang and Grinspan, "Expected reciprocal rank for graded
+        relevance", CIKM 2009.
+        Clarke, Craswell, Soboroff and Ashkan, "A comparative analysis of cascade
+        measures for novelty and diversity", WSDM 2011.
+    """
+
+    base_name = "err_ia"
+    takes_subtopics = True
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        alpha: float = 0.5,
+        *,
+        subtopic_weights: Any = None,
+        normalizer: str | None = None,
+        **arguments: Unpack[RankingArguments],
+    ) -> None:
+        super().__init__(k, **arguments)
+        self.alpha = check_share("alpha", alpha)
+        self.subtopic_weights = check_subtopic_weights(subtopic_weights)
+        self.normalizer = check_subtopic_normalizer(normalizer, self.k)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        how = self.alpha, self.subtopic_weights, self.normalizer, self.k
+        return subtopics.mean_reciprocal_of_stop(lists, ranking, *how)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"alpha": self.alpha, "subtopic_weights": self.subtopic_weights}
+        return {**super().get_config(), **own, "normalizer": self.normalizer}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class PrecisionIA(RankingMetric):
+    """Computes the mean intent-aware precision (P-IA).
+
+    `P-IA@k = mean(relevant items in the top k / slots for each subtopic)`
+
+    where the mean is over the subtopics with relevant items. The result is from 0 to 1;
+    that of a list without relevant items is `empty_value`.
+
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        denominator: the number of slots. `"available"`: k, or the number of items of
+            the list if that is less (TF-Ranking). `"k"`: always k (ndeval).
+            `"retrieved"`: k, or the number of retrieved items if that is less. Defaults
+            to `"available"`.
+        subtopic_weights: list of numbers. The weight of each subtopic in the mean.
+            Defaults to `None`: all are 1.
+        name: str. Defaults to `precision_ia_at_k`, or `precision_ia` without a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.PrecisionIA(k=2)
+    >>> metric.update_state([[[1, 0], [1, 0], [0, 1]]], [[0.9, 0.5, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        Clarke, Craswell and Soboroff, "Overview of the TREC 2009 Web track", 2009.
+    """
+
+    base_name = "precision_ia"
+    takes_subtopics = True
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        denominator: str = "available",
+        subtopic_weights: Any = None,
+        **arguments: Unpack[RankingArguments],
+    ) -> None:
+        super().__init__(k, **arguments)
+        self.denominator = check_choice("denominator", denominator, DENOMINATORS)
+        self.subtopic_weights = check_subtopic_weights(subtopic_weights)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        how = self.k, self.denominator, self.subtopic_weights
+        return subtopics.mean_precision(lists, ranking, *how)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), "denominator": self.denominator}
+        return {**config, "subtopic_weights": self.subtopic_weights}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class SubtopicRecall(RankingMetric):
+    """Computes the mean share of the subtopics that the top k cover.
+
+    `SubtopicRecall@k = subtopics with a relevant item in the top k / subtopics`
+
+    where subtopics without relevant items do not count. The result is from 0 to 1; that
+    of a list without relevant items is `empty_value`.
+
+    `y_true` has the shape `(batch, list_size, subtopics)`. An item is padding if
+    its labels are below 0 for all subtopics, or NaN for one. Labels of shape
+    `(batch, list_size)` are those of a single subtopic.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        name: str. Defaults to `subtopic_recall_at_k`, or `subtopic_recall` without a
+            cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.SubtopicRecall(k=2)
+    >>> metric.update_state([[[1, 0], [1, 0], [0, 1]]], [[0.9, 0.5, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        Zhai, Cohen and Lafferty, "Beyond independent relevance: methods and evaluation
+        metrics for subtopic retrieval", SIGIR 2003.
+    """
+
+    base_name = "subtopic_recall"
+    takes_subtopics = True
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return subtopics.share_of_subtopics(lists, ranking)
