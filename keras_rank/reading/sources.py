@@ -76,7 +76,10 @@ def parts_of(
     if len(found) > 1 or (argument == "rows" and "lines" in found):
         raise ValueError(
             f"`{argument}` should be files of one format, with names that end in one "
-            f"of {sorted(files.FORMATS)}. Received: {files.named(filled)}"
+            f"of {sorted(files.FORMATS)}"
+            + ". `evaluate_run` reads files of lines, such as TREC's"
+            * ("lines" in found and argument == "rows")
+            + f". Received: {files.named(filled)}"
         )
     (layout,) = found
     with files.errors_of(argument, filled[0] if len(filled) == 1 else source):
