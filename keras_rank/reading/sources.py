@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+from keras import ops
 from pyarrow import dataset
 
 from keras_rank.reading import engine, files, text
@@ -110,9 +112,20 @@ def _tabular(argument: str, source: Any) -> Any:
             * (is_series or hasattr(source, "collect"))
         )
     try:
+        if isinstance(source, Mapping):
+            source = {name: _flat(values) for name, values in source.items()}
         return pa.table(source)
     except (TypeError, ValueError) as error:
         raise pa.ArrowInvalid(str(error)) from error
+
+
+def _flat(values: Any) -> Any:
+    """A column of a dict: maybe a tensor, or `(rows, 1)` numbers, as predicted."""
+    if ops.is_tensor(values) and not isinstance(values, np.ndarray):
+        # Arrow reads no tensors.
+        values = ops.convert_to_numpy(values)
+    is_column = getattr(values, "ndim", 1) == 2 and values.shape[1] == 1
+    return np.asarray(values)[:, 0] if is_column else values
 
 
 def received_twice(
