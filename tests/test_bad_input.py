@@ -105,7 +105,8 @@ def update_errors():
             if (argument, shape) == ("y_pred", (2, 1)):
                 message += "Scores of shape (n, 1) are n lists of one item: make lists "
                 message += "of single items by `keras_rank.utils.pad_lists(scores, "
-                message += "group_ids=...)`, outside `fit`. "
+                message += "group_ids=...)`, or in `fit` by "
+                message += "`keras_rank.callbacks.GroupedEvaluation`. "
             message += f"Received: {argument}.shape={shape}, y_true.shape=(2, 4)"
             yield f"{argument} of shape {shape}", dense, {part: value}, message
     for shape in SHAPES:

@@ -263,6 +263,10 @@ WRONG_FILES = {
         lambda path: path.write_text("1 1 1\n"),
         "`rows` should be files of one format, with names that end in one of ",
     ),
+    "run.trec": (
+        lambda path: path.write_text("1 Q0 a 1 0.5 bm25\n"),
+        "'.tsv']. `evaluate_run` reads files of lines, such as TREC's. Received: ",
+    ),
     "folder.parquet": (lambda path: path.mkdir(), "which is a folder: "),
     "torn.csv.gz": (
         lambda path: path.write_bytes(gzip.compress(b"query_id,label\n" * 99)[:40]),

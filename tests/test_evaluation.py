@@ -1128,3 +1128,15 @@ def test_an_evaluation_is_written_and_read(tmp_path):
     assert bare.warnings == []
     with pytest.raises(ValueError, match="columns of health"):
         bare.health()
+
+
+def test_tensors_and_predictions_are_columns_on_all_backends():
+    scores, labels = np.float32([0.2, 0.1, 0.9, 0.3]), np.array([1, 0, 0, 1])
+    tensor = ops.convert_to_tensor(scores)
+    for label in (labels, labels[:, None]):
+        for score in (tensor, tensor[:, None], scores[:, None]):
+            rows = {"query_id": ["a", "a", "b", "b"], "label": label, "score": score}
+            # The relevant items have the ranks 1 and 2.
+            assert evaluate(rows, ["mrr"])["mrr"] == (1 + 1 / 2) / 2
+    with pytest.raises(ValueError, match="only handle 1-dimensional arrays"):
+        evaluate({**rows, "score": np.ones((4, 2))}, ["mrr"])

@@ -55,7 +55,8 @@ LABELS, SCORES = [[0, 2, 1, 0]], [[0.4, 0.3, 0.2, 0.1]]
             "`y_pred` should have the same shape as `y_true`, a row for each list "
             "with a number for each item. Scores of shape (n, 1) are n lists of one "
             "item: make lists of single items by `keras_rank.utils.pad_lists(scores, "
-            "group_ids=...)`, outside `fit`. Received: y_pred.shape=(2, 1), "
+            "group_ids=...)`, or in `fit` by "
+            "`keras_rank.callbacks.GroupedEvaluation`. Received: y_pred.shape=(2, 1), "
             "y_true.shape=(2,)",
         ),
         (

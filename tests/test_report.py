@@ -280,6 +280,32 @@ def test_a_page_opens(browser, odd_page, width, scheme):
     view.close()
 
 
+@pytest.mark.slow
+def test_tables_of_common_names_fit_a_desktop(browser, tmp_path):
+    """All columns of slices and of items are seen without scrolling."""
+    rng = np.random.default_rng(0)
+    query = np.repeat(np.arange(40), 9)
+    rows = {
+        "query_id": [f"q-{i:03d} red shoes" for i in query],
+        "device": np.array(["desktop", "mobile"])[query % 2],
+        "item_id": [f"sku{i + 100_000}" for i in range(len(query))],
+        "label": np.tile([3, 2, 1, 0, 0, 0, 0, 0, 0], 40),
+    }
+    metrics = ["ndcg@10", "precision@3"]
+    arguments = {"item": "item_id", "keep": "device", "keep_items": 10}
+    base, new = (
+        evaluate({**rows, "score": rng.normal(size=len(query))}, metrics, **arguments)
+        for _ in range(2)
+    )
+    new.report(tmp_path / "page.html", baseline=base, by="device")
+    view = browser.new_page(viewport={"width": 1280, "height": 900})
+    view.goto((tmp_path / "page.html").as_uri())
+    scrolled = "[...document.querySelectorAll('.scroll')].filter("
+    scrolled += "(x) => x.scrollWidth > x.clientWidth).map((x) => x.innerText)"
+    assert view.evaluate(scrolled) == []
+    view.close()
+
+
 def luminance(color):
     parts = [int(x) / 255.0 for x in re.findall(r"\d+", color)[:3]]
     red, green, blue = (

@@ -64,7 +64,7 @@ def test_longer_lists_are_cut_only_on_request():
 
 
 @pytest.mark.parametrize(
-    "groups", [{"group_sizes": [2, 0, 3]}, {"group_ids": [1, 2, 1, 3, 2]}]
+    "groups", [{"group_sizes": [2, 0, 3, 0]}, {"group_ids": [1, 2, 1, 3, 2]}]
 )
 @pytest.mark.parametrize("shape", [(5,), (5, 3)])
 def test_unpad_is_the_inverse(groups, shape, rng):
@@ -124,6 +124,19 @@ def test_nothing_to_pad():
             "`values` should have the shape (batch, list_size, ...), with the number "
             "and size of the lists that the groups describe. Received: 1 groups of up "
             "to 3 rows, values.shape=(1, 2)",
+        ),
+        # The ids of other lists, such as of those for validation.
+        (
+            lambda: utils.unpad_lists(np.ones((3, 4)), group_ids=["b", "c", "b"]),
+            "`values` should have the shape (batch, list_size, ...), with the number "
+            "and size of the lists that the groups describe. Received: 2 groups of up "
+            "to 2 rows, values.shape=(3, 4)",
+        ),
+        (
+            lambda: utils.unpad_lists(np.ones((3, 4)), group_sizes=[4, 0]),
+            "`values` should have the shape (batch, list_size, ...), with the number "
+            "and size of the lists that the groups describe. Received: 2 groups of up "
+            "to 4 rows, values.shape=(3, 4)",
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[2]]),

@@ -22,7 +22,8 @@ from keras_rank.lists.tensors import (
 # What to do where a row is an item, not a list.
 _SINGLE = (
     "n lists of one item: make lists of single items by "
-    "`keras_rank.utils.pad_lists(scores, group_ids=...)`, outside `fit`"
+    "`keras_rank.utils.pad_lists(scores, group_ids=...)`, or in `fit` by "
+    "`keras_rank.callbacks.GroupedEvaluation`"
 )
 
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+from keras import ops
 from pyarrow import dataset
 
 from keras_rank.reading import engine, files, text
@@ -76,7 +78,10 @@ def parts_of(
     if len(found) > 1 or (argument == "rows" and "lines" in found):
         raise ValueError(
             f"`{argument}` should be files of one format, with names that end in one "
-            f"of {sorted(files.FORMATS)}. Received: {files.named(filled)}"
+            f"of {sorted(files.FORMATS)}"
+            + ". `evaluate_run` reads files of lines, such as TREC's"
+            * ("lines" in found and argument == "rows")
+            + f". Received: {files.named(filled)}"
         )
     (layout,) = found
     with files.errors_of(argument, filled[0] if len(filled) == 1 else source):
@@ -107,9 +112,20 @@ def _tabular(argument: str, source: Any) -> Any:
             * (is_series or hasattr(source, "collect"))
         )
     try:
+        if isinstance(source, Mapping):
+            source = {name: _flat(values) for name, values in source.items()}
         return pa.table(source)
     except (TypeError, ValueError) as error:
         raise pa.ArrowInvalid(str(error)) from error
+
+
+def _flat(values: Any) -> Any:
+    """A column of a dict: maybe a tensor, or `(rows, 1)` numbers, as predicted."""
+    if ops.is_tensor(values) and not isinstance(values, np.ndarray):
+        # Arrow reads no tensors.
+        values = ops.convert_to_numpy(values)
+    is_column = getattr(values, "ndim", 1) == 2 and values.shape[1] == 1
+    return np.asarray(values)[:, 0] if is_column else values
 
 
 def received_twice(

@@ -95,8 +95,8 @@ def unpad_lists(
         rows.
 
     Raises:
-        ValueError: if neither or both of sizes and ids are given, or lists were
-            truncated.
+        ValueError: if neither or both of sizes and ids are given, their lists are not
+            as many as those of `values`, or lists were truncated.
 
     Example:
 
@@ -106,8 +106,9 @@ def unpad_lists(
     """
     values = groups.rows_of("values", values)
     group, place = groups.places(None, group_sizes, group_ids)
-    lists, longest = int(group.max(initial=-1)) + 1, int(place.max(initial=-1)) + 1
-    if values.ndim < 2 or len(values) < lists or values.shape[1] < longest:
+    lists = int(group.max(initial=-1)) + 1 if group_sizes is None else len(group_sizes)
+    longest = int(place.max(initial=-1)) + 1
+    if values.ndim < 2 or len(values) != lists or values.shape[1] < longest:
         raise ValueError(
             "`values` should have the shape (batch, list_size, ...), with the number "
             "and size of the lists that the groups describe. "
