@@ -162,7 +162,7 @@ def test_every_page_opens(browser, site, pages, width):
         if width == WIDTHS["desktop"]:
             assert view.evaluate(SCROLLING) == [], path.name
         if path.name == "dialects.html":
-            assert len(view.evaluate(SCROLLING)) <= 2, "more than both programs"
+            assert len(view.evaluate(SCROLLING)) <= 3, "more than the three programs"
     view.close()
     local = (site.as_uri(), "data:", "about:", "blob:")
     assert [url for url in requests if not url.startswith(local)] == []
