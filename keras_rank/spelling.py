@@ -23,8 +23,6 @@ SYNONYMS = {
     "err_ia": "expected_reciprocal_rank_ia",
     "subtopic_recall": "strec s_recall",
 }
-# Metrics of other tools that are not those here with similar names.
-_OTHERS = {"nerria", "nrbp", "nnrbp", "apia"}
 # What other libraries add to these names.
 _AFFIXES = re.compile(r"^retrieval_?|_?at_?k$|_?metric$")
 _CUTOFF = re.compile(r"_at_\d+$")
@@ -55,16 +53,24 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
 def closest(name: str, meant: Mapping[str, str]) -> str | None:
     """The name that another one may mean, `None` if there is none.
 
-    A name with one more word, such as `map_ia`, is that of another metric.
+    A name with one more word, such as `map_ia`, is that of another metric. So is one
+    with letters around a short name, such as `gmap` and `mapr`, or another digit.
     """
     word = compact(name)
     if word in meant:
         return meant[word]
-    if word in _OTHERS or not meant.keys().isdisjoint(_SIGNS.split(name.lower())):
+    if not meant.keys().isdisjoint(_SIGNS.split(name.lower())):
         return None
     long = [each for each in meant if len(each) > 2]
     close = difflib.get_close_matches(word, long, n=1, cutoff=0.7)
-    return meant[close[0]] if close else None
+    return None if not close or _is_other(word, close[0]) else meant[close[0]]
+
+
+def _is_other(word: str, known: str) -> bool:
+    short, long = sorted((word, known), key=len)
+    digits, of_known = (re.findall(r"\d", each) for each in (word, known))
+    is_start = len(short) < 5 and long.startswith(short)
+    return is_start or long.endswith(short) or digits != of_known
 
 
 def no_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:

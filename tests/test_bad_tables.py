@@ -442,6 +442,8 @@ def test_questions_of_another_step():
     named = evaluate(changed(item=[1, 2, 1]), ["mrr"], item="item", keep_items=3)
     with raises("`query` should be one of the evaluation, such as [1]. Received: quer"):
         named.items(77)
+    with raises("`query` should be one of the evaluation, such as [1]. Received: quer"):
+        named.items([1])
 
 
 def test_wrong_questions():

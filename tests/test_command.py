@@ -123,6 +123,19 @@ def test_several_runs_and_json(command, tmp_path):
     assert "keras-rank: other: Warning: 1 of 2 lists have no items" in printed.err
 
 
+def test_notes_of_one_of_several_runs_name_it(command, tmp_path):
+    for name, queries, line in (
+        ("judged", 12, "{} 0 a 1\n"),
+        ("all", 12, "{} Q0 a 1 1.0 t\n"),
+        ("few", 2, "{} Q0 a 1 1.0 t\n"),
+    ):
+        (tmp_path / name).write_text("".join(map(line.format, range(queries))))
+    for names in ("all few", "few all"):
+        printed = command(f"evaluate judged {names} -m mrr --missing skip -o json")
+        rules = "Rules: trec_eval (version 10), missing=skip"
+        assert json.loads(printed.out)["notes"] == [rules, f"few: {FEW}"]
+
+
 def test_a_table_and_its_slices(command):
     line = "evaluate base.parquet new.parquet --by market --cluster user -m ndcg@5"
     found = json.loads(command(f"{line} --item item_id --duplicates count -o json").out)

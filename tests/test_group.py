@@ -392,7 +392,11 @@ def test_a_name_that_means_something_else_elsewhere(string):
 # Metrics of other tools, some of whose names contain one of these.
 @pytest.mark.parametrize(
     "string",
-    ["map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "judged@10", "x", ""],
+    [
+        *("map_ia@20", "nERR_IA@20", "NRBP", "auc", "accuracy@5", "judged@10", "x", ""),
+        *("infNDCG@10", "nERR@10", "gmap", "MAPR", "IPrec@0.1", "SDCG@5", "CG@5"),
+        *("F2", "f2_score", "f_05", "set_F.2"),
+    ],
 )
 def test_other_metrics_are_not_taken_for_these(string):
     with pytest.raises(ValueError) as error:

@@ -182,6 +182,8 @@ def test_only_public_names_are_in_sight():
         ("functional.err_x", None),
         ("functional.auc", None),
         ("metrics.Mean", None),
+        ("metrics.F2Score", None),
+        ("functional.gmap", None),
         ("__path", None),
     ],
 )

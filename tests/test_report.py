@@ -115,7 +115,7 @@ def test_what_a_page_says(tmp_path):
     ]
     comparison = new.compare(base)
     assert f"ndcg@5 is {new['ndcg@5']:.4f}, which is" in page.text
-    assert "significantly better (p < 0.0001)" in page.text
+    assert "significantly better (corrected p < 0.0001)" in page.text
     tables = (comparison, new.summary(), new.compare(base, by="market"), new.health())
     lost = new.worst(n=3, baseline=base)
     assert max(lost["difference"]) < 0.0
@@ -225,9 +225,32 @@ def test_a_page_without_health(models, tmp_path):
     assert "an unknown version" in page.text
 
 
+def test_what_a_page_compares(tmp_path):
+    rows = {"query_id": list("aabb"), "label": [1, 0] * 2, "score": [1, 2, 2, 1]}
+    items = {"item": "item_id", "keep_items": 1}
+    new = evaluate({**rows, "item_id": [1, 2, 3, 4]}, ["mrr"], **items)
+    rows = {**rows, "query_id": list("aacc"), "score": [2, 1, 2, 1]}
+    base = evaluate({**rows, "item_id": list("1234")}, ["mrr"], **items)
+    page = written(new, tmp_path, baseline=base)
+    # The list that both have, of the two.
+    assert "mrr is 0.5000 over 1 of 2 lists, which is 0.5000 below" in page.text
+    # Item 2, which the baseline does not keep, and item 1, also where it is text.
+    assert "without a baseline rank was not retrieved by the baseline, or" in page.text
+    cells = page.texts["td"]
+    assert cells[-10:] == ["1", "", "2", "0", "2", "2", "1", "1", "1", "1"]
+
+
+def test_a_page_tells_empty_lists_that_count_from_others(tmp_path):
+    for value, shown in ((None, False), (0.0, True)):
+        metric = MeanReciprocalRank(empty_value=value)
+        page = written(evaluate(rows_of(), [metric]), tmp_path)
+        assert ("empty_value=0.0" in page.text) == shown
+
+
 def test_errors_come_before_the_page(models, tmp_path, monkeypatch):
     base, new = models
-    for name in ("report", "report.pdf", "nowhere/report.html"):
+    (tmp_path / "folder.html").mkdir()
+    for name in ("report", "report.pdf", "nowhere/report.html", "folder.html"):
         with pytest.raises(ValueError, match=r"should name a file that ends in .html"):
             new.report(tmp_path / name)
     path = tmp_path / "report.html"

@@ -117,6 +117,10 @@ def test_no_value_ends_a_cell_or_a_row():
     table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
     assert table.to_markdown().splitlines()[2:] == [r"| a\|b | 1 |", "| c d e | 2 |"]
     assert table.to_tsv().splitlines()[1:] == ["a|b\t1", "c d e\t2"]
+    assert [line.split() for line in str(table).splitlines()[1:]] == [
+        ["a|b", "1"],
+        ["c", "d", "e", "2"],
+    ]
 
 
 def test_as_a_frame():

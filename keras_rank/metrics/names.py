@@ -80,6 +80,7 @@ _SPELLINGS = {
 _OWN = {each: own for own, all_ in _SPELLINGS.items() for each in all_.split()}
 _PARTS = re.compile(r"([A-Za-z_-]+?)(?:\(rel=(\d+)\)(?![_.]))?(?:([@_.])(\d+))?")
 
+_F = re.compile(r"(set_?)?f[._]?", re.IGNORECASE)
 _NAME_AND_CUTOFF = re.compile(r"(.*?)(?:[\W_]+(?:at|cut))?[\W_]*?([0-9]+)", re.DOTALL)
 
 
@@ -118,6 +119,9 @@ def question_of(string: str) -> str:
     if compact(string) in _MEANT:
         # Such as F1, whose digit is no cutoff.
         name, k = string, None
+    if k is not None and _F.fullmatch(name):
+        # F2 and F.5 are other metrics.
+        return ""
     meant = closest(name, _MEANT)
     at_k = "" if k is None else f"@{k}"
     return "" if meant is None else f'. Did you mean "{meant}{at_k}"?'

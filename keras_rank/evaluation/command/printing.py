@@ -42,7 +42,16 @@ def joined(tables: Mapping[str, Table]) -> Table:
     if marks is not None:
         found = [table.marks.are_marked for table in tables.values() if table.marks]
         marks = marks._replace(are_marked=[x for each in found for x in each])
-    return Table({"run": runs, **columns}, notes=first.notes, marks=marks)
+    shared = [
+        x for x in first.notes if all(x in table.notes for table in tables.values())
+    ]
+    notes = shared + [
+        f"{name}: {note}"
+        for name, table in tables.items()
+        for note in table.notes
+        if note not in shared
+    ]
+    return Table({"run": runs, **columns}, notes=notes, marks=marks)
 
 
 def without_notes(table: Table) -> Table:

@@ -29,7 +29,8 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
 def page(path: str | os.PathLike[str], argument: str = "`path`") -> pathlib.Path:
     """The file of a page. Raises for another suffix, and for a folder that is none."""
     file = pathlib.Path(path)
-    if file.suffix.lower() not in (".html", ".htm") or not file.parent.is_dir():
+    is_page = file.suffix.lower() in (".html", ".htm") and not file.is_dir()
+    if not (is_page and file.parent.is_dir()):
         raise ValueError(
             f"{argument} should name a file that ends in .html, in a folder that "
             f"exists. Received: {str(path)!r}"

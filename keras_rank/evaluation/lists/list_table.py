@@ -3,7 +3,7 @@
 import functools
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ class ListTable:
                 "`items` needs the items, which `evaluate` and `evaluate_run` keep "
                 "where that is asked for: `keep_items=10`. Received: none"
             )
-        if query not in self._places:
+        if not isinstance(query, Hashable) or query not in self._places:
             raise ValueError(
                 "`query` should be one of the evaluation, such as "
                 f"{list(self._places)[:1]}. Received: query={query!r}"

@@ -31,13 +31,14 @@ def tests_of(how: Mapping[str, Any]) -> str:
     """What p is, in a comparison."""
     cluster, correction = how["cluster"], how["correction"]
     units = "" if cluster is None else f" of lists clustered by {cluster}"
-    corrected = "not corrected for the number of comparisons"
+    corrected = "It is not corrected for the number of comparisons."
     if correction is not None:
-        corrected = f"corrected for all rows by {_CORRECTIONS[correction]}'s method"
+        method = f"{_CORRECTIONS[correction]}'s method"
+        corrected = f"corrected_p is corrected for all rows by {method}."
     return (
         "A difference is the new value minus that of the baseline, list by list. p is "
-        f"that of the {_TESTS[how['test']]}{units}, {corrected}: the probability that "
-        "chance alone gives such a difference, or a larger one."
+        f"that of the {_TESTS[how['test']]}{units}: the probability that chance alone "
+        f"gives such a difference, or a larger one. {corrected}"
     )
 
 
@@ -76,7 +77,7 @@ def _definition_of(metric: Measured) -> str:
     shown = {
         name: value.get("config", value) if isinstance(value, dict) else value
         for name, value in metric.definition.items()
-        if name != "class_name" and value not in (None, False)
+        if name != "class_name" and value is not None and value is not False
     }
     arguments = ", ".join(f"{name}={value}" for name, value in shown.items())
     return f"{metric.definition['class_name']}({arguments})"

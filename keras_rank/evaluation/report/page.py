@@ -68,6 +68,8 @@ class Page:
         if math.isnan(row["value"]):
             return f"{name} has no value, as no list counts."
         value = f"{name} is {row['value']:.4f}"
+        if row["lists"] < len(self.new):
+            value += f" over {row['lists']:,} of {facts.counted(len(self.new), 'list')}"
         if self.baseline is None:
             return f"{value}{self._interval(row)}."
         change = row["difference"]
@@ -76,6 +78,8 @@ class Page:
         if whole.marks is not None and whole.marks.are_marked[0]:
             verdict = f"significantly {'better' if is_up == (change > 0) else 'worse'}"
         p = plots.written_p(whole)[0].rstrip("*")
+        if p and self.how["correction"] is not None:
+            p = f"corrected {p}"
         return (
             f"{value}, which is {abs(change):.4f} {side} the baseline's "
             f"{row['baseline']:.4f}: {verdict}{p and f' ({p})'}."
@@ -167,6 +171,12 @@ class Page:
             )
             return _section(title, [*body, filled("note", text=text)])
         queries = markup.joined(map(self._query, worst))
+        if self.baseline is not None and self.baseline._values.has_items:
+            text = (
+                "An item without a baseline rank was not retrieved by the baseline, or "
+                "is not one of the items that it keeps."
+            )
+            body.append(filled("note", text=text))
         return _section(title, [*body, filled("queries", queries=queries)])
 
     def _query(self, row: Mapping[str, Any]) -> Html:
@@ -175,8 +185,9 @@ class Page:
         items = self.new.items(row[name])
         if self.baseline is not None and self.baseline._values.has_items:
             theirs = self.baseline.items(row[name])
-            ranks = dict(zip(theirs["item"], theirs["rank"], strict=True))
-            of_baseline = [ranks.get(item) for item in items["item"]]
+            # Ids may be integers in one file, and text in another.
+            ranks = dict(zip(map(str, theirs["item"]), theirs["rank"], strict=True))
+            of_baseline = [ranks.get(str(item)) for item in items["item"]]
             rest = {x: items[x] for x in items.columns if x != "rank"}
             columns = {"rank": items["rank"], "baseline rank": of_baseline, **rest}
             items = Table(columns)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 # Columns of numbers of any size.
 _OF_ANY_SIZE = ("label", "score")
+# Of tabs and line breaks, which would end a cell or its row.
+_IN_ONE_LINE = str.maketrans("\t\n\r", "   ")
 
 
 class Marks(NamedTuple):
@@ -95,7 +97,8 @@ class Table:
         ]
 
     def __repr__(self) -> str:
-        cells = self._cells(unmarked=" ")
+        found = self._cells(unmarked=" ")
+        cells = [[cell.translate(_IN_ONE_LINE) for cell in row] for row in found]
         columns = zip(self._are_numbers(), zip(*cells, strict=True), strict=True)
         specs = [
             f"{'>' if is_number else '<'}{max(map(len, column))}"
@@ -229,7 +232,7 @@ def _short(name: str, value: Any) -> str:
 def _exact(value: Any) -> str:
     """A cell with all digits, without tabs and line breaks."""
     text = "" if _plain(value) is None else str(value)
-    return text.translate({ord("\t"): " ", ord("\n"): " ", ord("\r"): " "})
+    return text.translate(_IN_ONE_LINE)
 
 
 def _plain(value: Any) -> Any:
