@@ -1,4 +1,4 @@
-"""Search by embeddings with graded judgements: nDCG@10 and BEIR's other metrics.
+"""Search by embeddings with graded judgments: nDCG@10 and BEIR's other metrics.
 
     python examples/semantic_search.py
     python examples/semantic_search.py beir/scifact --run run.trec

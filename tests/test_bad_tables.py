@@ -359,7 +359,7 @@ WRONG_RUNS = {
         ["01 0 a 1"],
         RUN,
         "`qrels` and `run` should have queries in common. Received: none, "
-        "with judgements of queries such as '01' and a run of queries such as '1'",
+        "with judgments of queries such as '01' and a run of queries such as '1'",
     ),
     "an item twice in the run": (
         QRELS,
@@ -367,14 +367,14 @@ WRONG_RUNS = {
         "`run` should have each item of a query once. Received twice: the item 'a' of "
         "the query '2', in line 2 of RUN and line 3 of RUN",
     ),
-    "an item twice in the judgements": (
+    "an item twice in the judgments": (
         [*QRELS, "2 0 a 0"],
         RUN,
         "`qrels` should have each item of a query once. Received twice: the item "
         "'a' of the query '2', in line 2 of QRELS and line 3 of QRELS",
     ),
     "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
-    "empty judgements": (
+    "empty judgments": (
         [],
         RUN,
         "`qrels` should have rows. Received: none, from ",

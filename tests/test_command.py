@@ -479,7 +479,7 @@ WRONG = {
     "compare base.parquet other.parquet": "that this version of keras_rank wrote",
     "evaluate -j dates.parquet numbers.parquet -m mrr": "types that can be compared",
     "compare base.parquet": "at least one file to compare with it",
-    "compare base.parquet run": "their judgements: --qrels FILE",
+    "compare base.parquet run": "their judgments: --qrels FILE",
 }
 
 

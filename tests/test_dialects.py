@@ -1036,9 +1036,9 @@ def test_ranx(lists):
     )
     for row in ROWS["ranx"]:
         measure, *_ = row.partition(", on binary labels")
-        judgements = ones if "," in row else qrels
+        judgments = ones if "," in row else qrels
         for k in (K, 20):
-            expected = evaluate(judgements, run, measure.replace("@10", f"@{k}"))
+            expected = evaluate(judgments, run, measure.replace("@10", f"@{k}"))
             agree(named("ranx", row, k), expected, (labels, scores), 1e-5)
 
 
@@ -1086,22 +1086,22 @@ def test_keras_rs(lists):
 @pytest.mark.slow
 @by_values
 def test_pytrec_eval(lists):
-    """With ties, judgements below 0, and documents that nobody judged or retrieved."""
+    """With ties, judgments below 0, and documents that nobody judged or retrieved."""
     import pytrec_eval
 
     rng = np.random.default_rng(6)
     names = "lkjihgfedcba"
-    judgements = lists[0].astype(int)
-    judgements[:, 1:] -= 2 * (rng.random((len(judgements), 11)) < 0.2)
-    is_judged = rng.random(judgements.shape) < 0.7
+    judgments = lists[0].astype(int)
+    judgments[:, 1:] -= 2 * (rng.random((len(judgments), 11)) < 0.2)
+    is_judged = rng.random(judgments.shape) < 0.7
     is_judged[:, 0] = True
-    is_retrieved = rng.random(judgements.shape) < 0.8
-    ties = rng.integers(1, 9, size=judgements.shape).astype("float32")
-    labels = np.where(is_judged, np.maximum(judgements, 0), 0)
+    is_retrieved = rng.random(judgments.shape) < 0.8
+    ties = rng.integers(1, 9, size=judgments.shape).astype("float32")
+    labels = np.where(is_judged, np.maximum(judgments, 0), 0)
     scores = np.where(is_retrieved, ties, -np.inf)
     topics = range(len(labels))
     qrels = {
-        f"q{t}": {names[i]: int(judgements[t, i]) for i in range(12) if is_judged[t, i]}
+        f"q{t}": {names[i]: int(judgments[t, i]) for i in range(12) if is_judged[t, i]}
         for t in topics
     }
     run = {
@@ -1121,7 +1121,7 @@ def test_pytrec_eval(lists):
 
     for k in cutoffs:
         for row in ROWS["trec_eval and pytrec_eval"]:
-            judged = np.where(is_judged, judgements, -1) if row == "bpref" else labels
+            judged = np.where(is_judged, judgments, -1) if row == "bpref" else labels
             metric = named("trec_eval and pytrec_eval", row, k)
             agree(metric, mean_of(row, k), (judged, scores), 1e-5)
         for row, measure in (

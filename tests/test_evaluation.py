@@ -337,7 +337,7 @@ RUN = ["1 Q0 x 1 0.9 t", "1\tQ0  a 2 0.8 t", "", "1 Q0 c 3 0.8 t", "9 Q0 a 1 1 t
 
 
 def test_outer_join_of_trec_files(tmp_path):
-    """As trec_eval -c: query 2 was not run, 3 has nothing relevant, 9 no judgements."""
+    """As trec_eval -c: query 2 was not run, 3 has nothing relevant, 9 no judgments."""
     files = trec_files(tmp_path, QRELS, RUN)
     found = evaluate_run(*files, ["map", "mrr"], ties="trec_eval")
     assert found.per_list.to_pydict() == {
@@ -346,7 +346,7 @@ def test_outer_join_of_trec_files(tmp_path):
         "mrr": pytest.approx([1 / 3, 0.0, 0.0]),
         "weight": [1.0, 1.0, 1.0],
     }
-    assert any("judgements are left out (1)" in w for w in found.warnings)
+    assert any("judgments are left out (1)" in w for w in found.warnings)
     dropped = evaluate_run(*files, ["mrr"], ties="trec_eval", unjudged="drop")
     assert column(dropped, "mrr") == pytest.approx([1.0, 0.0, 0.0])
 
@@ -381,7 +381,7 @@ def test_trec_eval_agrees_on_the_join(tmp_path):
 
 
 @pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
-def test_trec_eval_takes_judgements_below_0_for_none(tmp_path, unjudged):
+def test_trec_eval_takes_judgments_below_0_for_none(tmp_path, unjudged):
     """Where it asks who judged: in bpref, and with -J. A query may have no others."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     rng = np.random.default_rng(1)
@@ -947,7 +947,7 @@ def test_health_tells_that_no_item_is_judged():
     evaluation = evaluate_run(qrels, run, ["mrr"])
     assert checks(evaluation)["nothing judged"]["lists"] == 2
     assert evaluation.warnings == [
-        "Warning: 2 of 2 lists have no judged items with a score: do the judgements "
+        "Warning: 2 of 2 lists have no judged items with a score: do the judgments "
         "and the run have the same item ids?"
     ]
 
@@ -966,7 +966,7 @@ def test_few_items_are_no_mistake_in_a_run():
 
 
 @pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
-def test_a_label_below_0_is_no_judgement_to_health(unjudged):
+def test_a_label_below_0_is_no_judgment_to_health(unjudged):
     rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
     found = checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
     assert (found["judged@2"]["lists"], found["judged@2"]["share"]) == (1, 0.5)
@@ -1014,7 +1014,7 @@ def test_queries_that_were_left_out_add_up(tmp_path):
     other = Evaluation(both.table, left_out=7)
     for evaluation, number in ((parts[0], 2), (both, 4), (other, 7)):
         (warning,) = [w for w in evaluation.warnings if "left out" in w]
-        assert warning.endswith(f"without judgements are left out ({number}).")
+        assert warning.endswith(f"without judgments are left out ({number}).")
 
 
 OTHER_METADATA = [

@@ -1,4 +1,4 @@
-"""Judgements of a search collection: the numbers of trec_eval on the full ranking."""
+"""Judgments of a search collection: the numbers of trec_eval on the full ranking."""
 
 import gzip
 import json
@@ -68,7 +68,7 @@ def rows():
         lambda folder: np.array(rows(), dtype=object),
     ],
 )
-def test_any_form_of_judgements(given, tmp_path):
+def test_any_form_of_judgments(given, tmp_path):
     found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
     assert {name: x.tolist() for name, x in found.items()} == EXPECTED
 
@@ -98,7 +98,7 @@ def test_ids_of_torch():
 
 
 def test_what_is_missing_is_told():
-    with pytest.warns(UserWarning, match=r"`query_ids` without judgements \(1\): 'q4'"):
+    with pytest.warns(UserWarning, match=r"`query_ids` without judgments \(1\): 'q4'"):
         found = targets_from_qrels(QRELS, [*QUERIES, "q4"], ITEMS)
     assert found["ids"][3].tolist() == [-1, -1]
     message = r"Relevant items .* not in `item_ids` \(2\): 'd1', 'd4'"
@@ -110,7 +110,7 @@ def test_what_is_missing_is_told():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((QRELS, ["q1"], ITEMS), "judgements of other queries (2): 'q2', 'q3'"),
+        ((QRELS, ["q1"], ITEMS), "judgments of other queries (2): 'q2', 'q3'"),
         ((QRELS, ["q1", "q1"], ITEMS), "`query_ids` should hold each id once"),
         (
             ([*rows(), ("q1", "d1", 3)], QUERIES, ITEMS),

@@ -151,7 +151,7 @@ def test_a_page_of_a_run(tmp_path):
     page = written(found, tmp_path)
     assert "trec_eval (version 10)" in page.text
     assert "larger as text comes first" in page.text
-    assert "1 list without judgements" in page.text
+    assert "1 list without judgments" in page.text
 
 
 def test_a_metric_of_which_less_is_better(tmp_path):

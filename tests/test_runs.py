@@ -1,4 +1,4 @@
-"""Judgements and runs, however they are written, to the numbers of trec_eval."""
+"""Judgments and runs, however they are written, to the numbers of trec_eval."""
 
 import gzip
 import io
@@ -72,7 +72,7 @@ def test_the_files_of_trec_eval(file):
 
 
 def graded(seed, queries=40):
-    """Judgements from -1 to 4 and runs with ties, of items whose ids are numbers."""
+    """Judgments from -1 to 4 and runs with ties, of items whose ids are numbers."""
     rng = np.random.default_rng(seed)
     qrels, run = {}, {}
     for query in range(queries):
@@ -213,12 +213,12 @@ def test_levels_of_relevance():
 
 
 def test_queries_that_were_not_run_count_as_0():
-    """As with `trec_eval -c`, which divides by all queries with judgements."""
+    """As with `trec_eval -c`, which divides by all queries with judgments."""
     qrels = {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 0}}
     found = evaluate_run(qrels, {"a": {"x": 1.0}, "z": {"x": 1.0}}, ["map"])
     assert found["map"] == pytest.approx(1 / 3)
     assert any(
-        "queries of the run without judgements are left out (1)" in each
+        "queries of the run without judgments are left out (1)" in each
         for each in found.warnings
     )
 
@@ -710,7 +710,7 @@ def test_named_columns_beside_known_ones():
         evaluate_run(qrels, run, ["ndcg@10"], query="topic", item="docno", label="l")
 
 
-def test_rows_are_not_taken_for_judgements(tmp_path, capsys):
+def test_rows_are_not_taken_for_judgments(tmp_path, capsys):
     for i, rows in enumerate((rows_of(), rows_of(seed=1))):
         columns = rows.append_column("query", rows["query_id"])
         parquet.write_table(columns, tmp_path / f"{i}.parquet")
@@ -1052,7 +1052,7 @@ def test_a_query_for_which_nothing_was_found_is_not_missing():
 
 
 def test_documents_that_are_their_own_queries():
-    """Are left out of the run, as in BEIR, but not of the judgements."""
+    """Are left out of the run, as in BEIR, but not of the judgments."""
     qrels, run = graded(6)
     names = {f"q{i}": str(i) for i in range(40)}
     qrels, run = ({names[q]: x for q, x in each.items()} for each in (qrels, run))
@@ -1158,11 +1158,11 @@ def test_standard_input_has_lines(monkeypatch):
     assert found["2"]["ndcg@10"] == found["é"]["ndcg@10"] == 1.0
 
 
-# Warnings on few judgements.
+# Warnings on few judgments.
 
 
 def sparse(share_found):
-    """One judgement for each of 100 queries, some of which are found."""
+    """One judgment for each of 100 queries, some of which are found."""
     qrels = {str(q): {"a": 1} for q in range(100)}
     run = {
         str(q): {f"x{i}": -i for i in range(20)}
@@ -1172,7 +1172,7 @@ def sparse(share_found):
     return qrels, run
 
 
-def test_few_judgements_are_no_reason_for_warnings():
+def test_few_judgments_are_no_reason_for_warnings():
     assert evaluate_run(*sparse(0.3), ["ndcg@10"]).warnings == []
     found = evaluate_run(*sparse(0.3), ["ndcg@10"]).health()
     shares = dict(zip(found["check"], found["share"], strict=True))
@@ -1193,11 +1193,11 @@ def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
     assert "their top 2, 50% on average" in evaluation.warnings[1]
 
 
-def test_missing_judgements_among_many_are_one():
+def test_missing_judgments_among_many_are_one():
     qrels = {str(q): {f"d{i}": i % 2 for i in range(30)} for q in range(10)}
     run = {q: {f"d{i}": -i for i in range(25, 45)} for q in qrels}
     (warning,) = evaluate_run(qrels, run, ["ndcg@10"]).warnings
-    assert "have items without a judgement in their top 10, 50% on average" in warning
+    assert "have items without a judgment in their top 10, 50% on average" in warning
     others = {q: {f"x{i}": -i for i in range(20)} for q in list(qrels)[:7]}
     warnings = evaluate_run(qrels, {**run, **others}, ["ndcg@10"]).warnings
     assert any("7 of 10 lists have no judged items with a score" in w for w in warnings)
@@ -1332,7 +1332,7 @@ def test_what_an_older_version_left_out_is_carried_on(tmp_path):
     again = Evaluation.read(tmp_path / "lists.parquet")
     again.write(tmp_path / "again.parquet")
     for each in (again, Evaluation.read(tmp_path / "again.parquet")):
-        assert any("judgements are left out (3)" in x for x in each.warnings)
+        assert any("judgments are left out (3)" in x for x in each.warnings)
 
 
 def test_losses_are_of_one_definition():
@@ -1367,7 +1367,7 @@ def by_column(rows, names="query_id subtopic_id item_id label"):
 
 
 def nested(rows):
-    """Judgements as `{query: {subtopic: {item: label}}}`."""
+    """Judgments as `{query: {subtopic: {item: label}}}`."""
     found = {}
     for query, subtopic, item, label in rows:
         found.setdefault(query, {}).setdefault(subtopic, {})[item] = label
@@ -1375,7 +1375,7 @@ def nested(rows):
 
 
 def diverse(seed, queries=60):
-    """Judgements and a run with ties, unjudged items, and subtopics of no use."""
+    """Judgments and a run with ties, unjudged items, and subtopics of no use."""
     rng = np.random.default_rng(seed)
     qrels, run = [], {}
     for query in range(queries):
@@ -1446,7 +1446,7 @@ def test_names_and_rules_of_subtopics():
     assert list(values_of(own)["1"].values()) == pytest.approx(expected)
 
 
-def test_forms_of_judgements_with_subtopics(tmp_path):
+def test_forms_of_judgments_with_subtopics(tmp_path):
     def file(name, text):
         (tmp_path / name).write_text(text)
         return tmp_path / name
@@ -1489,7 +1489,7 @@ def test_forms_of_judgements_with_subtopics(tmp_path):
         ),
     ],
 )
-def test_judgements_without_subtopics_are_an_error(tmp_path, qrels, message):
+def test_judgments_without_subtopics_are_an_error(tmp_path, qrels, message):
     if isinstance(qrels, str):
         (tmp_path / "qrels").write_text(qrels)
         qrels = tmp_path / "qrels"
@@ -1542,8 +1542,8 @@ def test_tied_items_of_metrics_with_and_without_subtopics():
     assert evaluate_run(qrels, run, ["StRecall@1"]).to_dict() == {"StRecall@1": 0.0}
 
 
-def test_metrics_of_subtopics_without_judgements_of_these():
-    message = "`evaluate_run` takes judgements of these. Received: alpha_ndcg@5"
+def test_metrics_of_subtopics_without_judgments_of_these():
+    message = "`evaluate_run` takes judgments of these. Received: alpha_ndcg@5"
     with raises(message):
         evaluate({"query_id": [1], "label": [1], "score": [1]}, ["alpha_ndcg@5", "map"])
     with raises("`subtopic_weights=None`, as each query has subtopics of its own"):

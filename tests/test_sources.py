@@ -305,7 +305,7 @@ def test_quoted_text_has_any_size_and_lines_of_its_own(tmp_path):
     assert csv.field_size_limit() == 131_072
 
 
-def test_quotes_of_beir_hide_no_judgements(tmp_path):
+def test_quotes_of_beir_hide_no_judgments(tmp_path):
     path = tmp_path / "qrels.tsv"
     path.write_text(
         'query-id\tcorpus-id\tscore\n1\t"a\t1\n1\tb\t2\n1\tx"\t1\n1\tc\t0\n'
@@ -357,7 +357,7 @@ def test_trec_eval_orders_numbers_as_text():
     assert mrr_of(rows, item="item_id", ties="trec_eval") == {1: 1.0}
 
 
-# The join of judgements and a run.
+# The join of judgments and a run.
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ OF_NDEVAL = {
 
 
 @pytest.mark.slow
-def test_ndeval_on_random_judgements(rng):
+def test_ndeval_on_random_judgments(rng):
     """Of items equal in the ideal order, ndeval takes the last by name."""
     pyndeval = pytest.importorskip("pyndeval")
     lists, items, subtopics = 200, 24, 5
@@ -53,7 +53,7 @@ def test_ndeval_on_random_judgements(rng):
     scores = rng.permuted(np.tile(np.arange(items) / items, (lists, 1)), axis=1)
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     names = [f"{number:02}" for number in reversed(range(items))]
-    judgements = [
+    judgments = [
         (str(q), str(t), names[i], int(labels[q, i, t]))
         for q, i, t in np.ndindex(labels.shape)
     ]
@@ -63,7 +63,7 @@ def test_ndeval_on_random_judgements(rng):
         if scores[q, i] > -np.inf
     ]
     measures = [f"{name}@{k}" for name in OF_NDEVAL for k in (5, 10, 20)]
-    expected = pyndeval.ndeval(judgements, run, measures=measures)
+    expected = pyndeval.ndeval(judgments, run, measures=measures)
     for name, (function, arguments) in OF_NDEVAL.items():
         for k in (5, 10, 20):
             found = ops.convert_to_numpy(function(labels, scores, k=k, **arguments))

@@ -1,4 +1,4 @@
-"""What trec_eval prints for a real run and real judgements."""
+"""What trec_eval prints for a real run and real judgments."""
 
 import collections
 import pathlib
@@ -37,7 +37,7 @@ def measures():
 
 
 @pytest.fixture(scope="module")
-def judgements():
+def judgments():
     qrels = collections.defaultdict(dict)
     for line in (FOLDER / "qrels.test").read_text().splitlines():
         topic, _, document, label = line.split()
@@ -55,15 +55,15 @@ def run():
 
 
 @pytest.fixture(scope="module")
-def lists(judgements, run):
+def lists(judgments, run):
     """Of each topic, the retrieved and the judged documents.
 
     trec_eval puts the last name first among tied documents: so they are listed.
     """
     labels, scores = [], []
     for topic in sorted(run):
-        documents = sorted({*run[topic], *judgements[topic]}, reverse=True)
-        labels.append([float(judgements[topic].get(d, 0)) for d in documents])
+        documents = sorted({*run[topic], *judgments[topic]}, reverse=True)
+        labels.append([float(judgments[topic].get(d, 0)) for d in documents])
         scores.append([run[topic].get(d, -np.inf) for d in documents])
     return labels, scores
 
@@ -81,12 +81,12 @@ def printed():
 @pytest.mark.parametrize(
     ("measure", "function", "arguments"), list(measures()), ids=lambda x: str(x)[:20]
 )
-def test_trec_eval(measure, function, arguments, lists, printed, judgements, run):
+def test_trec_eval(measure, function, arguments, lists, printed, judgments, run):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     values = function(*lists, shuffle_ties=False, **arguments)
     values = np.array([float(value) for value in values])
     assert f"{values.mean():.4f}" == printed[measure, "all"]
-    evaluated = pytrec_eval.RelevanceEvaluator(judgements, {measure}).evaluate(run)
+    evaluated = pytrec_eval.RelevanceEvaluator(judgments, {measure}).evaluate(run)
     for topic, value in zip(sorted(run), values, strict=True):
         if (measure, topic) in printed:
             assert f"{value:.4f}" == printed[measure, topic]

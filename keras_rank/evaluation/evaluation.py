@@ -35,7 +35,7 @@ class Evaluation:
         query: str. The column of the queries. Defaults to `None`: the one in its
             schema.
         left_out: int. The number of queries that were left out because they have no
-            judgements. Defaults to `None`: the number in its column
+            judgments. Defaults to `None`: the number in its column
             `health/left out`.
         rules: str. The rules by which runs were evaluated, as shown by `summary`.
             Defaults to `None`: those in its schema.

@@ -169,20 +169,20 @@ def evaluate_run(
     memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluates a run against judgements, with the numbers of `trec_eval -c`.
+    """Evaluates a run against judgments, with the numbers of `trec_eval -c`.
 
     Both are joined by query and item. A relevant item that was not retrieved has no
     rank, but counts as relevant. An item that was retrieved but not judged is
-    irrelevant. A negative judgement counts as 0. A query that is only in the
-    judgements counts as one for which nothing was found. A query that is only in the
+    irrelevant. A negative judgment counts as 0. A query that is only in the
+    judgments counts as one for which nothing was found. A query that is only in the
     run is left out, and `health` reports it. Duplicate items of a query are an error.
-    `"judged@10"` is the share of the top 10 items that have a judgement.
+    `"judged@10"` is the share of the top 10 items that have a judgment.
 
-    If a metric reads subtopics, such as `"alpha_nDCG@20"`, the judgements should have
+    If a metric reads subtopics, such as `"alpha_nDCG@20"`, the judgments should have
     them. To other metrics, the label of an item is then its highest one.
 
     Args:
-        qrels: the relevance judgements: a file with lines of `query iteration item
+        qrels: the relevance judgments: a file with lines of `query iteration item
             label`, as in TREC, or of `query item label`; a dict `{query: {item:
             label}}`, also as a JSON file, or of relevant items only, `{query: [items]}`
             or `{query: {items}}`; or a table, as for `evaluate`, with the columns
@@ -213,7 +213,7 @@ def evaluate_run(
         item: str. The column of the items in tables. Defaults to `"item_id"`.
         label: str. The column of the labels in a table. Defaults to `"label"`.
         score: str. The column of the scores in a table. Defaults to `"score"`.
-        subtopic: str. The column of the subtopics in a table of judgements. Defaults to
+        subtopic: str. The column of the subtopics in a table of judgments. Defaults to
             `"subtopic_id"`; `"subtopic"` and `"iteration"` are recognized.
         rules: what strings mean, and how items are ordered. `"trec_eval"`: as in
             version 10 of trec_eval, with linear gains, precision over k, and
@@ -227,13 +227,13 @@ def evaluate_run(
             is that of the earlier line. `"trec_eval"` and `"trec_eval-9"`: as for
             `evaluate`, except that for metrics of subtopics the item whose id is
             smaller comes first, as in pyndeval. Defaults to `None`: as `rules` says.
-        unjudged: `"irrelevant"`: an item without a judgement, or with a negative one,
+        unjudged: `"irrelevant"`: an item without a judgment, or with a negative one,
             has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
             `BPref` always does. Defaults to `"irrelevant"`.
         duplicates: `"error"`, or which row counts of an item that the run has several
             times for a query, before any cutoff: `"first"`, or `"max"`, the one with
             the highest score. Defaults to `"error"`.
-        missing: `"zero"`: a query that is only in the judgements scores 0. `"skip"`: it
+        missing: `"zero"`: a query that is only in the judgments scores 0. `"skip"`: it
             is left out of the mean, as in trec_eval without `-c`, BEIR and MTEB. A
             query with an empty list is in the run. Defaults to `"zero"`.
         ignore_identical_ids: bool. Whether retrieved items with the id of their query
@@ -273,8 +273,8 @@ def evaluate_run(
     if ties is None:
         ties = "metric" if rules == "keras" else rules
     of_subtopics = any(member.takes_subtopics for member in members)
-    of_judgement = subtopic if of_subtopics else None
-    columns = Columns(query, label, score, item, subtopic=of_judgement)
+    of_judgment = subtopic if of_subtopics else None
+    columns = Columns(query, label, score, item, subtopic=of_judgment)
     settings = Settings(
         members,
         columns,

@@ -424,7 +424,7 @@ def bpref(
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
     where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
-    An item without a judgement has the label -1: it is padding, and takes no rank. A
+    An item without a judgment has the label -1: it is padding, and takes no rank. A
     relevant item that was not retrieved, or is below rank k, adds nothing.
 
     Args:

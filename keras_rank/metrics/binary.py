@@ -427,7 +427,7 @@ class BPref(RankingMetric):
     `bpref = sum(1 - min(irrelevant above, M) / M for relevant items) / R`
 
     where R items are relevant, N are irrelevant, and M is the smaller of both numbers.
-    An item without a judgement has the label -1: it is padding, and takes no rank. A
+    An item without a judgment has the label -1: it is padding, and takes no rank. A
     relevant item that was not retrieved, or is below rank k, adds nothing. The result
     is from 0 to 1; that of a list without relevant items is `empty_value`.
 

@@ -1,4 +1,4 @@
-"""Tables, judgements and runs, as files or in memory: one way to read each."""
+"""Tables, judgments and runs, as files or in memory: one way to read each."""
 
 try:
     import duckdb as _duckdb  # noqa: F401

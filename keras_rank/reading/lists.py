@@ -81,7 +81,7 @@ def items_of(
     for of_query, ids, _, *given in lists.filter(wrong).limit(1).fetchall():
         raise not_understood(argument, of_query, [ids, *given] if given else ids)
     if argument == "qrels":
-        # Others have no judgements.
+        # Others have no judgments.
         lists = lists.filter("len(kept) > 0")
     unnested = ", ".join(
         f'unnest(if(len(kept) = 0, [NULL], {values})) AS "{i}"'

@@ -1,4 +1,4 @@
-"""Judgements and runs that hold the items of each query, as tables of lists.
+"""Judgments and runs that hold the items of each query, as tables of lists.
 
 They are dicts, also as JSON files, or lists and arrays in the order of the queries.
 """
@@ -25,7 +25,7 @@ _COLUMN = re.compile(
 )
 _ACCEPTED = {
     "qrels": "a list or set of those of relevant items, in a table perhaps with as "
-    "many labels. Leave a query without judgements out",
+    "many labels. Leave a query without judgments out",
     "run": "a list, the best first, in a table perhaps with as many scores, and -1 "
     "only as padding at its end. Where nothing was found, pass an empty one, which "
     "counts as 0",
@@ -42,7 +42,7 @@ def is_nested(name: str, source: Any) -> bool:
 def by_place(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any]:
     """Names queries by their places, where both sides are lists of ids in one order.
 
-    A judgement that is a single id is the one relevant item.
+    A judgment that is a single id is the one relevant item.
     """
     judged, found = _in_order(qrels), _in_order(run)
     if judged is None or found is None:
@@ -95,7 +95,7 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
     """Returns dicts with the items of each query as a table, and others unchanged.
 
     These are `{query: {item: number}}` or `{query: [items]}`. The table has a row with
-    lists for each query. A single dict of columns is one of the others. Judgements with
+    lists for each query. A single dict of columns is one of the others. Judgments with
     subtopics, `{query: {subtopic: {item: label}}}`, have a row for each label.
 
     Args:
@@ -144,7 +144,7 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
 
 
 def _rows_of_subtopics(of_queries: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
-    """Yields the query, subtopic, item and label of judgements in dicts."""
+    """Yields the query, subtopic, item and label of judgments in dicts."""
     for query, subtopics in of_queries:
         of_subtopics = subtopics.values() if isinstance(subtopics, Mapping) else [None]
         if not all(isinstance(x, Mapping | list | tuple | Set) for x in of_subtopics):
@@ -192,7 +192,7 @@ def not_understood(name: str, query: Any, items: Any) -> ValueError:
 
 
 def no_subtopics(received: str) -> ValueError:
-    """The error for judgements that don't say to which subtopic an item is relevant."""
+    """The error for judgments that don't say to which subtopic an item is relevant."""
     return ValueError(
         "`qrels` should have subtopics, as metrics such as alpha_ndcg read them: lines "
         "of `query subtopic item label`, a table with a column of subtopics, which "

@@ -1,4 +1,4 @@
-"""Which columns of judgements and runs hold queries, items and numbers.
+"""Which columns of judgments and runs hold queries, items and numbers.
 
 They are as named, or as known tools name them, or known by their places.
 """
@@ -19,7 +19,7 @@ _KNOWN = {
     "score": ("score",),
     "subtopic": ("subtopic_id", "subtopic", "iteration"),
 }
-# The queries and items of judgements whose label is named `score`.
+# The queries and items of judgments whose label is named `score`.
 _SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
 # The places of query, item and number in rows without names, by their length.
 _PLACES = {"qrels": {3: (0, 1, 2)}, "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)}}
@@ -27,8 +27,8 @@ _PLACES = {"qrels": {3: (0, 1, 2)}, "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2
 _TREC, _TSV = (0, 2, 3), (0, 1, 2)
 
 
-def are_judgements(file: str, columns: Columns) -> bool:
-    """Whether a file holds judgements, rather than rows with labels and scores."""
+def are_judgments(file: str, columns: Columns) -> bool:
+    """Whether a file holds judgments, rather than rows with labels and scores."""
     if not layouts.is_table(file) or query_dicts.is_nested("qrels", file):
         return True
     with files.errors_of("qrels", file), engine.connect() as connection:
@@ -51,7 +51,7 @@ def names_of(columns: Columns) -> set[str]:
 def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     """The columns of queries, items and numbers, by what they hold.
 
-    That of the subtopics of judgements is among them if it is asked for.
+    That of the subtopics of judgments is among them if it is asked for.
 
     Args:
         name: `"qrels"` or `"run"`.

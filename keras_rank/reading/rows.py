@@ -2,7 +2,7 @@
 
 A label that is missing or below 0 counts as 0, or its row is left out. An item without
 a score, or with a score of NaN, was not retrieved. Queries that are only in the
-judgements count. Queries without judgements are left out, and their number is reported.
+judgments count. Queries without judgments are left out, and their number is reported.
 Nothing else is dropped: missing ids and duplicate items of a query are errors.
 """
 
@@ -45,7 +45,7 @@ class Columns:
         item: the item, or `None`.
         weight: the weight of the item, or `None`.
         keep: further columns with one value per query.
-        subtopic: the subtopic of a judgement, or `None`.
+        subtopic: the subtopic of a judgment, or `None`.
     """
 
     query: str
@@ -81,7 +81,7 @@ class Rows:
 
     Attributes:
         batches: the batches, none of which is empty. A query may continue in the next.
-        left_out: the number of queries that were left out as they have no judgements,
+        left_out: the number of queries that were left out as they have no judgments,
             if known.
         twice: function from a query and an item, which it has twice, to the error, if
             there may be any.
@@ -126,12 +126,12 @@ def read_rows(
 
 
 def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
-    """Applies the rules to labels: one that is missing or below 0 is no judgement.
+    """Applies the rules to labels: one that is missing or below 0 is no judgment.
 
     Args:
         labels: array of numbers, NaN where a label is missing.
         starts: int array of the places where lists start.
-        drop_unjudged: whether an item without a judgement is padding, with the label
+        drop_unjudged: whether an item without a judgment is padding, with the label
             -1. Otherwise it has the label 0.
     """
     if not drop_unjudged:

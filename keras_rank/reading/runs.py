@@ -1,4 +1,4 @@
-"""Judgements and a run, joined as trec_eval joins them."""
+"""Judgments and a run, joined as trec_eval joins them."""
 
 import dataclasses
 import sys
@@ -49,11 +49,11 @@ def read_run(
     order: Order,
     protocol: Protocol,
 ) -> Rows:
-    """Joins judgements and a run. Items of only one have no score or no label.
+    """Joins judgments and a run. Items of only one have no score or no label.
 
     Args:
         connection: a DuckDB.
-        qrels: the judgements.
+        qrels: the judgments.
         run: the run.
         columns: the names of the columns, for tables.
         order: as in `read_rows`.
@@ -95,8 +95,8 @@ def read_run(
     return Rows(batches, left_out)
 
 
-def judgements_of(source: Any) -> pa.Table:
-    """Returns judgements as a table of queries, items and labels."""
+def judgments_of(source: Any) -> pa.Table:
+    """Returns judgments as a table of queries, items and labels."""
     columns = Columns("query_id", "label", "score", "item_id")
     with connect() as connection:
         table = _create(connection, "qrels", source, columns).order("row")
@@ -188,7 +188,7 @@ def _with_subtopics(connection: Connection, source: Any) -> Relation:
     )
     ((first, number),) = ids.fetchall()
     if number == 1 and first in ("0", "Q0"):
-        # What stands there in other judgements.
+        # What stands there in other judgments.
         raise query_dicts.no_subtopics(
             f"{first!r} as the only one, in {files.named(source)}"
         )
@@ -212,7 +212,7 @@ def _count_left_out(connection: Connection) -> int:
     if common == 0:
         raise ValueError(
             "`qrels` and `run` should have queries in common. Received: none, "
-            f"with judgements of queries such as {one!r} and a run of queries such as "
+            f"with judgments of queries such as {one!r} and a run of queries such as "
             f"{other!r}"
         )
     return int(in_run - common)

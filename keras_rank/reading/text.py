@@ -27,7 +27,7 @@ _FIELDS = {
     "qrels": ("query", "iteration", "item", "label"),
     "run": ("query", "Q0", "item", "rank", "score", "tag"),
 }
-# The kind of the numbers of judgements and runs.
+# The kind of the numbers of judgments and runs.
 NUMBERS = {"qrels": "label", "run": "score"}
 _TRIMMED = r"trim(line, E' \t\f\r')"
 # The name of a column without a name.

@@ -1,4 +1,4 @@
-"""Relevance judgements of a search collection, as graded targets of its queries."""
+"""Relevance judgments of a search collection, as graded targets of its queries."""
 
 import itertools
 import os
@@ -12,23 +12,23 @@ import numpy as np
 from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.lists.ids import NO_CANDIDATE
 
-# A row of judgements, and where it stands.
+# A row of judgments, and where it stands.
 _Row = tuple[str, Any, Any, Any]
 
 
 def targets_from_qrels(
     qrels: Any, query_ids: Sequence[Any], item_ids: Sequence[Any]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Turns relevance judgements into graded targets, in the order of the queries.
+    """Turns relevance judgments into graded targets, in the order of the queries.
 
     The result can be passed to `keras_rank.catalogue` as `targets`, and to metrics with
     `sparse_labels=True` as `y_true`. Items with grades of 0 or less are no targets. A
     relevant item that is not in `item_ids` has the id -2: it is never found, but counts
     in the ideal and among the relevant items, as in trec_eval. A warning says how many
-    there are, and another one names queries without judgements, which have no targets.
+    there are, and another one names queries without judgments, which have no targets.
 
     Args:
-        qrels: the judgements: a dict `{query: {item: grade}}`, or an iterable of rows
+        qrels: the judgments: a dict `{query: {item: grade}}`, or an iterable of rows
             `(query, item, grade)`. With the extra `evaluation` installed, also all that
             `keras_rank.evaluation.evaluate_run` reads as `qrels`, such as TREC files,
             the TSV of BEIR, `{query: [items]}`, or a table. Ids in text files are text.
@@ -40,7 +40,7 @@ def targets_from_qrels(
         into `item_ids`, padded with -1, and `"labels"`.
 
     Raises:
-        ValueError: if a query of the judgements is not in `query_ids`, none of the
+        ValueError: if a query of the judgments is not in `query_ids`, none of the
             relevant items is in `item_ids`, an item is judged twice for a query, ids
             are repeated or can't be keys of a dict, or a row can't be read.
 
@@ -65,12 +65,12 @@ def targets_from_qrels(
     unknown = [query for query in grades if query not in queries]
     if unknown:
         raise ValueError(
-            "`qrels` should judge queries of `query_ids` only. Received: judgements of "
+            "`qrels` should judge queries of `query_ids` only. Received: judgments of "
             f"other queries ({len(unknown)}): {_some(unknown)}"
         )
     _warn_of(
         [query for query in queries if query not in grades],
-        "`query_ids` without judgements",
+        "`query_ids` without judgments",
         "Unlike trec_eval, which leaves them out, metrics count them as lists without "
         "relevant items.",
     )
@@ -133,9 +133,9 @@ def _rows(qrels: Any) -> Iterator[_Row]:
             yield from (("", query, item, grade) for item, grade in grades.items())
     elif is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
         # It needs DuckDB.
-        from keras_rank.reading.runs import judgements_of
+        from keras_rank.reading.runs import judgments_of
 
-        columns = judgements_of(qrels).to_pydict().values()
+        columns = judgments_of(qrels).to_pydict().values()
         yield from (("", *row) for row in zip(*columns, strict=True))
     elif isinstance(qrels, Iterable):
         for number, row in enumerate(qrels):

@@ -21,7 +21,7 @@ from keras_rank.evaluation.lists.metric_names import RULES, members_of
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
-from keras_rank.reading.roles import are_judgements
+from keras_rank.reading.roles import are_judgments
 from keras_rank.reading.rows import Columns
 
 # Options that are passed to the functions under the same names.
@@ -53,8 +53,8 @@ def given_files(parsed: Namespace) -> list[str]:
     return given
 
 
-def start_with_judgements(files: Sequence[str], parsed: Namespace) -> bool:
-    """Whether the first file holds judgements."""
+def start_with_judgments(files: Sequence[str], parsed: Namespace) -> bool:
+    """Whether the first file holds judgments."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])
     if not all(map(is_table, files[1:])):
@@ -62,7 +62,7 @@ def start_with_judgements(files: Sequence[str], parsed: Namespace) -> bool:
         return True
     names = {"query": "query_id", "label": "label", "score": "score", "item": "item_id"}
     given: Any = {name: getattr(parsed, name) or x for name, x in names.items()}
-    return are_judgements(files[0], Columns(**given))
+    return are_judgments(files[0], Columns(**given))
 
 
 def are_lists(file: str) -> bool:
@@ -169,7 +169,7 @@ def _of_lists(file: str, metrics: list[str], columns: dict[str, str]) -> Evaluat
 
 
 def require_distinct(qrels: str | None, files: list[str], models: list[str]) -> None:
-    """Raises for judgements that are also a run, and for duplicate models."""
+    """Raises for judgments that are also a run, and for duplicate models."""
     for name in models:
         if models.count(name) > 1:
             # Names identify results.

@@ -73,7 +73,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _evaluate(parsed: Namespace) -> _Report:
     given = inputs.given_files(parsed)
-    if parsed.qrels is None and inputs.start_with_judgements(given, parsed):
+    if parsed.qrels is None and inputs.start_with_judgments(given, parsed):
         parsed.qrels, *given = given
         if not given:
             raise ValueError(
@@ -116,7 +116,7 @@ def _compare(parsed: Namespace) -> _Report:
     for file in given:
         if parsed.qrels is None and not is_table(file):
             raise ValueError(
-                "Runs should be compared with their judgements: --qrels FILE; and "
+                "Runs should be compared with their judgments: --qrels FILE; and "
                 f"{_TABLES}. Received: {file!r}"
             )
     metrics = inputs.metrics_of(parsed) if _rows_of(parsed, given, others) else None
@@ -136,7 +136,7 @@ def _write_page(parsed: Namespace) -> _Report:
     require_matplotlib("report")
     files.page(parsed.output, "--output")
     sources = inputs.given_files(parsed)
-    if parsed.qrels is None and inputs.start_with_judgements(sources, parsed):
+    if parsed.qrels is None and inputs.start_with_judgments(sources, parsed):
         parsed.qrels, *sources = sources
     baseline = [parsed.baseline] if parsed.baseline else []
     for file in baseline:

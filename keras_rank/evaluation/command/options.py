@@ -25,10 +25,10 @@ _EXAMPLES = """examples:
 # The commands, each with what it is, what it does, and its files.
 _COMMANDS = {
     "evaluate": (
-        "metrics of a table, or of runs against judgements",
+        "metrics of a table, or of runs against judgments",
         "Evaluates a table with one row per query and item, in one or more Parquet, "
         "CSV, JSON lines or Arrow files; a file written by --per-list; or runs against "
-        "judgements, as TREC files, JSON or tables.",
+        "judgments, as TREC files, JSON or tables.",
         "the files of one table, with the scores of one model; or qrels and runs",
     ),
     "compare": (
@@ -52,7 +52,7 @@ _ALL = """
 -m --metrics METRIC... (all): such as recall@20; spelled as in trec_eval or ir_measures
     (ndcg_cut_10, nDCG@10), with the meaning that they have there (default: ndcg@10 map
     mrr)
--j --qrels FILE (rows runs): relevance judgements (qrels) of the runs
+-j --qrels FILE (rows runs): relevance judgments (qrels) of the runs
 --query COLUMN (rows runs): the column of the queries (default: query_id)
 --label COLUMN (rows runs): the column of the labels (default: label)
 --score COLUMN (rows runs): the column of the scores (default: score)

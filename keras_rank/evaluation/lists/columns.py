@@ -14,7 +14,7 @@ SPREAD = HEALTH + "{}/{}"
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
 # The items of a list that are kept.
 ITEMS = HEALTH + "kept items"
-# The sum of the labels of a list, in which other judgements show.
+# The sum of the labels of a list, in which other judgments show.
 LABEL_SUM = "label sum"
 # The number of queries that were left out, and the definitions of the metrics. They are
 # columns so that in a concatenation of tables the former adds up, and the latter shows

@@ -33,7 +33,7 @@ _JUDGED = re.compile(r"[Jj]udged(?:(?:@|_|_at_)(\d+))?")
 
 @keras.saving.register_keras_serializable(package="keras_rank")
 class Judged(PrecisionAtK):
-    """The share of the top k items that have a judgement, which it reads as labels."""
+    """The share of the top k items that have a judgment, which it reads as labels."""
 
     base_name = "judged"
 

@@ -26,7 +26,7 @@ from keras_rank.ranking.tie_breaking import Ties
 # Arrays of padded lists, or of their values, by what they hold.
 Batch: TypeAlias = dict[str, Array]
 # What is -1 where there is no item.
-_LABELS = {"label", "judgement", "judged", "subtopics"}
+_LABELS = {"label", "judgment", "judged", "subtopics"}
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
 # The largest ratio of the padded size to that of the shortest list of a batch.
@@ -124,10 +124,10 @@ def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
     An item with a higher label may add less if it has a lower weight, or if the gain
     is not known to grow with the label.
     """
-    judgement = metric._relevance
-    is_by_label = judgement.is_binary or (judgement.is_monotone and not has_weights)
+    judgment = metric._relevance
+    is_by_label = judgment.is_binary or (judgment.is_monotone and not has_weights)
     if not is_by_label:
-        return judgement
+        return judgment
     return "label" if isinstance(metric, BPref) else _labels_of(metric)
 
 
@@ -179,8 +179,8 @@ def _labels_of(metric: RankingMetric) -> str:
         return "judged"
     if metric.takes_subtopics:
         return "subtopics"
-    # To bpref, an item without a judgement is padding, whatever it is to others.
-    return "judgement" if isinstance(metric, BPref) else "label"
+    # To bpref, an item without a judgment is padding, whatever it is to others.
+    return "judgment" if isinstance(metric, BPref) else "label"
 
 
 def _health_of_batch(batch: Batch, metrics: Sequence[RankingMetric]) -> Batch:

@@ -56,7 +56,7 @@ def table_of_run(
     protocol: Protocol,
     progress: Progress | None = None,
 ) -> tuple[pa.Table, int | None]:
-    """Returns one row per query of judgements, and the number of those left out."""
+    """Returns one row per query of judgments, and the number of those left out."""
     columns, order = settings.columns, settings.order
     with connected(settings.memory_limit) as connection:
         rows = read_run(connection, qrels, run, columns, order, protocol)
@@ -138,11 +138,11 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         # trec_eval ranks any number. The rows are in its order, so that ties which
         # are made here, or where a backend has float32 only, stay in it.
         score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
-    # In runs a label below 0 is a judgement too, such as of spam.
+    # In runs a label below 0 is a judgment too, such as of spam.
     is_judged = read >= 0.0 if source.left_out is None else ~np.isnan(read)
     items = {
         "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
-        "judgement": labels_of(read, lists.starts, drop_unjudged=True),
+        "judgment": labels_of(read, lists.starts, drop_unjudged=True),
         "judged": is_judged.astype("float32"),
         "score": score,
     }

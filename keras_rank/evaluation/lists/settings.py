@@ -51,7 +51,7 @@ class Settings:
         if of_subtopics and self.columns.subtopic is None:
             raise ValueError(
                 "`metrics` should read one label for each item, as a table has no "
-                "subtopics; `evaluate_run` takes judgements of these. Received: "
+                "subtopics; `evaluate_run` takes judgments of these. Received: "
                 f"{', '.join(of_subtopics)}"
             )
         for metric in self.metrics:

@@ -264,7 +264,7 @@ def _notes_of(
         if not are_equal.all():
             yield (
                 f"Warning: {np.sum(~are_equal)} queries have other labels in the "
-                "baseline, by their sum: were both evaluated with the same judgements?"
+                "baseline, by their sum: were both evaluated with the same judgments?"
             )
     for owner, lists, other in of_both:
         names = ", ".join(x for x in lists.metric_names if other.find(x) is None)

@@ -50,7 +50,7 @@ def facts_of(
     stamp = stamp_of(lists.table)
     yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
     if lists.left_out:
-        yield "Left out", f"{counted(lists.left_out, 'list')} without judgements"
+        yield "Left out", f"{counted(lists.left_out, 'list')} without judgments"
     if lists.rules is not None:
         yield "Rules", rules_of(lists.rules)
     for metric in lists.metrics:

@@ -36,9 +36,9 @@ class Check(NamedTuple):
     best: float | None = None
 
 
-# With fewer judgements than this in most lists, most items have none in any system.
-_FEW_JUDGEMENTS = 10
-# Then only this share of lists without any judgement indicates that ids differ.
+# With fewer judgments than this in most lists, most items have none in any system.
+_FEW_JUDGMENTS = 10
+# Then only this share of lists without any judgment indicates that ids differ.
 _NEARLY_ALL = 0.98
 
 # Checks of a column with a number for each list: the name of the check, the column, the
@@ -62,7 +62,7 @@ _SOUGHT = {
     ("scores like ranks", "ranks", None, 0.5): "have the scores 1, 2, 3, ... or 0, 1, "
     "2, ...: are they ranks? Higher scores are better, so multiply ranks by -1",
     ("nothing judged", "unjudged", None, 0.5): "have no judged items with a score: do "
-    "the judgements and the run have the same item ids?",
+    "the judgments and the run have the same item ids?",
     ("duplicated items", "duplicates", None, 0.0): "have duplicate items: each "
     "occurrence counts",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
@@ -133,7 +133,7 @@ def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     ]
     if lists.left_out:
         warnings.append(
-            "Warning: queries of the run without judgements are left out "
+            "Warning: queries of the run without judgments are left out "
             f"({lists.left_out})."
         )
     return warnings
@@ -158,7 +158,7 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
     """
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
-    has_few = _has_few_judgements(columns, _FEW_JUDGEMENTS)
+    has_few = _has_few_judgments(columns, _FEW_JUDGMENTS)
     checks = []
     for (name, column, number, threshold), warning in _SOUGHT.items():
         if column in columns:
@@ -177,8 +177,8 @@ def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
     return Check(name, lists, share, threshold, warning * (share > threshold))
 
 
-def _has_few_judgements(columns: dict[str, Array], few: int) -> bool:
-    """Whether most lists have few judgements, and more items than judgements."""
+def _has_few_judgments(columns: dict[str, Array], few: int) -> bool:
+    """Whether most lists have few judgments, and more items than judgments."""
     judged = columns["judged"]
     return bool(np.mean((judged < few) & (judged < columns["items"])) > 0.5)
 
@@ -189,15 +189,15 @@ def _checks_of_cutoff(columns: dict[str, Array], k: int) -> list[Check]:
     judged = columns[f"judged@{k}"]
     judged = judged[~np.isnan(judged)]
     share = float(np.mean(judged)) if len(judged) else 1.0
-    # If there are few judgements anyway, unjudged items are no reason for a warning.
-    threshold = 0.0 if _has_few_judgements(columns, k) else 0.9
+    # If there are few judgments anyway, unjudged items are no reason for a warning.
+    threshold = 0.0 if _has_few_judgments(columns, k) else 0.9
     short = f"have fewer than {k} items, all of which are in their top {k}"
     tied = (
         f"have the same score at ranks {k} and {k + 1}: which items are in their top "
         f"{k} depends on the order of tied items"
     )
     missing = (
-        f"have items without a judgement in their top {k}, {1.0 - share:.0%} on "
+        f"have items without a judgment in their top {k}, {1.0 - share:.0%} on "
         "average: these count as irrelevant, but may not be"
     )
     lists, warning = int(np.sum(judged < 1.0)), missing * (share < threshold)
