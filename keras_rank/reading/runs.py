@@ -143,12 +143,8 @@ def _create(
         table = connection.table(name)
         items = table.filter("item IS NOT NULL") if are_lists else table
         _require_rows(name, source, items)
-        is_ranked = name == "run" and are_lists and not are_scored
-        for query, _ in _repeated(table, number) if is_ranked else ():
-            raise ValueError(
-                "`run` should have one list for each query if it has no scores. "
-                f"Received: several for the query {query!r}"
-            )
+        if name == "run" and are_lists and not are_scored:
+            _require_one_list(table)
         once = "item, subtopic" if "subtopic" in ids else "item"
         for twice in _repeated(items, once) if duplicates == "error" else ():
             raise sources.received_twice(name, source, {} if are_lists else ids, twice)
@@ -162,6 +158,14 @@ def _create(
             f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
         )
     return connection.table(name)
+
+
+def _require_one_list(run: Relation) -> None:
+    for query, _ in _repeated(run, NUMBERS["run"]):
+        raise ValueError(
+            "`run` should have one list for each query if it has no scores. "
+            f"Received: several for the query {query!r}"
+        )
 
 
 def _parts_of(

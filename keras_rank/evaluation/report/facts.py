@@ -1,5 +1,6 @@
-"""How an evaluation was made, in words."""
+"""What an evaluation found, and how it was made, in words."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,9 @@ import keras_rank
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.lists.provenance import stamp_of
+from keras_rank.evaluation.report import plots
 from keras_rank.evaluation.report.summary import rules_of
+from keras_rank.evaluation.report.table import Table
 
 if TYPE_CHECKING:
     from keras_rank.evaluation.evaluation import Evaluation
@@ -39,6 +42,41 @@ def tests_of(how: Mapping[str, Any]) -> str:
         "A difference is the new value minus that of the baseline, list by list. p is "
         f"that of the {_TESTS[how['test']]}{units}: the probability that chance alone "
         f"gives such a difference, or a larger one. {corrected}"
+    )
+
+
+def result_of(evaluation: "Evaluation", table: Table, how: Mapping[str, Any]) -> str:
+    """The first row of a summary, or of a comparison, in a sentence."""
+    row = table.rows[0]
+    is_up = evaluation._values.measured(row["metric"]).direction == "up"
+    name = row["metric"] + " (lower is better)" * (not is_up)
+    if math.isnan(row["value"]):
+        return f"{name} has no value, as no list counts."
+    value = f"{name} is {row['value']:.4f}"
+    if row["lists"] < len(evaluation):
+        value += f" over {row['lists']:,} of {counted(len(evaluation), 'list')}"
+    if "difference" not in row:
+        return f"{value}{_interval_of(row, how)}."
+    change = row["difference"]
+    side = "above" if change >= 0.0 else "below"
+    verdict = "not a significant difference"
+    if table.marks is not None and table.marks.are_marked[0]:
+        verdict = f"significantly {'better' if is_up == (change > 0) else 'worse'}"
+    p = plots.written_p(table)[0].rstrip("*")
+    if p and how["correction"] is not None:
+        p = f"corrected {p}"
+    return (
+        f"{value}, which is {abs(change):.4f} {side} the baseline's "
+        f"{row['baseline']:.4f}: {verdict}{p and f' ({p})'}."
+    )
+
+
+def _interval_of(row: Mapping[str, Any], how: Mapping[str, Any]) -> str:
+    if math.isnan(row["low"]):
+        return ""
+    return (
+        f", with a {100 * how['confidence']:g}% confidence interval from "
+        f"{row['low']:.4f} to {row['high']:.4f}"
     )
 
 

@@ -32,6 +32,11 @@ def joined(parts: Iterable[Html]) -> Html:
     return Html("".join(parts))
 
 
+def section(title: str, body: Iterable[Html]) -> Html:
+    """Parts under a heading."""
+    return filled("section", title=title, body=joined(body))
+
+
 def table(found: Table, label: str) -> Html:
     """A table that scrolls by itself where it is wide, without its notes."""
     found = Table(found.columns, marks=found.marks)

@@ -2,19 +2,18 @@
 
 import dataclasses
 import datetime
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from keras_rank.evaluation.report import facts, markup, plots
-from keras_rank.evaluation.report.markup import Html, filled
+from keras_rank.evaluation.report import facts, markup, plots, worst_lists
+from keras_rank.evaluation.report.markup import Html, filled, section
 from keras_rank.evaluation.report.table import Table, rows_where
 
 if TYPE_CHECKING:
     from keras_rank.evaluation.evaluation import Evaluation
 
-# How many slices are shown, and how many of the worst queries.
-_SLICES, _QUERIES = 40, 10
+# How many slices are shown.
+_SLICES = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +38,15 @@ class Page:
         """The page."""
         whole = self._estimates([])
         sections = [*self._comparison(whole), self._summary(whole)]
-        sections += [*self._slices(whole), self._trust(), self._worst(), self._facts()]
+        sections += [*self._slices(whole), self._trust()]
+        sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
             "page",
             title=self.title,
             counts=f"{facts.counts_of(self.new._values)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
-            lead=self._lead(whole),
+            lead=facts.result_of(self.new, whole, self.how),
             sections=markup.joined(sections),
         )
 
@@ -60,42 +60,6 @@ class Page:
         cluster, level = self.how["cluster"], self.how["confidence"]
         return self.new.summary(by, cluster=cluster, confidence=level)
 
-    def _lead(self, whole: Table) -> str:
-        """The first metric in a sentence."""
-        row = whole.rows[0]
-        is_up = self._is_up(row["metric"])
-        name = row["metric"] + " (lower is better)" * (not is_up)
-        if math.isnan(row["value"]):
-            return f"{name} has no value, as no list counts."
-        value = f"{name} is {row['value']:.4f}"
-        if row["lists"] < len(self.new):
-            value += f" over {row['lists']:,} of {facts.counted(len(self.new), 'list')}"
-        if self.baseline is None:
-            return f"{value}{self._interval(row)}."
-        change = row["difference"]
-        side = "above" if change >= 0.0 else "below"
-        verdict = "not a significant difference"
-        if whole.marks is not None and whole.marks.are_marked[0]:
-            verdict = f"significantly {'better' if is_up == (change > 0) else 'worse'}"
-        p = plots.written_p(whole)[0].rstrip("*")
-        if p and self.how["correction"] is not None:
-            p = f"corrected {p}"
-        return (
-            f"{value}, which is {abs(change):.4f} {side} the baseline's "
-            f"{row['baseline']:.4f}: {verdict}{p and f' ({p})'}."
-        )
-
-    def _interval(self, row: Mapping[str, Any]) -> str:
-        if math.isnan(row["low"]):
-            return ""
-        return (
-            f", with a {100 * self.how['confidence']:g}% confidence interval from "
-            f"{row['low']:.4f} to {row['high']:.4f}"
-        )
-
-    def _is_up(self, metric: str) -> bool:
-        return self.new._values.measured(metric).direction == "up"
-
     def _comparison(self, whole: Table) -> list[Html]:
         if self.baseline is None:
             return []
@@ -105,7 +69,7 @@ class Page:
             *_notes(whole),
             filled("note", text=facts.tests_of(self.how)),
         ]
-        return [_section("Compared with the baseline", body)]
+        return [section("Compared with the baseline", body)]
 
     def _summary(self, whole: Table) -> Html:
         if self.baseline is None:
@@ -114,7 +78,7 @@ class Page:
         else:
             means = self._means([])
             body = [markup.table(means, "Means"), *_notes(means, whole)]
-        return _section("Means", body)
+        return section("Means", body)
 
     def _slices(self, whole: Table) -> list[Html]:
         if not self.by:
@@ -133,7 +97,7 @@ class Page:
                 f"{facts.counted(len(every), 'row')} are too many for a page."
             )
             body.insert(0, filled("paragraph", text=text))
-        return [_section(f"By {name}", body)]
+        return [section(f"By {name}", body)]
 
     def _trust(self) -> Html:
         title = "Can these numbers be trusted?"
@@ -141,7 +105,7 @@ class Page:
             text = (
                 "This is not known, as the table of lists lacks the columns of health."
             )
-            return _section(title, [filled("paragraph", text=text)])
+            return section(title, [filled("paragraph", text=text)])
         found = self.new.warnings
         if self.baseline is not None:
             of_baseline = (x.removeprefix("Warning: ") for x in self.baseline.warnings)
@@ -149,59 +113,12 @@ class Page:
         nothing = filled("paragraph", text="No check found a reason for doubt.")
         checks = markup.table(self.new.health(), "All checks")
         fold = filled("fold", title="All checks", body=checks)
-        return _section(title, [markup.warnings(found) if found else nothing, fold])
-
-    def _worst(self) -> Html:
-        metric = self.new.metric_names[0]
-        if self.baseline is not None and self.baseline._values.find(metric) is None:
-            return Html("")
-        worst = self.new.worst(metric, _QUERIES, baseline=self.baseline)
-        title = f"The worst lists by {metric}"
-        if self.baseline is not None:
-            sign = 1.0 if self._is_up(metric) else -1.0
-            worst = rows_where(worst, [sign * x < 0.0 for x in worst["difference"]])
-            title = f"The largest losses of {metric}"
-        if not len(worst):
-            return _section(title, [filled("paragraph", text="There are none.")])
-        body = [markup.table(worst, title)]
-        if not self.new._values.has_items:
-            text = (
-                "Their items are shown if the evaluation keeps them: "
-                "evaluate(..., item=..., keep_items=10)."
-            )
-            return _section(title, [*body, filled("note", text=text)])
-        queries = markup.joined(map(self._query, worst))
-        if self.baseline is not None and self.baseline._values.has_items:
-            text = (
-                "An item without a baseline rank was not retrieved by the baseline, or "
-                "is not one of the items that it keeps."
-            )
-            body.append(filled("note", text=text))
-        return _section(title, [*body, filled("queries", queries=queries)])
-
-    def _query(self, row: Mapping[str, Any]) -> Html:
-        """The items of a query."""
-        name = self.new.query
-        items = self.new.items(row[name])
-        if self.baseline is not None and self.baseline._values.has_items:
-            theirs = self.baseline.items(row[name])
-            # Ids may be integers in one file, and text in another.
-            ranks = dict(zip(map(str, theirs["item"]), theirs["rank"], strict=True))
-            of_baseline = [ranks.get(str(item)) for item in items["item"]]
-            rest = {x: items[x] for x in items.columns if x != "rank"}
-            columns = {"rank": items["rank"], "baseline rank": of_baseline, **rest}
-            items = Table(columns)
-        shown = Table({name: [value] for name, value in row.items()})
-        cells = {x: shown.shown(x)[0] for x in row}
-        query = cells.pop(name)
-        values = ", ".join(f"{name} {cell}" for name, cell in cells.items())
-        body = markup.table(items, f"Items of {query}")
-        return filled("query", query=query, values=values, body=body)
+        return section(title, [markup.warnings(found) if found else nothing, fold])
 
     def _facts(self) -> Html:
         found = facts.facts_of(self.new, self.how)
         items = [filled("fact", name=name, text=text) for name, text in found]
-        return _section(
+        return section(
             "How this was computed", [filled("facts", facts=markup.joined(items))]
         )
 
@@ -231,10 +148,6 @@ class Page:
         return found
 
 
-def _section(title: str, body: Sequence[Html]) -> Html:
-    return filled("section", title=title, body=markup.joined(body))
-
-
 def _notes(table: Table, *others: Table) -> list[Html]:
     """The notes of a table that others don't have."""
     known = {note for other in others for note in other.notes}
@@ -248,7 +161,7 @@ def _largest(table: Table, by: Sequence[str]) -> Table:
     """The slices with the most lists."""
     keys = [tuple(row[name] for name in by) for row in table]
     sizes: dict[tuple[Any, ...], int] = {}
-    for key, lists in zip(keys, table["lists"], strict=True):
-        sizes[key] = max(lists, sizes.get(key, 0))
+    for key, size in zip(keys, table["lists"], strict=True):
+        sizes[key] = max(size, sizes.get(key, 0))
     chosen = set(sorted(sizes, key=lambda key: -sizes[key])[:_SLICES])
     return rows_where(table, [key in chosen for key in keys])
