@@ -281,7 +281,9 @@ def test_a_loss_that_leaves_padding_out_is_not_warned_of(data, loss):
 def test_weights_and_masks_leave_padding_out_of_the_losses_of_keras(data):
     x, y = data
     labels = np.where(y["mask"], y["labels"], -1.0)[..., None]
-    for first in (keras.layers.Identity(), keras.layers.Masking()):
+    layers = [keras.layers.Identity(), keras.layers.Masking()]
+    # On NumPy, Keras 3.12 ignores masks, and warns.
+    for first in layers[:1] if keras.backend.backend() == "numpy" else layers:
         inputs = keras.Input((ITEMS, FEATURES))
         outputs = keras.layers.Dense(1)(first(inputs))
         model = keras_rank.RankingModel(inputs, outputs)
