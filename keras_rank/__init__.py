@@ -41,4 +41,7 @@ if not TYPE_CHECKING:
             for room in (*rooms, utils, callbacks, catalogue)
             for each in room.__all__
         ]
+        # Not imported here, as it needs an extra.
+        tables = ["evaluate", "evaluate_run", "compare"]
+        inner = [*(f"{__name__}.evaluation.{each}" for each in tables), *inner]
         raise no_attribute(__name__, name, [*inner, "import keras_rank.evaluation"])

@@ -166,6 +166,7 @@ def test_only_public_names_are_in_sight():
     ("name", "meant"),
     [
         ("functional.mrr", "reciprocal_rank"),
+        ("evaluate", "keras_rank.evaluation.evaluate"),
         ("functional.map", "average_precision"),
         ("functional.mean_reciprocal_rank", "reciprocal_rank"),
         ("functional.recall_at_k", "recall"),

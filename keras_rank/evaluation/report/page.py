@@ -139,6 +139,8 @@ class Page:
         if self.baseline is not None:
             what, value = "Differences from the baseline", "difference"
         label = f"{what}, with {100 * self.how['confidence']:g}% confidence intervals."
+        if self.baseline is not None and self.how["correction"] is not None:
+            label += " p is corrected."
         panels = [panel(row) for row in table]
         found: list[Html] = []
         for name in dict.fromkeys(panels):
