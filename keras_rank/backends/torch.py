@@ -122,9 +122,9 @@ def free_memory() -> int | None:
 
 
 def widest(dtype: str) -> str:
-    accelerator = _accelerator()
-    has_float64 = accelerator is None or accelerator.type != "mps"
-    return dtype if has_float64 or dtype != "float64" else "float32"
+    has_all = dtype != "float64" or not torch.accelerator.is_available()
+    accelerator = None if has_all else torch.accelerator.current_accelerator()
+    return "float32" if accelerator and accelerator.type == "mps" else dtype
 
 
 def lasting() -> contextlib.AbstractContextManager[Any]:
