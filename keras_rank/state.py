@@ -42,22 +42,21 @@ def add(
         columns: tensor of shape `(4, ..., batch)`.
 
     Returns:
-        The totals and the remainders, of the same shapes, and what was added as int32
-        tensor of shape `(4, 4, ...)`, of which only numbers of lists are whole.
+        The totals and the remainders, of the same shapes, and what was added, of shape
+        `(4, 4, ...)`.
     """
     with backend.quiet():
         if backend.has_float64():
             parts = backend.in_float64(_sums, totals, remainders, columns)
             return ops.stack(parts[:2]), parts[2], parts[3]
         added = _products(columns)
-        numbers = ops.cast(added, "int32")
-        return *_added(totals, remainders, added, 0.0 * added), numbers
+        return *_added(totals, remainders, added, 0.0 * added), added
 
 
 def _sums(totals: Tensor, remainders: Tensor, columns: Tensor) -> tuple[Tensor, ...]:
     added = _products(columns)
     sums = backend.library_of(totals).sum(totals, axis=0) + remainders + added
-    return *backend.split_float64(sums), ops.cast(added, "int32")
+    return *backend.split_float64(sums), added
 
 
 def _products(columns: Tensor) -> Tensor:

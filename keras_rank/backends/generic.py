@@ -419,9 +419,9 @@ def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return high, low, ops.cast(rest - ops.cast(low, x.dtype), "float32")
 
 
-def entry(x: Tensor, row: int, column: int) -> Tensor:
-    """Returns `x[row, column]` of an int32 tensor."""
-    return x[row, column]
+def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
+    """Returns `number + x[row, column]` in int32, of an entry that is whole."""
+    return number + ops.cast(x[row, column], "int32")
 
 
 def no_fma(products: Tensor) -> Tensor:

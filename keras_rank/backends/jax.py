@@ -243,11 +243,12 @@ def _float64() -> Any:
     return experimental.enable_x64(True)  # type: ignore[attr-defined]
 
 
-def entry(x: Tensor, row: int, column: int) -> Tensor:
+def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
     # A GPU computes a maximum in the kernel of what else reads `x`, not a slice.
     is_entry = np.zeros((*x.shape[:2], *[1] * (len(x.shape) - 2)), "bool")
     is_entry[row, column] = True
-    return jnp.max(jnp.where(is_entry, x, generic.INT32_MIN), axis=(0, 1))
+    sums = number + x.astype("int32")
+    return jnp.max(jnp.where(is_entry, sums, generic.INT32_MIN), axis=(0, 1))
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

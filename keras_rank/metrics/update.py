@@ -385,6 +385,6 @@ def _added(_: None, columns: Tensor, state: State) -> State:
     """The state with the columns of a batch added, and its lists with items."""
     if state.is_stacked and len(columns.shape) == 2:
         columns = columns[:, None]
-    totals, remainders, numbers = add(state.totals, state.remainders, columns)
-    lists_seen = backend.entry(state.lists_seen + numbers, LISTS, LISTS)
+    totals, remainders, added = add(state.totals, state.remainders, columns)
+    lists_seen = backend.plus_entry(state.lists_seen, added, LISTS, LISTS)
     return State(totals, remainders, lists_seen)
