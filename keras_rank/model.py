@@ -18,8 +18,15 @@ from keras_rank.losses import are_of_items, have_padding, losses_that_count
 from keras_rank.utils import mask_labels
 
 
-def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Writes masks into labels before a method that takes `(x, y, ...)` is called."""
+def _with_folded_labels(
+    method: Callable[..., Any], look: Callable[..., None] | None = None
+) -> Callable[..., Any]:
+    """Writes masks into labels before a method that takes `(x, y, ...)` is called.
+
+    Args:
+        method: the method.
+        look: what sees the labels before that, with the model and the weights.
+    """
 
     @functools.wraps(method)
     def with_folded_labels(
@@ -31,6 +38,8 @@ def _with_folded_labels(method: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
+        if look is not None:
+            look(self, y, sample_weight)
         weights = _once(sample_weight)
         return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
 
@@ -56,38 +65,25 @@ def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
     return with_prepared_data
 
 
-def _warns_of_padding(compute_loss: Callable[..., Any]) -> Callable[..., Any]:
+def _warn_of_padding(model: keras.Model, y: Any, sample_weight: Any) -> None:
     """Warns, once for a model, of a loss that takes padding for labels of -1."""
-
-    @functools.wraps(compute_loss)
-    def warns_of_padding(
-        self: keras.Model,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        if self._has_padding is not False and not backend.is_compiling():
-            losses = losses_that_count(self)
-            weights = keras.tree.flatten(sample_weight)
-            if losses and self._has_padding is None:
-                self._has_padding = have_padding(y)
-            if losses and self._has_padding and not any(map(are_of_items, weights)):
-                self._has_warned = True
-                warnings.warn(
-                    "Labels of -1 are padding to metrics, but labels to the losses of "
-                    "Keras, which count them. Use a loss that leaves padding out, such "
-                    "as those of keras-rs: see docs/masks.md. "
-                    f"Received: loss={', '.join(losses)}",
-                    stacklevel=2,
-                )
-            # Nothing more is to be said of these data.
-            self._has_padding = False
-        return compute_loss(self, x, y, y_pred, sample_weight, *args, **kwargs)
-
-    return warns_of_padding
+    if model._has_padding is False or backend.is_compiling():
+        return
+    losses = losses_that_count(model)
+    weights = keras.tree.flatten(sample_weight)
+    if losses and model._has_padding is None:
+        model._has_padding = have_padding(y)
+    if losses and model._has_padding and not any(map(are_of_items, weights)):
+        model._has_warned = True
+        warnings.warn(
+            "Labels of -1 are padding to metrics, but labels to the losses of "
+            "Keras, which count them. Use a loss that leaves padding out, such "
+            "as those of keras-rs: see docs/masks.md. "
+            f"Received: loss={', '.join(losses)}",
+            stacklevel=3,
+        )
+    # Nothing more is to be said of these data.
+    model._has_padding = False
 
 
 def _of_keras(name: str) -> Callable[..., Any]:
@@ -183,7 +179,7 @@ class RankingModel(keras.Model):
     train_on_batch = _with_prepared_data(_of_keras("train_on_batch"))
     test_on_batch = _with_prepared_data(_of_keras("test_on_batch"))
     predict_on_batch = _with_prepared_data(_of_keras("predict_on_batch"))
-    compute_loss = _warns_of_padding(_with_folded_labels(_of_keras("compute_loss")))
+    compute_loss = _with_folded_labels(_of_keras("compute_loss"), _warn_of_padding)
     compute_metrics = _with_folded_labels(_of_keras("compute_metrics"))
 
 
