@@ -53,7 +53,15 @@ def given_files(parsed: Namespace) -> list[str]:
     return given
 
 
-def start_with_judgments(files: Sequence[str], parsed: Namespace) -> bool:
+def models_of(parsed: Namespace) -> list[str]:
+    """The given files without the judgments, if these are the first one."""
+    given = given_files(parsed)
+    if parsed.qrels is None and _start_with_judgments(given, parsed):
+        parsed.qrels, *given = given
+    return given
+
+
+def _start_with_judgments(files: Sequence[str], parsed: Namespace) -> bool:
     """Whether the first file holds judgments."""
     if len(files) == 1 or are_lists(files[0]):
         return not is_table(files[0])

@@ -72,14 +72,12 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(parsed: Namespace) -> _Report:
-    given = inputs.given_files(parsed)
-    if parsed.qrels is None and inputs.start_with_judgments(given, parsed):
-        parsed.qrels, *given = given
-        if not given:
-            raise ValueError(
-                f"Qrels should be followed by runs, and {_TABLES}. "
-                f"Received: {parsed.qrels!r}"
-            )
+    given = inputs.models_of(parsed)
+    if not given:
+        raise ValueError(
+            f"Qrels should be followed by runs, and {_TABLES}. "
+            f"Received: {parsed.qrels!r}"
+        )
     rows = _rows_of(parsed, given, given)
     sources = given if parsed.qrels is not None or not rows else [given]
     if rows != given and len(given) > 1:
@@ -135,9 +133,7 @@ def _compare(parsed: Namespace) -> _Report:
 def _write_page(parsed: Namespace) -> _Report:
     require_matplotlib("report")
     files.page(parsed.output, "--output")
-    sources = inputs.given_files(parsed)
-    if parsed.qrels is None and inputs.start_with_judgments(sources, parsed):
-        parsed.qrels, *sources = sources
+    sources = inputs.models_of(parsed)
     baseline = [parsed.baseline] if parsed.baseline else []
     for file in baseline:
         files_of("--baseline", file)
