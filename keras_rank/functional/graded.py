@@ -5,11 +5,11 @@ from typing import Any, Unpack
 
 from keras_rank import discounts, gains
 from keras_rank.arguments import (
-    DISCOUNTS,
     GAINS,
     Function,
     adds_arguments,
     check_grade,
+    discount_of,
     resolve,
 )
 from keras_rank.backends import Tensor
@@ -74,7 +74,7 @@ def dcg(
         techniques", ACM TOIS 20(4), 2002.
     """
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
-    discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+    discount_fn = discount_of(rank_discount_fn, k)
     formula = Formula(
         discounted_gain,
         (discount_fn,),
@@ -153,7 +153,7 @@ def ndcg(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     gain_fn = resolve("gain_fn", gain_fn, GAINS)
-    discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+    discount_fn = discount_of(rank_discount_fn, k)
     formula = Formula(
         normalized_discounted_gain,
         (discount_fn,),

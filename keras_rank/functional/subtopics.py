@@ -5,7 +5,6 @@ from typing import Any, Unpack
 from keras_rank import discounts
 from keras_rank.arguments import (
     DENOMINATORS,
-    DISCOUNTS,
     Function,
     adds_arguments,
     check_choice,
@@ -13,7 +12,7 @@ from keras_rank.arguments import (
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
-    resolve,
+    discount_of,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas import subtopics
@@ -77,7 +76,7 @@ def alpha_ndcg(
         Clarke et al., "Novelty and diversity in information retrieval evaluation",
         SIGIR 2008.
     """
-    discount = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+    discount = discount_of(rank_discount_fn, k)
     how = check_share("alpha", alpha), discount
     formula = Formula(subtopics.share_of_greedy_ideal, how, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
@@ -140,7 +139,7 @@ def alpha_dcg(
         Clarke et al., "Novelty and diversity in information retrieval evaluation",
         SIGIR 2008.
     """
-    discount, k = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS), check_k(k)
+    discount, k = discount_of(rank_discount_fn, k), check_k(k)
     divisor = check_subtopic_normalizer(normalizer, k), k
     how = check_share("alpha", alpha), discount, *divisor
     formula = Formula(subtopics.discounted_novelty, how, **_OF_SUBTOPICS)

@@ -11,6 +11,7 @@ from keras_rank.arguments import (
     Function,
     adds_arguments,
     check_grade,
+    discount_of,
     resolve,
     serialize,
 )
@@ -83,7 +84,7 @@ class DCG(RankingMetric):
             **arguments,
         )
         self.gain_fn = resolve("gain_fn", gain_fn, GAINS)
-        self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+        self.rank_discount_fn = discount_of(rank_discount_fn, k)
 
     @property
     def _relevance(self) -> Relevance:

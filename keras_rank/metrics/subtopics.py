@@ -14,7 +14,7 @@ from keras_rank.arguments import (
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
-    resolve,
+    discount_of,
     serialize,
 )
 from keras_rank.backends import Tensor
@@ -78,7 +78,7 @@ class AlphaNDCG(RankingMetric):
     ) -> None:
         super().__init__(k, **arguments)
         self.alpha = check_share("alpha", alpha)
-        self.rank_discount_fn = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+        self.rank_discount_fn = discount_of(rank_discount_fn, k)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return subtopics.share_of_greedy_ideal(
