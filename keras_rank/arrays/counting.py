@@ -95,8 +95,6 @@ def count_before(
     keys: Tensor,
     own_keys: Tensor,
     dtype: str,
-    *,
-    with_above: bool = False,
 ) -> Tensor:
     """Counts the entries of each row that equal a threshold and have a larger key.
 
@@ -106,20 +104,17 @@ def count_before(
         keys: int32 tensor of the shape of the entries.
         own_keys: int32 tensor of the shape of the thresholds.
         dtype: the dtype of the counts.
-        with_above: whether the entries above a threshold are counted too.
     """
 
     def by_comparing() -> Tensor:
         pairs = (entries, thresholds), (keys, own_keys)
-        return count(pairs, _is_ahead if with_above else _is_before, dtype=dtype)[0]
+        return count(pairs, _is_before, dtype=dtype)[0]
 
     def by_sorting() -> Tensor:
         in_order, keys_in_order = backend.sort_pairs(entries, keys)
         pairs = (in_order, thresholds), (keys_in_order, own_keys)
         behind = _bisected(_is_not_before, *pairs)
-        size = size_of(in_order, 1)
-        end = size if with_above else number_at_most(in_order, thresholds)
-        return ops.cast(end - behind, dtype)
+        return ops.cast(number_at_most(in_order, thresholds) - behind, dtype)
 
     return backend.branch(are_few(thresholds), by_comparing, by_sorting)
 
@@ -237,8 +232,3 @@ def _is_before(
     entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
 ) -> Tensor:
     return ops.logical_and(entry == threshold, key > own_key)
-
-
-def _is_ahead(entry: Tensor, threshold: Tensor, *keys: Tensor) -> Tensor:
-    before = _is_before(entry, threshold, *keys)
-    return ops.logical_or(entry > threshold, before)

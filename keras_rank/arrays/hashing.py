@@ -30,10 +30,14 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
         backends have them, as Keras copies its inputs on NumPy.
         """
         shift = (np if isinstance(x, np.ndarray) else ops).right_shift
-        # Masked, as shifting a signed number copies its sign.
-        x = (x ^ (shift(x, n16) & low16)) * first
-        x = (x ^ (shift(x, n15) & low17)) * second
-        return x ^ (shift(x, n16) & low16)
+        # Masked, as shifting a signed number copies its sign. In place where that can
+        # be, as memory takes longer to get than to write.
+        x = x ^ (shift(x, n16) & low16)
+        x *= first
+        x ^= shift(x, n15) & low17
+        x *= second
+        x ^= shift(x, n16) & low16
+        return x
 
     return mixed(mixed(numbers) ^ keys)
 

@@ -1,57 +1,102 @@
 """Orders by several keys, and inversions."""
 
-import dataclasses
+import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import size_of, through_batch, total
+from keras_rank.arrays.arithmetic import none_of, size_of, total
+from keras_rank.arrays.selection import at_most_size, top_k
 from keras_rank.backends import Tensor, backend
+from keras_rank.lists.limits import as_ranked
+
+# Of items, of which each row has the same number: the positions of some, or `None` for
+# all, from which int32 keys are computed.
+Keys: TypeAlias = Callable[[Tensor | None], Tensor]
 
 
-@backend.register_tree
-@dataclasses.dataclass(frozen=True, eq=False)
-class Order:
-    """Which entry of each row is at each place.
+def best_first(
+    scores: Tensor, count: Tensor | int, keys: Keys | None
+) -> tuple[Tensor, Tensor, Tensor | bool]:
+    """Returns the first items of each row: the highest scores, then the largest keys.
 
-    Attributes:
-        positions: int tensor of shape `(batch, places)`.
-        keys: the sort keys, if sorting values along with them is faster than gathering
-            values by position.
+    Without ties among them, that is the order by score. Ties are mostly among a few
+    more of the highest scores, which are then sorted by score and key. Otherwise all
+    are, which is always right.
+
+    Args:
+        scores: tensor of shape `(batch, size)`, without NaN. Those of `-inf` come last,
+            in any order.
+        count: the number of items.
+        keys: function that returns keys, or `None` if equal scores may be in any order.
+
+    Returns:
+        The scores in order, the positions of the items, both of shape `(batch, count)`,
+        and whether none of them ties with another item.
     """
+    size = size_of(scores, 1)
+    # The next one tells whether a tie crosses the last.
+    highest, positions = _highest(scores, at_most_size(count + 1, size))
+    is_tied = _have_rank(highest[:, 1:], highest[:, 1:] == highest[:, :-1])
+    values, first, none = highest[:, :count], positions[:, :count], none_of(is_tied)
+    if keys is None:
+        return values, first, none
 
-    positions: Tensor
-    keys: tuple[Tensor, ...] = ()
+    def of_all() -> Tensor:
+        order = backend.lexsort(-as_ranked(scores), -keys(None))[:, :count]
+        return ops.cast(order, "int32")
 
-    @classmethod
-    def by(cls, *keys: Tensor) -> "Order":
-        """The order of a first key, the smallest first, then of the next."""
-        return cls(backend.lexsort(*keys), keys if backend.sorts_along() else ())
+    def by_keys() -> Tensor:
+        some = at_most_size(2 * count + 8, size)
+        if isinstance(size, int) and some == size:
+            return of_all()
+        highest, positions = _highest(scores, some)
 
-    def first(self, places: Tensor | int) -> "Order":
-        """The first places of the order."""
-        return dataclasses.replace(self, positions=self.positions[:, :places])
+        def of_some() -> Tensor:
+            order = backend.lexsort(-highest, -keys(positions))[:, :count]
+            return backend.take(positions, order)
 
-    def of(self, values: Tensor) -> Tensor:
-        """The values of each row in this order.
+        others_tie = _have_rank(values[:, -1], highest[:, -1] == values[:, -1])
+        return backend.branch(none_of(others_tie), of_some, of_all)
 
-        Args:
-            values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
-        """
-        if len(values.shape) == 3:
-            lists, subtopics, size = (size_of(values, axis) for axis in range(3))
+    return values, backend.branch(none, lambda: first, by_keys), none
 
-            def for_each(x: Tensor) -> Tensor:
-                shape = (lists, subtopics, size_of(x, 1))
-                return ops.reshape(ops.broadcast_to(x[:, None], shape), (-1, shape[2]))
 
-            order = Order(for_each(self.positions), tuple(map(for_each, self.keys)))
-            in_order = order.of(ops.reshape(values, (-1, size)))
-            places = size_of(self.positions, 1)
-            return ops.reshape(in_order, (-1, subtopics, places))
-        if not self.keys:
-            return backend.take(values, self.positions)
-        in_order = backend.sort_by(values, *self.keys)
-        return in_order[:, : size_of(self.positions, 1)]
+def _highest(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """The highest scores of each row as they are ranked, in order, and their positions.
+
+    If these are all, equal ones stay in their order, as sums over ties are in it.
+    """
+    if isinstance(count, int) and count == scores.shape[1]:
+        ranked = as_ranked(scores)
+        positions = backend.argsort(-ranked)
+        highest = backend.take(ranked, positions)
+    else:
+        highest, positions = top_k(scores, count)
+        highest = as_ranked(highest)
+    return highest, ops.cast(positions, "int32")
+
+
+def _have_rank(scores: Tensor, condition: Tensor) -> Tensor:
+    return ops.logical_and(condition, scores > -math.inf)
+
+
+def in_order(values: Tensor, positions: Tensor) -> Tensor:
+    """Returns the entries of each row at the positions.
+
+    Args:
+        values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
+        positions: int tensor of shape `(batch, places)`.
+    """
+    if len(values.shape) == 2:
+        return backend.take(values, positions)
+    lists, subtopics, size = (size_of(values, axis) for axis in range(3))
+    places = size_of(positions, 1)
+    of_each = ops.broadcast_to(positions[:, None], (lists, subtopics, places))
+    rows = ops.reshape(values, (-1, size))
+    found = backend.take(rows, ops.reshape(of_each, (-1, places)))
+    return ops.reshape(found, (-1, subtopics, places))
 
 
 def in_order_of(values: Tensor, *keys: Tensor) -> Tensor:
@@ -109,19 +154,3 @@ def _number_of_digits(size: Tensor | int) -> Tensor | int:
     if isinstance(size, int):
         return max(size - 1, 0).bit_length()
     return ops.sum(ops.cast(2 ** ops.arange(31, dtype="int32") < size, "int32"))
-
-
-def with_entries(x: Tensor, positions: Tensor, entries: Tensor) -> Tensor:
-    """Returns rows with other entries at some positions, written into `x` on NumPy.
-
-    Args:
-        x: tensor of shape `(batch, size)`, which must not be used afterwards.
-        positions: int tensor of shape `(batch, some)`. Repeated positions of a row have
-            the same entries.
-        entries: tensor of the same shape.
-    """
-    batch, size = ops.shape(x)
-    indices = ops.reshape(through_batch(positions, size), (-1, 1))
-    entries = ops.reshape(entries, (-1,))
-    x = ops.scatter_update(ops.reshape(x, (-1,)), indices, entries)
-    return ops.reshape(x, (batch, size))

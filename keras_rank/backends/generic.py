@@ -115,11 +115,6 @@ def require(condition: Tensor | bool, message: str) -> None:
         raise ValueError(message)
 
 
-def looks_first(x: Tensor) -> bool:
-    """Whether to read many entries before they are copied, to spare the copy."""
-    return False
-
-
 # Programs.
 
 # How results are shared.
@@ -454,15 +449,6 @@ def rounds_by_column() -> bool:
     return False
 
 
-def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
-    """Whether a tensor may have NaN, given its minima or maxima.
-
-    These are then NaN, except in XLA on a CPU, where a maximum forgets what came before
-    a NaN. A sum is NaN there, also for infinities of both signs.
-    """
-    return ops.isnan(ops.sum(x))
-
-
 # Sums.
 
 
@@ -642,20 +628,6 @@ def argsort(x: Tensor) -> Tensor:
         order = ops.take_along_axis(order, by_key, axis=1)
         in_order = ops.take_along_axis(keys, by_key, axis=1)
     return order
-
-
-def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the entries of each row, the largest first, and their positions.
-
-    Equal entries are in any order.
-    """
-    order = backends.backend.argsort(-x)
-    return backends.backend.take(x, order), order
-
-
-def sorts_along() -> bool:
-    """Whether to sort values along with their keys, rather than gather them."""
-    return False
 
 
 def lexsort(*keys: Tensor) -> Tensor:

@@ -388,18 +388,14 @@ def _positions(x: Tensor) -> Tensor:
     return ops.broadcast_to(ops.arange(x.shape[1], dtype="int32"), x.shape)
 
 
-def sorts_along() -> bool:
-    return backends.backend.on_accelerator()
-
-
 def lexsort(*keys: Tensor) -> Tensor:
-    if sorts_along():
+    if backends.backend.on_accelerator():
         return sort_by(_positions(keys[0]), *keys)
     return generic.lexsort(*keys)
 
 
 def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
-    if not sorts_along():
+    if not backends.backend.on_accelerator():
         return generic.sort_by(values, *keys)
     return _last_sorted(*map(_sortable_bits, keys), values)
 

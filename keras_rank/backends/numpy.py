@@ -1,7 +1,6 @@
 """NumPy: Keras's functions copy what they get, sort whole rows, and warn of NaN."""
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -20,17 +19,10 @@ LONG_ROW = 512
 BLOCKS_ARE_SPREAD = True
 # Rows of this many entries are sorted sooner than it would select from them.
 _SHORT_ROW = 512
-# From this many entries on, they are read in less time than it takes to get memory for
-# a copy.
-MANY_TO_COPY = 2**14
 
 
 def is_concrete(x: Tensor) -> bool:
     return not isinstance(x, keras.KerasTensor)
-
-
-def looks_first(x: Tensor) -> bool:
-    return bool(math.prod(x.shape) >= MANY_TO_COPY)
 
 
 def library_of(x: Tensor) -> Any:
@@ -72,10 +64,6 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
 def rounds_by_column() -> bool:
     """OpenBLAS adds up the columns of a matrix in different orders."""
     return True
-
-
-def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
-    return np.isnan(extremes).any()
 
 
 def tree_sum(values: Tensor, levels: int) -> Tensor:

@@ -170,10 +170,6 @@ def argsort(x: Tensor) -> Tensor:
     return ops.top_k(-x if is_float else ~x, size)[1]
 
 
-def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    return generic.top_k(x, ops.shape(x)[1] if x.shape[1] is None else x.shape[1])
-
-
 def sort(x: Tensor) -> Tensor:
     """In eager code on a CPU, NumPy takes a fifth to a tenth of the time."""
     if is_concrete(x) and not backends.backend.on_accelerator():

@@ -55,12 +55,6 @@ if sys.version_info < (3, 12):
             return value
 
 
-def looks_first(x: Tensor) -> bool:
-    if math.prod(x.shape) < numpy.MANY_TO_COPY or backends.backend.on_accelerator():
-        return False
-    return is_concrete(x)
-
-
 def scalar(value: int) -> Tensor:
     """An operation takes it without a copy to the device."""
     return value
@@ -251,10 +245,6 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def may_have_nan(x: Tensor, extremes: Tensor) -> Tensor:
-    return extremes.isnan().any()
-
-
 def tree_sum(values: Tensor, levels: int) -> Tensor:
     """In one operation for each level."""
     values = values.reshape(*values.shape[:-1], *[2] * levels)
@@ -403,10 +393,6 @@ def _to_sort(x: Tensor) -> Array | None:
 def _is_open_to_numpy(x: Tensor) -> bool:
     has_dtype = x.dtype in (torch.float32, torch.int32)
     return has_dtype and is_concrete(x) and not backends.backend.on_accelerator()
-
-
-def argsort_descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    return top_k(x, x.shape[1])
 
 
 def sort(x: Tensor) -> Tensor:

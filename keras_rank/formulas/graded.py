@@ -58,7 +58,7 @@ def expected_reciprocal_of_stop(
         return (2.0**grades - 1.0) / 2.0**max_grade
 
     if not ranking.averages:
-        by_rank = lists.labels_by_rank(ranking), lists.relevance_by_rank(ranking)
+        by_rank = ranking.take(lists.labels), lists.relevance_by_rank(ranking)
         return total(first_success(stops_of(*by_rank)) / ranking.ranks)
     stops, items = stops_of(lists.labels, lists.relevance), lists.lists
     return backend.branch(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_rank.backends import Tensor, backend
 
@@ -40,6 +41,15 @@ def as_ranked(scores: Tensor) -> Tensor:
     XLA distinguishes -0.0 from 0.0, and some backends treat denormal numbers as 0.
     """
     return backend.shrunk(scores, limits_of(scores.dtype).largest_denormal)
+
+
+def are_ranked_as(scores: Tensor, ranked: Tensor) -> Tensor:
+    """Whether scores are equal to a number, once they are ranked: `as_ranked`."""
+    denormal = backend.constant(limits_of(scores.dtype).largest_denormal, scores)
+    is_zero = ranked == 0.0
+    least = backend.where(is_zero, -denormal, ranked)
+    most = backend.where(is_zero, denormal, ranked)
+    return ops.logical_and(scores >= least, scores <= most)
 
 
 def as_compared(scores: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """What a label is worth: the relevance of items, computed where it is needed."""
 
-import copy
 import dataclasses
 import functools
 import math
@@ -11,12 +10,10 @@ from keras import ops
 
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import highest, ratio, total
-from keras_rank.arrays.counting import count_of
 from keras_rank.arrays.selection import largest_values
-from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, without_denormal
+from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
 from keras_rank.lists.tensors import check_returned, shape_of
 
 if TYPE_CHECKING:
@@ -214,7 +211,11 @@ class JudgedLists:
     @backend.cached_property
     def relevance(self) -> Tensor:
         """The relevance of the items, 0 where there is none."""
-        return backend.where(self.lists.mask, self._worth(self.lists.labels), 0.0)
+        return self._of_all()
+
+    def _of_all(self) -> Tensor:
+        relevance = self._worth(self.lists.masked_labels)
+        return backend.where(self.lists.mask, relevance, 0.0)
 
     @backend.cached_property
     def relevance_by_subtopic(self) -> Tensor:
@@ -236,15 +237,6 @@ class JudgedLists:
         relevant = ops.logical_and(relevant, self.lists.mask[:, None])
         return ops.cast(relevant, self.lists.dtype)
 
-    def relevance_in(self, order: Order | None) -> Tensor:
-        """The relevance of the items in an order; without one, of all items.
-
-        In an order, padding may have any relevance.
-        """
-        if order is None:
-            return self.relevance
-        return self._worth(self.lists.labels_by(order))
-
     @backend.cached_property
     def weighted_relevance(self) -> Tensor:
         """The relevance of the items times their weights."""
@@ -255,12 +247,7 @@ class JudgedLists:
     def number_relevant(self) -> Tensor:
         """The number of relevant items, of shape `(batch,)`, if relevance is binary."""
         # A sum of integers is exact in any order, so it does not need `total`.
-        by_label = self._by_label
-        if by_label is None or not by_label.zero_at_zero or self.lists.holds_targets:
-            return ops.sum(self.relevance, axis=1)
-        labels = self.lists.labels_to_count
-        is_relevant = by_label.function(labels, None, *by_label.arguments)
-        return count_of(is_relevant, self.lists.dtype)
+        return ops.sum(self.relevance, axis=1)
 
     @backend.cached_property
     def relevant_weight(self) -> Tensor:
@@ -272,13 +259,9 @@ class JudgedLists:
     @backend.cached_property
     def has_relevant(self) -> Tensor:
         """Whether a list has relevant items, of shape `(batch,)`."""
-        by_label = self._by_label
-        if by_label is None or not by_label.is_monotone:
-            return highest(self.relevance) > 0.0
-        has_relevant = self._worth(self.lists.highest_labels)[:, 0] > 0.0
-        if by_label.zero_at_zero:
-            return has_relevant
-        return ops.logical_and(has_relevant, self.lists.has_items)
+        if self._rises_from_zero:
+            return self._worth(self.lists.highest_labels)[:, 0] > 0.0
+        return highest(self.relevance) > 0.0
 
     @backend.cached_property
     def list_weights(self) -> Tensor:
@@ -297,32 +280,13 @@ class JudgedLists:
     def relevance_by_rank(self, ranking: "Ranking") -> Tensor:
         """The relevance of the items by rank, of shape `(batch, depth)`.
 
-        If ties are averaged, it is the mean over the tied items. It is computed only
-        for the items at the ranks, unless ties are averaged.
+        If ties are averaged, it is the mean over the tied items.
         """
-        if self._by_label is None or self.lists.holds_targets:
+        if self._by_label is None or ranking.order is None:
             return ranking.take(self.relevance)
-        assert ranking.order is not None
-        labels = self.lists.labels_by(ranking.order)
-        relevance = backend.where(ranking.occupied, self._worth(labels), 0.0)
-        if not ranking.averages:
-            return relevance
-
-        # In a branch what is computed for lists is not kept: it is that of a copy.
-        def relevance_in(order: Order | None) -> Tensor:
-            assert self._by_label is not None
-            judged = JudgedLists(copy.copy(self.lists), self._by_label)
-            return judged.relevance_in(order)
-
-        return ranking.averaged(relevance, relevance_in)
-
-    @once_for_all_cutoffs
-    def labels_by_rank(self, ranking: "Ranking") -> Tensor:
-        """The labels of the items by rank, if no ties are averaged."""
-        if ranking.order is None:
-            return ranking.in_order(self.lists.labels)
-        labels = self.lists.labels_by(ranking.order)
-        return backend.where(ranking.occupied, labels, 0.0)
+        relevance = self._worth(ranking.in_order(self.lists.masked_labels))
+        relevance = backend.where(ranking.occupied, relevance, 0.0)
+        return ranking.averaged(relevance, self._of_all)
 
     def hits(self, ranking: "Ranking") -> Tensor:
         """The number of relevant items up to the cutoff, of shape `(batch,)`."""
@@ -347,17 +311,15 @@ class JudgedLists:
         return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
-        by_label, weights = self._by_label, self.lists.weights
-        if weights is not None or by_label is None or not by_label.is_monotone:
-            return largest_values(self.weighted_relevance, count)
-        labels = self.lists.highest_first(count)
-        # Padding has a label of 0 here.
-        gains = self._worth(without_denormal(labels))
-        if not by_label.zero_at_zero:
-            gains = backend.where(labels >= 0, gains, 0)
-        # Known by now, as the largest come first, and one comparison less for a group.
-        self.has_relevant = gains[:, 0] > 0.0
-        return gains
+        if self._rises_from_zero and self.lists.weights is None:
+            return self._worth(largest_values(self.lists.masked_labels, count))
+        return largest_values(self.weighted_relevance, count)
+
+    @property
+    def _rises_from_zero(self) -> bool:
+        """Whether the highest labels are worth most, and padding nothing."""
+        by_label = self._by_label
+        return by_label is not None and by_label.is_monotone and by_label.zero_at_zero
 
     def fill_empty(self, values: Tensor, empty_value: float | None) -> Tensor:
         """Returns the values, with `empty_value` for lists without relevant items.
@@ -372,7 +334,8 @@ class JudgedLists:
     def _worth(self, labels: Tensor) -> Tensor:
         assert self._by_label is not None
         function, arguments = self._by_label.function, self._by_label.arguments
-        return ops.cast(function(labels, self._scale, *arguments), self.lists.dtype)
+        worth = function(within_limits(labels), self._scale, *arguments)
+        return ops.cast(worth, self.lists.dtype)
 
     @backend.cached_property
     def _scale(self) -> Any:

@@ -132,20 +132,13 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
     if labels is None:
         check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
     items = size_of(scores, 1)
-    if not backend.is_concrete(ids):
-        # The ids can't be seen later.
-        check_items("y_true", ids, items)
+    check_items("y_true", ids, items)
     are_in_catalogue = are_items(ids, items)
     lists = _target_lists(ids, labels, are_in_catalogue, items, weights, dtype)
     if scores.shape[1] == 0:
         # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-    return SparseLists(
-        **vars(lists),
-        scores=ranked_as(scores),
-        given_ids=ids,
-        are_ids=ops.all(are_in_catalogue),
-    )
+    return SparseLists(**vars(lists), given_scores=ranked_as(scores))
 
 
 def standardize_targets(

@@ -7,15 +7,11 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_rank.arrays.arithmetic import highest, size_of
+from keras_rank.arrays.arithmetic import highest
 from keras_rank.arrays.counting import count_above_and_tied, count_of
-from keras_rank.arrays.selection import largest_values
-from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.dense import index_of_all
-from keras_rank.lists.ids import check_items
-from keras_rank.lists.limits import as_compared, as_ranked
+from keras_rank.lists.limits import as_compared
 
 
 class RankCounts(NamedTuple):
@@ -76,6 +72,10 @@ class TargetLists(Lists):
         return self.counts
 
     @property
+    def masked_labels(self) -> Tensor:
+        return self.labels
+
+    @property
     def compared_labels(self) -> Tensor:
         return self.labels if self.wide_labels is None else self.wide_labels
 
@@ -86,15 +86,6 @@ class TargetLists(Lists):
     @property
     def dtype(self) -> Any:
         return keras.backend.standardize_dtype(self.labels.dtype)
-
-    def labels_by(self, order: Order) -> Tensor:
-        return order.of(self.labels)
-
-    def highest_first(self, count: Tensor | int) -> Tensor:
-        return largest_values(self.labels, count)
-
-    def item_index(self, positions: Tensor | None) -> Tensor:
-        return index_of_all(positions, (size_of(self.labels, 0), self.items))
 
     def number_unlabeled(self, labels: Tensor) -> Tensor:
         is_labeled = ops.logical_and(self.mask, labels > 0.0)
@@ -144,36 +135,25 @@ class SparseLists(TargetLists):
     """Target lists with the scores of all items.
 
     Attributes:
-        scores: tensor of shape `(batch, items)`, as given.
-        given_ids: tensor of shape `(batch, targets)`, as given.
-        are_ids: boolean scalar tensor. Whether all ids are valid.
+        given_scores: tensor of shape `(batch, items)`.
     """
 
-    scores: Tensor
-    given_ids: Tensor
-    are_ids: Tensor
+    given_scores: Tensor
 
-    def check_ids(self) -> None:
-        """Raises for invalid ids, if they can be seen: others are checked before."""
-        if backend.is_concrete(self.given_ids):
-            check_items("y_true", self.given_ids, self.items)
+    @backend.cached_property
+    def scores(self) -> Tensor:
+        return as_compared(self.given_scores)
 
     @backend.cached_property
     def target_scores(self) -> Tensor:
-        """The scores of the targets for comparison, or NaN."""
-        return as_ranked(backend.take(self.scores, self.ids))
-
-    @backend.cached_property
-    def are_retrieved(self) -> Tensor:
-        """Whether a target is an item with a score."""
-        return ops.logical_and(self.target_scores > -math.inf, self.can_be_found)
+        """The scores of the targets."""
+        return backend.take(self.scores, self.ids)
 
     @backend.cached_property
     def rank_counts(self) -> RankCounts:
-        counts = count_above_and_tied(
-            as_compared(self.scores), self.target_scores, self.dtype
-        )
-        return RankCounts(*counts, self.are_retrieved)
+        above, tied = count_above_and_tied(self.scores, self.target_scores, self.dtype)
+        is_scored = self.target_scores > -math.inf
+        return RankCounts(above, tied, ops.logical_and(is_scored, self.can_be_found))
 
     @backend.cached_property
     def retrieved(self) -> Tensor:

@@ -1,11 +1,10 @@
 """What lists show: how often each item is in the top of a batch."""
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from keras import ops
 
 from keras_rank.arrays.arithmetic import size_of
-from keras_rank.arrays.sorting import Order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists import reading, tensors
 from keras_rank.lists.dense import DenseLists
@@ -75,7 +74,7 @@ def _count_lists(
     lists = standardize((showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
-    positions = ops.cast(cast(Order, ranking.order).positions, "int32")
+    positions = ops.cast(ranking.order, "int32")
     ids = backend.where(ranking.occupied, positions, showing.items)
     counts = [backend.bincount(ids[:, :k], showing.items) for k in showing.cutoffs]
     return counts, ops.sum(ops.cast(lists.has_items, "int32"))

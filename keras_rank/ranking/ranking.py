@@ -1,25 +1,14 @@
 """The order of each list by its scores: the top k, and groups of tied items."""
 
-import copy
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops
-
-from keras_rank.arrays.arithmetic import none_of, total
-from keras_rank.arrays.selection import (
-    Candidates,
-    at_most_size,
-    is_all,
-    largest_values,
-)
-from keras_rank.arrays.sorting import Order
+from keras_rank.arrays.selection import at_most_size, is_all, largest_values
+from keras_rank.arrays.sorting import in_order
 from keras_rank.backends import Tensor, backend
-from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import as_ranked
+from keras_rank.ranking.tie_groups import TieGroups, for_all_subtopics
 
 
 @backend.register_tree
@@ -31,7 +20,8 @@ class Ranking:
     at random or by position, each group has one item.
 
     Attributes:
-        order: which item is at each rank. `None` for a single target.
+        order: int tensor of shape `(batch, depth)`. Which item is at each rank. `None`
+            for a single target.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
@@ -45,12 +35,12 @@ class Ranking:
             one: the ideal order is computed up to it.
     """
 
-    order: Order | None
+    order: Tensor | None
     occupied: Tensor
     ranks: Tensor
     cutoff: Tensor | int
     ideal_ranks: Tensor
-    ties: "TieGroups | None" = None
+    ties: TieGroups | None = None
     whole: "Ranking | None" = None
     largest_k: int | None = None
 
@@ -75,7 +65,7 @@ class Ranking:
         """The other fields if there are only k ranks."""
         ranks = self.ranks[:k]
         return {
-            "order": None if self.order is None else self.order.first(k),
+            "order": None if self.order is None else self.order[:, :k],
             "occupied": self.occupied[:, :k],
             "ranks": ranks,
             "ideal_ranks": ranks,
@@ -121,27 +111,17 @@ class Ranking:
         """
         if self.whole is not None:
             return self.first(self.whole.take(values))
-        return self.averaged(
-            self.in_order(values),
-            lambda order: values if order is None else order.of(values),
-        )
+        return self.averaged(self.in_order(values), lambda: values)
 
     def in_order(self, values: Tensor) -> Tensor:
         """Returns the values of the items at the ranks, as if none were tied."""
         if self.order is not None:
-            values = self.order.of(values)
+            values = in_order(values, self.order)
         return backend.where(for_all_subtopics(self.occupied, values), values, 0.0)
 
-    def averaged(
-        self, in_order: Tensor, values: Callable[[Order | None], Tensor]
-    ) -> Tensor:
-        """Returns values in order, or their means over tied items.
-
-        Args:
-            in_order: the values in order.
-            values: function that returns the values in another order, or of all items.
-        """
-        return in_order if self.ties is None else self.ties.mean(in_order, values)
+    def averaged(self, by_rank: Tensor, values: Callable[[], Tensor]) -> Tensor:
+        """Returns values in order, or the means over tied items of those of all."""
+        return by_rank if self.ties is None else self.ties.mean(by_rank, values)
 
     def best(self, values: Tensor) -> Tensor:
         """Returns the largest values of each list, the largest first.
@@ -222,111 +202,3 @@ class TiedItems(NamedTuple):
     is_first: Tensor
     others_first: bool
     last: Tensor | int
-
-
-@backend.register_tree
-@dataclasses.dataclass(frozen=True)
-class TieGroups:
-    """The groups of tied items in the first `depth` ranks of each list.
-
-    Attributes:
-        none: boolean scalar. Whether no items are tied, as far as can be seen.
-        group: int tensor of shape `(batch * depth,)`. The group of each rank,
-            numbered through the batch.
-        sizes: tensor of shape `(batch, depth)`. The size of the group of a rank,
-            including items beyond the last rank.
-        places: tensor of shape `(batch, depth)`. The place of a rank in its group.
-        lists: the lists.
-        high: high scores to try first, and their positions.
-        lowest: tensor of shape `(batch, 1)`. The score at the last rank.
-        cut_score: tensor of shape `(batch, 1)`. The score of the group that continues
-            beyond the last rank; NaN, which equals no score, if none does.
-        at_cut: boolean tensor of shape `(batch, depth)`. The ranks of that group.
-    """
-
-    none: Tensor | bool
-    group: Tensor
-    sizes: Tensor
-    places: Tensor
-    lists: Lists
-    high: Candidates | None
-    lowest: Tensor
-    cut_score: Tensor
-    at_cut: Tensor
-
-    def cut(self, k: int) -> "TieGroups":
-        """Returns the groups of the first k ranks."""
-        return dataclasses.replace(
-            self, sizes=self.sizes[:, :k], places=self.places[:, :k]
-        )
-
-    def mean(
-        self, in_order: Tensor, values: Callable[[Order | None], Tensor]
-    ) -> Tensor:
-        """Returns the mean of the values over the group of each rank."""
-        at_cut, sizes = (
-            for_all_subtopics(x, in_order) for x in (self.at_cut, self.sizes)
-        )
-
-        def cut_total(scores: Tensor, order: Order | None) -> Tensor:
-            its_values = values(order)
-            is_in = for_all_subtopics(scores == self.cut_score, its_values)
-            return total(backend.where(is_in, its_values, 0.0))[..., None]
-
-        def averaged() -> Tensor:
-            totals = self._totals(in_order)
-            cut_totals = among_high(self.lists, self.high, self.lowest, cut_total)
-            return backend.where(at_cut, cut_totals, totals) / sizes
-
-        return backend.branch(self.none, lambda: in_order, averaged)
-
-    def _totals(self, values: Tensor) -> Tensor:
-        """The sum of the values over the group of each rank."""
-        if len(values.shape) == 2:
-            return backend.group_totals(values, self.group)
-        lists, subtopics, depth = ops.shape(values)
-        # Each list has a row, and groups of its own, for each subtopic.
-        of_list = ops.arange(lists, dtype="int32")[:, None, None] * (subtopics - 1)
-        rows_before = of_list + ops.arange(subtopics, dtype="int32")[:, None]
-        group = ops.reshape(self.group, (lists, 1, depth)) + rows_before * depth
-        rows = ops.reshape(values, (-1, depth))
-        totals = backend.group_totals(rows, ops.reshape(group, (-1,)))
-        return ops.reshape(totals, (lists, subtopics, depth))
-
-
-def for_all_subtopics(x: Tensor, values: Tensor) -> Tensor:
-    """Returns what lists have at their places, for values that may have subtopics."""
-    return x if len(values.shape) == 2 else x[:, None]
-
-
-def among_high(
-    lists: Lists,
-    high: Candidates | None,
-    lowest: Tensor,
-    function: Callable[[Tensor, Order | None], Result],
-) -> Result:
-    """Returns a function of scores and their order that needs only high ones.
-
-    Args:
-        lists: the lists.
-        high: high ones among these, `None` if there are none to try first.
-        lowest: tensor of shape `(batch, 1)`. The lowest score that matters.
-        function: function of scores of shape `(batch, some)`, and of their order,
-            which is `None` for all scores in their own order.
-    """
-
-    def of_all() -> Result:
-        # Maybe in a branch, which may not keep them.
-        return function(as_ranked(copy.copy(lists).scores), None)
-
-    if high is None:
-        return of_all()
-    # Whether all scores that matter are among them.
-    others_matter = as_ranked(high.highest_other) >= lowest
-    others_matter = ops.logical_and(others_matter, lowest > -math.inf)
-    result: Result = backend.branch(
-        none_of(others_matter),
-        lambda: function(as_ranked(high.entries), Order(high.positions)),
-        of_all,
-    )
-    return result

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import (
     counted,
+    none_of,
     running_total,
     seen_maximum,
     shifted,
@@ -17,17 +18,14 @@ from keras_rank.arrays.arithmetic import (
     through_batch,
 )
 from keras_rank.arrays.counting import (
-    count_above_and_tied,
     count_before,
     counts_in_order,
     number_at_most,
 )
-from keras_rank.arrays.selection import at_most_size, candidates, is_long
-from keras_rank.arrays.sorting import Order
+from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Result
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import as_compared, as_ranked
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.pairs import pairs_of_targets
 from keras_rank.ranking.ranking import Ranking, TiedItems
@@ -166,54 +164,23 @@ def _counts(
     If ties are averaged, the number of items above it, and of its ties.
     """
     k, ties = k_and_ties
-    scores, target_scores = lists.scores, lists.target_scores
-    retrieved, dtype, items = lists.are_retrieved, lists.dtype, size_of(scores, 1)
-    limit = limit_of(items if k is None else at_most_size(k, items), dtype)
-
-    def ties_matter(above: Tensor, may_tie: Tensor) -> Tensor:
-        in_reach = ops.logical_and(retrieved, above < limit)
-        return ops.any(ops.logical_and(in_reach, may_tie))
-
-    def resolved(above: Tensor, equal: Tensor) -> tuple[Tensor, Tensor]:
-        def by_keys() -> tuple[Tensor, Tensor]:
-            lists.check_ids()
-            keys_of = tie_break_keys(lists, ties, key, first_list)
-            keys = keys_of(lists.item_index(None))
-            own_keys = backend.take(keys, lists.ids)
-            # In one pass: an accelerator has not counted those above.
-            pairs = as_compared(scores), target_scores, keys, own_keys
-            before = count_before(*pairs, dtype, with_above=True)
-            return before, ops.ones_like(before)
-
-        if ties == "average":
-            lists.check_ids()
-            return above, equal
-        is_plain = ops.logical_not(ties_matter(above, equal > 1.0))
-        is_plain = ops.logical_and(lists.are_ids, is_plain)
-        before, place = backend.branch(is_plain, lambda: (above, equal), by_keys)
-        return before, place
-
-    if k is None or not is_long(scores, k + 1):
-        above, tied = resolved(*lists.rank_counts[:2])
+    above, tied, retrieved = lists.rank_counts
+    if ties == "average":
         return retrieved, above, tied
-    # What is above a target of the top k is among these, and what ties with it is too,
-    # or is as high as all others. Several scores may stand for 0.
-    high = candidates(scores, k + 1)
-    above_top, equal = count_above_and_tied(
-        as_ranked(high.entries), target_scores, dtype
-    )
-    may_tie = ops.logical_or(equal > 1.0, target_scores == 0.0)
-    may_tie = ops.logical_or(may_tie, target_scores == high.highest_other)
-    has_nan = backend.may_have_nan(scores, high.all_maxima)
-    is_odd = ops.logical_or(ties_matter(above_top, may_tie), has_nan)
-    is_plain = ops.logical_and(lists.are_ids, ops.logical_not(is_odd))
+    scores, target_scores, ids = lists.scores, lists.target_scores, lists.ids
+    has_items, items = lists.has_items, size_of(scores, 1)
+    limit = limit_of(items if k is None else at_most_size(k, items), lists.dtype)
+    matters = ops.logical_and(retrieved, ops.logical_and(above < limit, tied > 1.0))
 
-    def among_all() -> tuple[Tensor, Tensor]:
-        counts = count_above_and_tied(as_compared(scores), target_scores, dtype)
-        return resolved(*counts)
+    def by_keys() -> Tensor:
+        number = ops.arange(1, items + 1, dtype="int32")
+        number = ops.broadcast_to(number, ops.shape(scores))
+        keys = tie_break_keys(ties, key, first_list, has_items, number)
+        own_keys = backend.take(keys, ids)
+        return 1.0 + count_before(scores, target_scores, keys, own_keys, lists.dtype)
 
-    above, tied = backend.branch(is_plain, lambda: (above_top, equal), among_all)
-    return retrieved, above, tied
+    place = backend.branch(none_of(matters), lambda: tied, by_keys)
+    return retrieved, above, place
 
 
 def rank_counted(
@@ -255,7 +222,7 @@ def rank_counted(
         order = backend.argsort(ranks)
         found, ranks = backend.take(found, order), backend.take(ranks, order)
     return TargetRanking(
-        order=None if order is None else Order(order),
+        order=order,
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,

@@ -1,28 +1,32 @@
 """Which tied item goes first: the earlier one, or one drawn by a hash."""
 
-import functools
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from keras import ops
 
 from keras_rank.arrays.hashing import hashed
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.base import Lists
 
 Ties = Literal["shuffle", "stable", "average"]
-# Of numbers of items, from 1 on: the tied item with the larger key goes first.
-Keys: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def tie_break_keys(
-    lists: Lists, ties: Ties, key: Tensor | int, first_list: Tensor | int
-) -> Keys:
-    """Returns the function from numbers of items to int32 keys."""
-    of_lists = None
-    if ties == "shuffle":
-        of_lists = list_keys(key, lists.has_items, first_list)
-    return functools.partial(item_keys, of_lists)
+    ties: Ties,
+    key: Tensor | int,
+    first_list: Tensor | int,
+    has_items: Tensor,
+    item_index: Tensor,
+) -> Tensor:
+    """The int32 keys of items: of tied ones, that with the larger key goes first.
+
+    Args:
+        ties: how tied items are ordered.
+        key, first_list, has_items: those of `list_keys`.
+        item_index: that of `item_keys`.
+    """
+    shuffles = ties == "shuffle"
+    of_lists = list_keys(key, has_items, first_list) if shuffles else None
+    return item_keys(of_lists, item_index)
 
 
 def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
