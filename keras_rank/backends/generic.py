@@ -557,6 +557,12 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 # Rows: entries at positions, sorts, searches.
 
 
+def lowest_of(dtype: Any) -> float:
+    """The lowest number of a dtype of floats or int32."""
+    name = keras.backend.standardize_dtype(dtype)
+    return -math.inf if keras.backend.is_float_dtype(name) else INT32_MIN
+
+
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Returns the entries of each row at positions within the row."""
     return ops.take_along_axis(x, positions, axis=1)
@@ -602,6 +608,8 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     NaN comes first or last, by its sign on some backends, and stays NaN.
     """
     values, positions = ops.top_k(x, count)
+    if not keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
+        return values, positions
     # On a CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless
     # there is an operation between the two that it doesn't recognize as a no-op.
     lowest, first = constant(-math.inf, values), constant(0, positions)
@@ -647,6 +655,20 @@ def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
     each row, and 20 to 60 times less than gathering all.
     """
     return backends.backend.take(values, backends.backend.lexsort(*keys))
+
+
+def sorts_along() -> bool:
+    """Whether to sort values along with what sorts them, rather than gather them."""
+    return False
+
+
+def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the scores of each row and their positions, sorted by score and key.
+
+    The highest scores come first, and of equal ones the largest int32 keys.
+    """
+    order = backends.backend.lexsort(-scores, -1 - keys)
+    return backends.backend.take(scores, order), ops.cast(order, "int32")
 
 
 def sort(x: Tensor) -> Tensor:

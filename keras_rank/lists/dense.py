@@ -8,9 +8,9 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.arrays.counting import count_of
+from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.lists.tensors import ranked_as
 
 

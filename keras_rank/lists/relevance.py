@@ -10,10 +10,10 @@ from keras import ops
 
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
 from keras_rank.lists.tensors import check_returned, shape_of
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from keras_rank.arrays.counting import (
     counts_in_order,
     number_at_most,
 )
+from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Result
@@ -222,7 +223,7 @@ def rank_counted(
         order = backend.argsort(ranks)
         found, ranks = backend.take(found, order), backend.take(ranks, order)
     return TargetRanking(
-        order=order,
+        order=None if order is None else Order(order),
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,

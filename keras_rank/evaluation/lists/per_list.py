@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import LARGEST_NUMBER
+from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import padded
 from keras_rank.evaluation.lists.columns import (
@@ -23,7 +24,6 @@ from keras_rank.evaluation.lists.columns import (
 )
 from keras_rank.evaluation.lists.kept_items import items_of_lists
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.lists.limits import LARGEST_WEIGHT
 from keras_rank.reading.engine import connected
 from keras_rank.reading.rows import Rows, labels_of, read_rows
 from keras_rank.reading.runs import Protocol, read_run
