@@ -142,7 +142,9 @@ def test_a_table_and_its_slices(command):
     assert [row["market"] for row in found["summary"]] == ["de", "fr", "jp"]
     printed = command(f"{line} -o markdown").out
     assert printed.startswith("| market | metric | value |")
-    assert len(printed.splitlines()) == 2 + 3
+    *table, _, note = printed.splitlines()
+    assert len(table) == 2 + 3
+    assert note.startswith("Missing or negative labels: 0 of 1,266 rows, left out")
 
 
 def test_arguments_are_those_of_python(command):

@@ -143,10 +143,11 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
     # In runs a label below 0 is a judgment too, such as of spam.
     is_judged = read >= 0.0 if is_table else ~np.isnan(read)
+    judged = np.where(is_judged, 1.0, -1.0 if of_lists else 0.0)
     items = {
         "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
         "judgment": labels_of(read, lists.starts, drop_unjudged=True),
-        "judged": is_judged.astype("float32"),
+        "judged": judged.astype("float32"),
         "score": score,
     }
     if columns.weight is not None:
