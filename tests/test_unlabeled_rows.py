@@ -171,9 +171,10 @@ def test_rules_are_not_mixed():
     )
     with pytest.raises(ValueError, match="the `unjudged` of the models"):
         compare(drop, irrelevant)
+    tables = [irrelevant.table.slice(0, 9), drop.table.slice(9)]
+    both = pa.concat_tables(tables, promote_options="default")
     with pytest.raises(ValueError, match="the same rules"):
-        tables = [irrelevant.table.slice(0, 9), drop.table.slice(9)]
-        Evaluation(pa.concat_tables(tables, promote_options="default"))
+        Evaluation(both)
     # Where all have labels, the rules are one.
     rows["label"] = np.abs(rows["label"])
     drop, irrelevant = (
@@ -204,12 +205,13 @@ def test_judgments_and_runs_keep_the_rule_of_trec_eval():
         assert ("unjudged=drop" in found.rules) == (unjudged == "drop")
 
 
-@pytest.mark.parametrize("call", [evaluate, lambda *x, **y: evaluate_run(x[0], *x, **y)])
 @pytest.mark.parametrize("unjudged", ["dropp", "zero", True, 0])
-def test_a_rule_that_is_none_is_an_error(call, unjudged):
+@pytest.mark.parametrize("function", [evaluate, evaluate_run])
+def test_a_rule_that_is_none_is_an_error(function, unjudged):
     rows = {"query_id": ["1"], "item_id": ["a"], "label": [1], "score": [1]}
-    with pytest.raises(ValueError, match="`unjudged` should be one of .*Received: "):
-        call(rows, ["mrr"], unjudged=unjudged)
+    given = [rows] if function is evaluate else [rows, rows]
+    with pytest.raises(ValueError, match=r"`unjudged` should be one of .*Received: "):
+        function(*given, ["mrr"], unjudged=unjudged)
 
 
 def test_labels_of_text_are_an_error():

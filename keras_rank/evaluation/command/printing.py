@@ -13,7 +13,6 @@ _TEXTS: dict[str, Callable[[Table], str]] = {
     "markdown": Table.to_markdown,
     "html": Table.to_html,
 }
-OUTPUTS = [*_TEXTS, "json"]
 
 
 def print_results(results: dict[str, Table], warnings: list[str], output: str) -> None:
