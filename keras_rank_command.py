@@ -154,7 +154,8 @@ def _version() -> str:
     """The version that the package beside this module has, without importing it."""
     package = pathlib.Path(__file__).with_name("keras_rank")
     source = (package / "__init__.py").read_text("utf-8")
-    return re.findall('^__version__ = "(.+)"', source, re.MULTILINE)[0]
+    (version,) = re.findall('^__version__ = "(.+)"', source, re.MULTILINE)
+    return str(version)
 
 
 class _Parser(argparse.ArgumentParser):
