@@ -42,7 +42,7 @@ WRONG_ROWS = {
         {"query": ROWS["query_id"], "Rel": ROWS["label"], "score": ROWS["score"]},
         {"query": "query"},
         "`label` should name a column. Received: label='label', and a table with the "
-        "columns ['query', 'Rel', 'score']. Did you mean label='Rel'?",
+        "columns ['query', 'Rel', 'score']. Did you mean label=\"Rel\"?",
     ),
     "a missing kept column": (
         ROWS,
@@ -526,7 +526,7 @@ def test_a_missing_column_offers_the_one_that_is_meant(argument, given, there):
     arguments = {"item": "item_id", "weight": "weight", "keep": "market"}
     with raises(f"Received: {argument}={given!r}") as error:
         evaluate(rows, ["mrr"], **arguments)
-    assert str(error.value).endswith(f"Did you mean {argument}={there!r}?")
+    assert str(error.value).endswith(f'Did you mean {argument}="{there}"?')
 
 
 def test_a_missing_column_that_nothing_resembles_offers_none():

@@ -471,6 +471,8 @@ WRONG = {
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
     "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
+    "evaluate base.parquet --by markets": 'Did you mean --by "market"?',
+    "evaluate base.parquet --query qid": 'Did you mean query="query_id"?',
     "evaluate qrels run -m ndcg --relevance-threshold 2": "ndcg has the gains of all",
     "evaluate qrels run -m P(rel=2)@5 --relevance-threshold 2": "their own level",
     "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",

@@ -175,6 +175,6 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     arguments["unjudged"] = "irrelevant"
     found = evaluate(ray.data.from_arrow(rows), metrics, **arguments)
     assert str(found) == str(evaluate(rows, metrics, **arguments)) != str(expected)
-    message = re.escape("Did you mean query='query_id'?")
+    message = re.escape('Did you mean query="query_id"?')
     with pytest.raises(ValueError, match=message):
         evaluate(ray.data.read_parquet(shards), metrics, query="qid")

@@ -199,7 +199,7 @@ def no_column(sought: ColumnRef, where: str, columns: Sequence[str]) -> ValueErr
     meant = [of_word[word] for word in words if word in of_word]
     question = ""
     for each in (meant or difflib.get_close_matches(name, columns))[:1]:
-        question = f". Did you mean {argument}={each!r}?"
+        question = f'. Did you mean {argument}="{each}"?'
     return sought.refused(
         "a column", f"and {where} with the columns {columns}{question}"
     )

@@ -192,6 +192,8 @@ def _without_padding(rows: pa.Table, drops: bool) -> tuple[pa.Table, dict[str, A
     lists, label = _Lists.of(rows["query"].combine_chunks()), rows["label"].to_numpy()
     is_item = label >= 0.0
     padding = lists.counts(~is_item)
+    if not padding.any():
+        return rows, {PADDING: padding}
     labels = pa.array(label, mask=~is_item)
     is_item[lists.starts[padding == lists.sizes]] = True
     place = rows.column_names.index("label")
