@@ -33,10 +33,11 @@ def pad_lists(
             features.
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
-        group_ids: array of shape `(rows,)`. The list that each row belongs to, as `qid`
-            in svmlight files. Lists come in the order of their first rows.
+        group_ids: array of shape `(rows,)`. The id of the list that each row belongs
+            to: its query id, or `qid` in svmlight files. Lists come in the order of
+            their first rows.
         padding_value: number. The value that pads shorter lists. Defaults to -1, the
-            label of padding.
+            label of padding: pass 0 for features.
         list_size: int. The size of all lists. Longer ones are truncated to their first
             rows. Defaults to `None`: the size of the longest.
 
