@@ -1,8 +1,11 @@
 """A checkout is all that the tests need: what lies beside it only adds cases."""
 
 import ast
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import elsewhere
 import pytest
@@ -109,6 +112,25 @@ def test_one_function_finds_what_lies_beside_the_checkout():
             assert "import elsewhere" not in text, path
             imported = {*re.findall("from elsewhere import (.*)", text)}
             assert imported <= {"path_of"}, path
+
+
+@pytest.mark.slow
+def test_no_home_is_needed(backend, tmp_path):
+    """By what the tests compare with: ranx makes a folder when it is imported."""
+    if backend != "numpy":
+        pytest.skip("the same on all backends")
+    pytest.importorskip("ranx")
+    home = tmp_path / "home"
+    home.write_text("no folder, not even for root")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "import conftest, ranx"],
+        cwd=ROOT,
+        env={"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_absent_is_skipped(monkeypatch, tmp_path):

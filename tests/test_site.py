@@ -97,6 +97,10 @@ def test_every_public_name_is_on_the_site(pages):
     assert "keras_rank.RankingModel" in anchors
 
 
+def test_no_program_is_on_the_site(site):
+    assert not [*site.rglob("*.py"), *site.rglob("*.pyc")]
+
+
 def test_no_link_is_broken(pages):
     links = 0
     for path, page in pages.items():
