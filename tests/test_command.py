@@ -12,8 +12,9 @@ import tomllib
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from elsewhere import path_of
 from pyarrow import parquet
-from tables import TREC, rows_of
+from tables import rows_of
 
 import keras_rank
 import keras_rank_command
@@ -720,9 +721,9 @@ def test_without_a_backend_it_says_what_to_install(by_name):
     assert "which the extra `numpy`, `jax`, `tensorflow` or `torch` inst" in done.stderr
 
 
-@pytest.mark.skipif(not TREC.exists(), reason="the data is not here")
 def test_trec_evals_own_files(command):
-    line = f"evaluate {TREC}/qrels.test {TREC}/results.test -m map mrr r_precision"
+    qrels, run = path_of("trec_eval/qrels.test"), path_of("trec_eval/results.test")
+    line = f"evaluate {qrels} {run} -m map mrr r_precision"
     printed = command(f"{line} --ties trec_eval -o tsv").out
     found = [line.split("\t")[:2] for line in printed.splitlines()[1:]]
     values = {name: f"{float(value):.4f}" for name, value in found}

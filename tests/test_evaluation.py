@@ -8,10 +8,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from elsewhere import path_of
 from keras import ops
 from pyarrow import csv, feather, parquet
 from scipy import stats
-from tables import TREC, lists_of, rows_of
+from tables import lists_of, rows_of
 
 from keras_rank import functional
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
@@ -33,9 +34,6 @@ from keras_rank.metrics import (
 # What does not depend on the backend: one runs it.
 pytestmark = pytest.mark.usefixtures("only_where_it_is_quick")
 NAN = float("nan")
-needs_trec = pytest.mark.skipif(
-    not TREC.exists(), reason="the data is not here, and not ours to publish"
-)
 
 
 @pytest.fixture
@@ -298,7 +296,6 @@ def test_scores_keep_their_precision():
         assert column(found, "mrr") == [0.5]
 
 
-@needs_trec
 def test_trec_eval_compares_doubles_on_all_backends():
     """Also where a backend has float32 only: the rows are in its order."""
     qrels, run = {"1": {"a": 1}}, {"1": {"b": 25_000.0, "a": 25_000.0 + 1e-6}}
@@ -311,13 +308,13 @@ def test_trec_eval_compares_doubles_on_all_backends():
 
 def test_trec_eval_prints_the_same():
     printed = {}
-    for line in (TREC / "out.test.aq").read_text().splitlines():
+    for line in path_of("trec_eval/out.test.aq").read_text().splitlines():
         measure, topic, value = line.split(maxsplit=2)
         printed[measure, topic] = value
     ours = {"map": "map", "recip_rank": "mrr", "Rprec": "r_precision", "ndcg": "ndcg"}
     ours |= {"P_10": "precision@10", "recall_100": "recall@100"}
     ours |= {"ndcg_cut_10": "ndcg@10", "map_cut_100": "map@100"}
-    files = TREC / "qrels.test", TREC / "results.test"
+    files = path_of("trec_eval/qrels.test"), path_of("trec_eval/results.test")
     evaluation = evaluate_run(*files, list(ours.values()), ties="trec_eval")
     means = dict(zip(ours, evaluation.summary()["value"], strict=True))
     topics = evaluation.per_list["query_id"].to_pylist()

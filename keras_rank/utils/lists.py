@@ -37,8 +37,9 @@ def pad_lists(
             features.
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
-        group_ids: array of shape `(rows,)`. The list that each row belongs to, as `qid`
-            in svmlight files. Lists come in the order of their first rows.
+        group_ids: array of shape `(rows,)`. The id of the list that each row belongs
+            to: its query id, or `qid` in svmlight files. Lists come in the order of
+            their first rows.
         padding_value: number. The value that pads shorter lists: -1 for labels, whose
             metrics then skip it, 0 for features, and any for scores. Defaults to -1,
             whatever `values` are.
