@@ -38,35 +38,60 @@ def best_first(
         The scores in order, and the positions of the entries, both of shape
         `(batch, count)`, and whether none of them ties with another entry.
     """
-    size = size_of(scores, 1)
-    takes_all = isinstance(count, int) and isinstance(size, int) and count == size
+    keys_of = _earlier_first(scores) if keys is None else keys
     if _sorts_once(scores, count):
-        by_rank, positions = _sorted_once(scores, keys)
-        none = none_of(_ties(by_rank[:, : at_most_size(count + 1, size)]))
-        return by_rank[:, :count], positions[:, :count], none
-    if takes_all:
-        by_rank = as_ranked(scores)
-        positions = backend.argsort(-by_rank)
-        by_rank = backend.take(by_rank, positions)
-        positions = ops.cast(positions, "int32")
-    else:
-        # The next one tells whether a tie crosses the last.
-        by_rank, positions = _highest(scores, at_most_size(count + 1, size))
-    tied = _ties(by_rank)
-    first, by_rank, none = positions[:, :count], by_rank[:, :count], none_of(tied)
+        in_order = backend.sorted_descending(as_ranked(scores), keys_of(None))
+        return _first(*in_order, count)
+    in_order = _by_score(scores, count)
+    by_rank, positions, none = _first(*in_order, count)
+    takes_all = _takes_all(scores, count)
     if takes_all and keys is None:
-        return by_rank, first, none
-    keys = _earlier_first(scores) if keys is None else keys
+        return by_rank, positions, none
 
     def by_keys() -> Tensor:
         if takes_all:
-            return _with_ties_resolved(by_rank, first, tied, keys)
-        return _selected_by_keys(scores, by_rank, first, keys)
+            return _with_ties_resolved(by_rank, positions, keys_of(positions))
+        return _selected_by_keys(scores, by_rank, positions, keys_of)
 
     if takes_all and not backend.is_concrete(scores):
         # It has a short way of its own, and each one is compiled.
         return by_rank, by_keys(), none
-    return by_rank, backend.branch(none, lambda: first, by_keys), none
+    return by_rank, backend.branch(none, lambda: positions, by_keys), none
+
+
+def highest_first(
+    scores: Tensor, count: Tensor | int
+) -> tuple[Tensor, Tensor, Tensor | bool]:
+    """Returns the same where equal scores may be in any order, as for their means."""
+    if _sorts_once(scores, count):
+        return best_first(scores, count)
+    return _first(*_by_score(scores, count), count)
+
+
+def _by_score(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """The highest scores, one more than asked for if there is one, and their positions.
+
+    If these are all, equal ones stay in their order.
+    """
+    if not _takes_all(scores, count):
+        # The next one tells whether a tie crosses the last.
+        return _highest(scores, at_most_size(count + 1, size_of(scores, 1)))
+    ranked = as_ranked(scores)
+    positions = backend.argsort(-ranked)
+    return backend.take(ranked, positions), ops.cast(positions, "int32")
+
+
+def _first(
+    by_rank: Tensor, positions: Tensor, count: Tensor | int
+) -> tuple[Tensor, Tensor, Tensor | bool]:
+    """Returns what is asked for of scores in order, and whether none of that ties."""
+    by_rank_and_next = by_rank[:, : at_most_size(count + 1, size_of(by_rank, 1))]
+    none = none_of(_ties(by_rank_and_next))
+    return by_rank[:, :count], positions[:, :count], none
+
+
+def _takes_all(scores: Tensor, count: Tensor | int) -> bool:
+    return isinstance(count, int) and bool(scores.shape[1] == count)
 
 
 def _sorts_once(scores: Tensor, count: Tensor | int) -> bool:
@@ -78,12 +103,6 @@ def _sorts_once(scores: Tensor, count: Tensor | int) -> bool:
         return False
     size = scores.shape[1]
     return size is None or size <= _LONGEST_SORTED or not is_long(scores, count)
-
-
-def _sorted_once(scores: Tensor, keys: Keys | None) -> tuple[Tensor, Tensor]:
-    ranked = as_ranked(scores)
-    keys = _earlier_first(scores) if keys is None else keys
-    return backend.sorted_descending(ranked, keys(None))
 
 
 def _earlier_first(scores: Tensor) -> Keys:
@@ -115,17 +134,15 @@ def _in_order(scores: Tensor, keys: Tensor, count: Tensor | int) -> Tensor:
     return backend.sorted_descending(scores, keys)[1][:, :count]
 
 
-def _with_ties_resolved(
-    by_rank: Tensor, positions: Tensor, tied: Tensor, keys: Keys
-) -> Tensor:
+def _with_ties_resolved(by_rank: Tensor, positions: Tensor, keys: Tensor) -> Tensor:
     """Returns the positions of whole rows by score and key, given those by score.
 
     Among many scores a few pairs are equal by chance, which change places.
     """
-    its_keys = keys(positions)
+    tied = _ties(by_rank)
 
     def swapped() -> Tensor:
-        goes_up = ops.logical_and(tied, its_keys[:, 1:] > its_keys[:, :-1])
+        goes_up = ops.logical_and(tied, keys[:, 1:] > keys[:, :-1])
         nowhere = ops.zeros_like(goes_up[:, :1])
         is_above = ops.concatenate([goes_up, nowhere], axis=1)
         is_below = ops.concatenate([nowhere, goes_up], axis=1)
@@ -136,7 +153,7 @@ def _with_ties_resolved(
 
     def sorted_again() -> Tensor:
         count = size_of(positions, 1)
-        return backend.take(positions, _in_order(by_rank, its_keys, count))
+        return backend.take(positions, _in_order(by_rank, keys, count))
 
     three = ops.logical_and(tied[:, 1:], tied[:, :-1])
     return backend.branch(none_of(three), swapped, sorted_again)

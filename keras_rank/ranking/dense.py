@@ -13,7 +13,7 @@ from keras_rank.arrays.arithmetic import (
     size_of,
 )
 from keras_rank.arrays.limits import as_ranked
-from keras_rank.arrays.ordering import Keys, Order, best_first
+from keras_rank.arrays.ordering import Keys, Order, best_first, highest_first
 from keras_rank.arrays.selection import at_most_size, is_all
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
@@ -68,12 +68,13 @@ def rank_dense(
     scores, list_size = lists.scores, size_of(lists.scores, 1)
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=scores)
-    # Without keys, the earlier item comes first, also in sums over tied items.
-    keys = None
+    averages, keys = ties == "average", None
     if ties == "shuffle":
         keys = _random_keys(lists.mask, list_keys(key, lists.has_items, first_list))
-    by_rank, positions, none = best_first(scores, depth, keys)
-    averages = ties == "average"
+    if averages:
+        by_rank, positions, none = highest_first(scores, depth)
+    else:
+        by_rank, positions, none = best_first(scores, depth, keys)
     return DenseRanking(
         order=Order.of_best(positions, scores, keys),
         occupied=ranks <= lists.retrieved[:, None],
