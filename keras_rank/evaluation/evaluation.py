@@ -268,8 +268,9 @@ class Evaluation:
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `rank` (missing for an item
-            that was not retrieved), `item`, `label` and `score`. Items with equal
-            scores may be ordered in another way than by the metrics.
+            that was not retrieved), `item`, `label` and `score` (missing in runs of
+            ids without scores). Items with equal scores may be ordered in another way
+            than by the metrics.
 
         Raises:
             ValueError: if there is no such query, or no items were kept.
@@ -288,6 +289,8 @@ class Evaluation:
         cluster: str | None = None,
         confidence: float = 0.95,
         title: str = "Ranking evaluation",
+        name: str | None = None,
+        baseline_name: str | None = None,
     ) -> None:
         """Writes a page for a colleague: one file of HTML, which needs no network.
 
@@ -306,6 +309,8 @@ class Evaluation:
             cluster: as for `compare`.
             confidence: as for `compare`.
             title: str. The title of the page. Defaults to `"Ranking evaluation"`.
+            name: str. What is evaluated, such as `"DPR"`. Defaults to `None`: no name.
+            baseline_name: str. What the baseline is. Defaults to `None`: no name.
 
         Raises:
             ImportError: if Matplotlib is not installed.
@@ -313,9 +318,11 @@ class Evaluation:
         """
         file = files.page(path)
         plots.require_matplotlib("report")
-        how = {"test": test, "correction": correction, "cluster": cluster}
-        names = [by] if isinstance(by, str) else list(by or [])
-        page = Page(self, baseline, names, {**how, "confidence": confidence}, title)
+        how: dict[str, Any] = {"test": test, "correction": correction}
+        how |= {"cluster": cluster, "confidence": confidence}
+        columns = [by] if isinstance(by, str) else list(by or [])
+        names = name, baseline_name
+        page = Page(self, baseline, columns, how, title, names)
         file.write_text(page.html(), "utf-8")
 
     def plot(

@@ -77,6 +77,15 @@ class ListTable:
         return pc.sum(self.table[LEFT_OUT]).as_py() if has_number else 0
 
     @property
+    def some_left_out(self) -> str:
+        """A few of these, as far as they are known, after a colon."""
+        written = (self.table.schema.metadata or {}).get(LEFT_OUT.encode(), b"[]")
+        some = json.loads(written)
+        if not some:
+            return ""
+        return ": " + ", ".join(some) + ", ..." * (len(some) < self.left_out)
+
+    @property
     def kept(self) -> list[str]:
         """The names of the kept columns."""
         others = {self.query, WEIGHT, *self.metric_names}

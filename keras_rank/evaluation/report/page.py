@@ -26,6 +26,7 @@ class Page:
         by: the columns of slices, if any.
         how: the arguments of `compare` except for `by`.
         title: the title.
+        names: the names of the evaluation and of the baseline, where they have any.
     """
 
     new: "Evaluation"
@@ -33,6 +34,7 @@ class Page:
     by: Sequence[str]
     how: Mapping[str, Any]
     title: str
+    names: tuple[str | None, str | None] = (None, None)
 
     def html(self) -> Html:
         """The page."""
@@ -40,11 +42,13 @@ class Page:
         sections = [*self._comparison(whole), self._summary(whole)]
         sections += [*self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
+        roles = ("Model", "Baseline")
+        named = [f"{x}: {y}. " for x, y in zip(roles, self.names, strict=True) if y]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
             "page",
             title=self.title,
-            counts=f"{facts.counts_of(self.new._values)}. "
+            counts=f"{''.join(named)}{facts.counts_of(self.new._values)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
             lead=facts.result_of(self.new, whole, self.how),
             sections=markup.joined(sections),
