@@ -70,11 +70,17 @@ def _values(name: str, source: Any, columns: Columns) -> Any:
             "any, as if it was read before"
         )
     fields = list(getattr(values[0], "_fields", ())) if values else []
-    known = list(roles.known(fields, columns, NUMBERS[name]).values())
+    known = _known(name, fields, columns)
     are_named = len(known) == 3 or known != fields[: len(known)]
     if fields and all(hasattr(x, "_fields") for x in values):
         values = tuple(x._asdict() if are_named else tuple(x) for x in values)
     return list(values) if is_list else values
+
+
+def _known(name: str, fields: list[str], columns: Columns) -> list[str]:
+    """The names of a query, an item and a number among those of fields."""
+    found = roles.by_name(fields, columns, NUMBERS[name]).values()
+    return [each for each in found if each in fields]
 
 
 def _rows_of(name: str, values: Any, columns: Columns) -> _Found:
@@ -84,8 +90,7 @@ def _rows_of(name: str, values: Any, columns: Columns) -> _Found:
     first, found = values[0], []
     if isinstance(first, Mapping):
         # Its keys may be items.
-        known = roles.known(list(first), columns, NUMBERS[name])
-        return list(values) if {"query", "item"} <= known.keys() else 0
+        return list(values) if len(_known(name, [*first], columns)) > 1 else 0
     width = len(first) if isinstance(first, list | tuple | np.ndarray) else 0
     if width not in _WIDTHS[name]:
         return 0

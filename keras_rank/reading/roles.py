@@ -48,7 +48,7 @@ def are_judgments(file: str, columns: Columns) -> bool:
         (part, *_) = parts_of(connection, "qrels", file, names_of(columns))
         if {columns.label, columns.score} <= set(part.columns):
             return False
-        found = _roles_by_name(part, columns, "label")
+        found = by_name(part.columns, columns, "label")
         if lists.has_lists(part.with_lists(found["item"]), found["item"]):
             # Their items are relevant, or ranked.
             del found["label"]
@@ -92,7 +92,7 @@ def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     """The same without subtopics."""
     number = text.NUMBERS[name]
     if part.has_names:
-        return _roles_by_name(part, columns, number)
+        return by_name(part.columns, columns, number)
     given = {"query": columns.query, "item": columns.item or ""}
     given[number] = getattr(columns, number)
     if set(given.values()) <= set(part.columns):
@@ -139,20 +139,15 @@ def _places_of_four(part: Part) -> tuple[int, ...] | None:
     return None
 
 
-def _roles_by_name(part: Part, columns: Columns, number: str) -> dict[str, str]:
+def by_name(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
     """The same of a table with names: as they were given, or of a known tool."""
-    given = {role: getattr(columns, role) or "" for role in ("query", "item", number)}
-    return given | known(part.columns, columns, number)
-
-
-def known(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
-    """Which of some names are those of queries, items and numbers."""
     roles = ("query", "item", number)
     found = {role: _known_name(role, names, columns) for role in roles}
     are_scored = tuple(plain_name(found[role]) for role in roles[:2]) in _SCORED
-    if number == "label" and not found[number] and are_scored:
-        found[number] = next((x for x in names if plain_name(x) == "score"), "")
-    return {role: name for role, name in found.items() if name}
+    if number == "label" and found[number] not in names and are_scored:
+        scores = (x for x in names if plain_name(x) == "score")
+        found[number] = next(scores, columns.label)
+    return found
 
 
 def are_ids(parts: Sequence[Part], found: Mapping[str, str], columns: Columns) -> bool:
@@ -163,10 +158,10 @@ def are_ids(parts: Sequence[Part], found: Mapping[str, str], columns: Columns) -
 
 
 def _known_name(role: str, names: Sequence[str], columns: Columns) -> str:
-    """The name of a column: as it was given, or that of a known tool, if any."""
+    """The name of a column: as it was given, or that of a known tool."""
     given: str = getattr(columns, role) or ""
     if given in names or not (given == _KNOWN[role][0] or text.PLACE.fullmatch(given)):
-        return given * (given in names)
+        return given
     plain = {name: plain_name(name) for name in names}
     found = [name for name in names if plain[name] in _KNOWN[role]]
     others = {name: _BESIDE.get(plain[name], set()) - {plain[name]} for name in found}
@@ -177,4 +172,4 @@ def _known_name(role: str, names: Sequence[str], columns: Columns) -> str:
             f"with {' and '.join(map(repr, found))}: say which, such as "
             f"{role}={found[0]!r} (--{role} {found[0]}), or leave out the others"
         )
-    return found[0] if found else ""
+    return found[0] if found else given

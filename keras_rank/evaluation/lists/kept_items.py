@@ -7,12 +7,7 @@ from keras_rank.backends import Array
 
 
 def items_of_lists(
-    labels: Array,
-    scores: Array,
-    items: pa.Array,
-    of_row: Array,
-    number: int,
-    has_scores: bool = True,
+    labels: Array, scores: Array, items: pa.Array, of_row: Array, number: int
 ) -> pa.Array:
     """Returns the items of each list with their ranks, labels and scores.
 
@@ -23,7 +18,6 @@ def items_of_lists(
         of_row: int array of the same shape. The number of the list, ascending.
         number: how many items with the highest scores are kept, and how many relevant
             ones with the highest labels.
-        has_scores: whether the scores are shown, as they are not only an order.
     """
     is_ranked = (labels >= 0.0) & (scores > -np.inf)
     ranks = _places(np.where(is_ranked, -scores, np.inf), of_row) + 1
@@ -37,9 +31,7 @@ def items_of_lists(
         "rank": pa.array(ranks[kept], pa.int64(), mask=~is_ranked[kept]),
         "item": items.take(pa.array(kept)),
         "label": pa.array(labels[kept]),
-        "score": pa.array(
-            scores[kept] if has_scores else kept * np.nan, from_pandas=True
-        ),
+        "score": pa.array(scores[kept], from_pandas=True),
     }
     rows = pa.StructArray.from_arrays(list(found.values()), list(found))
     return pa.ListArray.from_arrays(np.append(0, np.cumsum(sizes)), rows)

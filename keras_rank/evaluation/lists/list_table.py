@@ -81,9 +81,8 @@ class ListTable:
         """A few of these, as far as they are known, after a colon."""
         written = (self.table.schema.metadata or {}).get(LEFT_OUT.encode(), b"[]")
         some = json.loads(written)
-        if not some:
-            return ""
-        return ": " + ", ".join(some) + ", ..." * (len(some) < self.left_out)
+        shown = ", ".join(some) + ", ..." * (len(some) < self.left_out)
+        return f": {shown}" * bool(some)
 
     @property
     def kept(self) -> list[str]:
@@ -132,6 +131,8 @@ class ListTable:
         found: list[dict[str, Any]] = self.table[columns.ITEMS][
             self._places[query]
         ].as_py()
+        if columns.NO_SCORES.encode() in (self.table.schema.metadata or {}):
+            found = [{**row, "score": None} for row in found]
         return found
 
     @functools.cached_property

@@ -66,8 +66,7 @@ def table_of_run(
         rows = read_run(connection, qrels, run, columns, order, protocol)
         table = _table_of(rows, settings, progress)
         known = {LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
-        if not rows.has_scores:
-            known[NO_SCORES] = ""
+        known |= {} if rows.has_scores else {NO_SCORES: ""}
         return table.replace_schema_metadata(known), rows.left_out
 
 
@@ -178,8 +177,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
             raise source.twice(twice)
     if settings.keep_items is not None:
         kept = (items["label"], items["score"], rows["item"].combine_chunks())
-        number, has_scores = settings.keep_items, source.has_scores
-        found[ITEMS] = items_of_lists(*kept, lists.of_row, number, has_scores)
+        found[ITEMS] = items_of_lists(*kept, lists.of_row, settings.keep_items)
     metrics = [metric.name for metric in settings.metrics]
     names = [columns.query, *columns.keep, *metrics]
     names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
