@@ -584,10 +584,10 @@ def test_judgments_and_a_run_that_are_swapped(rules):
 
 def test_duplicates_say_which_may_count():
     twice = [("q", "a", 0.5), ("q", "a", 0.4)]
-    with raises('the query \'q\', in a Table; `duplicates` of "first" or "max" counts'):
+    with raises('the query \'q\', in a Table; `duplicates="first"` or "max" counts'):
         mrr({"q": ["a"]}, twice)
     rows = {"q": [1, 1], "item": [7, 7], "label": [1, 1], "score": [1, 2]}
-    with raises('in a dict; `duplicates` of "count" counts each'):
+    with raises('in a dict; `duplicates="count"` counts each'):
         evaluate(rows, ["mrr"], query="q", item="item")
     with raises("the item 'a' of the query 'q', in a Table") as error:
         mrr([("q", "a", 1), ("q", "a", 0)], {"q": ["a"]})
@@ -623,7 +623,7 @@ def test_a_page_of_a_run(tmp_path):
     found = evaluate_run(qrels, {"q": ["a", "b"], "r": ["d"]}, ["mrr"])
     base = evaluate_run(qrels, {"q": ["b"], "r": ["d"]}, ["mrr"])
     page = tmp_path / "page.html"
-    found.report(page, baseline=base, name="DPR & co", baseline_name="BM25")
+    found.report(page, baseline=base, names=["DPR & co", "BM25"])
     text = page.read_text("utf-8")
     assert "<p>Model: DPR &amp; co. Baseline: BM25. 2 lists, " in text
     assert "evaluate_run(..., keep_items=10)" in text

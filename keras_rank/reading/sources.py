@@ -160,13 +160,15 @@ def received_twice(
                 for part in parts_of(connection, argument, file, names):
                     found += part.where(ids, values)
     query, item, *subtopic = values
-    counted = {"run": '"first" or "max" counts one', "rows": '"count" counts each'}
-    hint = f"; `duplicates` of {counted.get(argument)}"
+    hints = {
+        "run": '; `duplicates="first"` or "max" counts one of them',
+        "rows": '; `duplicates="count"` counts each',
+    }
     return ValueError(
         f"`{argument}` should have each item of a query once. Received twice: the item "
         f"{item!r} of the query {query!r}"
         + "".join(f" and the subtopic {x!r}" for x in subtopic)
         + ", in "
         + (" and ".join(found) or files.named(source))
-        + hint * (argument in counted)
+        + hints.get(argument, "")
     )

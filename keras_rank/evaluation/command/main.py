@@ -152,7 +152,7 @@ def _write_page(parsed: Namespace) -> _Report:
     new = inputs.evaluation_of(parsed, source, metrics)
     base = _baseline_of(parsed, parsed.baseline, metrics) if baseline else None
     how = {"title": parsed.title, **_how_to_compare(parsed)}
-    how |= {"name": ", ".join(sources), "baseline_name": parsed.baseline or None}
+    how["names"] = [", ".join(sources), *baseline]
     new.report(parsed.output, baseline=base, **how)
     return {}, [f"The page is in {parsed.output}", *new.warnings], []
 

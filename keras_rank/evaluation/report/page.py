@@ -26,7 +26,7 @@ class Page:
         by: the columns of slices, if any.
         how: the arguments of `compare` except for `by`.
         title: the title.
-        names: the names of the evaluation and of the baseline, where they have any.
+        names: the names of the evaluation and of the baseline, if they are given.
     """
 
     new: "Evaluation"
@@ -34,7 +34,7 @@ class Page:
     by: Sequence[str]
     how: Mapping[str, Any]
     title: str
-    names: tuple[str | None, str | None] = (None, None)
+    names: Sequence[str]
 
     def html(self) -> Html:
         """The page."""
@@ -42,8 +42,8 @@ class Page:
         sections = [*self._comparison(whole), self._summary(whole)]
         sections += [*self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
-        roles = ("Model", "Baseline")
-        named = [f"{x}: {y}. " for x, y in zip(roles, self.names, strict=True) if y]
+        roles = zip(("Model", "Baseline"), self.names, strict=False)
+        named = [f"{role}: {name}. " for role, name in roles]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
             "page",
