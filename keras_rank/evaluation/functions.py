@@ -194,7 +194,11 @@ def evaluate_run(
             of TREC, or query, item, label and iteration, if that is clear; otherwise
             name them `"column0"`, `"column1"` and so on. A table may also have a row
             for each query, with a list of items and a list of labels, or only the
-            former.
+            former. Capitals in names make no difference; two columns that may be meant
+            are an error. Or rows: an iterable of tuples `(query, item, label)` or
+            `(query, iteration, item, label)`, or of dicts or named tuples with known
+            names, such as those of ir_measures and ir_datasets. If there are only
+            queries and items, as in pairs `(query, item)`, all have the label 1.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
             `{query: {item: score}}` or `{query: [items]}`, the best first; or a table

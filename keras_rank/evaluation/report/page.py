@@ -42,7 +42,8 @@ class Page:
         sections = [*self._comparison(whole), self._summary(whole)]
         sections += [*self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
-        roles = zip(("Model", "Baseline"), self.names, strict=False)
+        names = [self.names] if isinstance(self.names, str) else self.names
+        roles = zip(("Model", "Baseline"), names, strict=False)
         named = [f"{role}: {name}. " for role, name in roles]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
