@@ -1,16 +1,18 @@
 """The arguments of metrics: what each accepts, and how it is saved."""
 
+import contextlib
 import difflib
 import functools
 import inspect
 import numbers
 import reprlib
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_rank import discounts, gains
 from keras_rank.arrays.hashing import key_of_seed
@@ -27,6 +29,8 @@ R = TypeVar("R")
 LARGEST_K = 2**31 - 1
 # As many ranks are added up to know the value of a list of relevant items only.
 LARGEST_MAXIMUM = 2**20
+# On so many ranks a discount is looked at, if there is no cutoff.
+MANY_RANKS = 1024
 # Larger numbers become infinite in float32.
 LARGEST_NUMBER = float(np.finfo("float32").max)
 
@@ -376,6 +380,45 @@ def resolve(
         return identifier
     accepted = f"a function or one of {sorted(functions)}"
     raise unaccepted(argument, accepted, identifier)
+
+
+def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> Function:
+    """Returns a discount, and raises if it is seen to grow with the rank."""
+    function = resolve("rank_discount_fn", identifier, DISCOUNTS)
+    is_known = getattr(function, "__module__", None) == discounts.__name__
+    if is_known or backend.is_compiling():
+        return function
+    find = _growth if isinstance(function, Hashable) else _growth.__wrapped__
+    growth = None
+    # A user's function may fail for ranks that no list has.
+    with contextlib.suppress(Exception), backend.quiet():
+        growth = find(function, MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM))
+    if growth is not None:
+        raise ValueError(
+            "`rank_discount_fn` should be a function that is finite and does not grow "
+            f"from rank to rank: discounts multiply gains. Received: {growth}"
+        )
+    return function
+
+
+@functools.lru_cache(256)
+def _growth(discount: Function, k: int) -> str | None:
+    """Where a discount is larger than at a rank above, `None` where it is nowhere."""
+    ranks = ops.arange(1, k + 1, dtype="float32")
+    values = np.broadcast_to(ops.convert_to_numpy(discount(ranks)), (k,))
+    if not np.isfinite(values[0]):
+        return f"{values[0]} at rank 1"
+    lowest = np.minimum.accumulate(values)
+    # Logarithms are rounded.
+    grows = values[1:] > lowest[:-1] + 1e-5 * np.abs(lowest[:-1])
+    if not grows.any():
+        return None
+    rank = int(grows.argmax()) + 1
+    before = int(values[:rank].argmin())
+    return (
+        f"{values[before]:.4g} at rank {before + 1}, {values[rank]:.4g} at rank "
+        f"{rank + 1}"
+    )
 
 
 def serialize(

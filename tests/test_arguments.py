@@ -1,13 +1,16 @@
 """The arguments of a metric: what is accepted, what the errors say, what is saved."""
 
 import inspect
+import pydoc
 import random
 import re
 import secrets
 
+import compiled
 import keras
 import numpy as np
 import pytest
+from compiled import WAYS, is_here
 from keras import ops
 from registry import FIRST_CASES
 
@@ -315,6 +318,97 @@ def test_discounts_of_the_first_ranks():
     for discount, values in expected.items():
         found = ops.convert_to_numpy(discount(ops.convert_to_tensor(ranks)))
         np.testing.assert_allclose(found, values, rtol=1e-6)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def divisor(ranks):
+    """What gains are divided by, not what they are multiplied by."""
+    return ops.log2(ranks + 1.0)
+
+
+GROWTHS = [
+    (divisor, r"1 at rank 1, 1\.585 at rank 2"),
+    (lambda ranks: ranks, "1 at rank 1, 2 at rank 2"),
+    (lambda ranks: 1.0 + 1e-3 * ranks, r"1\.001 at rank 1, 1\.002 at rank 2"),
+    (lambda ranks: ops.where(ranks == 4.0, 0.5, 1.0 / ranks), "at rank 3, 0.5 at rank"),
+    (lambda ranks: 1.0 / ops.log2(ranks), "inf at rank 1"),
+]
+
+
+@pytest.mark.parametrize(("discount", "received"), GROWTHS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, k: metrics.NDCG(k=k, rank_discount_fn=x),
+        lambda x, k: metrics.DCG(k=k, rank_discount_fn=x),
+        lambda x, k: metrics.AlphaNDCG(k=k, rank_discount_fn=x),
+        lambda x, k: metrics.AlphaDCG(k=k, rank_discount_fn=x),
+        lambda x, k: functional.ndcg([1, 0], [1.0, 2.0], k=k, rank_discount_fn=x),
+        lambda x, k: functional.dcg([1, 0], [1.0, 2.0], k=k, rank_discount_fn=x),
+        lambda x, k: functional.alpha_ndcg([1], [1.0], k=k, rank_discount_fn=x),
+    ],
+)
+@pytest.mark.parametrize("k", [None, 7])
+def test_a_discount_that_grows_is_a_divisor(make, discount, received, k):
+    with pytest.raises(ValueError, match=f"discounts multiply gains.*{received}"):
+        make(discount, k)
+
+
+def test_a_saved_discount_that_grows():
+    config = metrics.NDCG().get_config()
+    config["rank_discount_fn"] = keras.saving.serialize_keras_object(divisor)
+    with pytest.raises(ValueError, match="discounts multiply gains"):
+        metrics.NDCG.from_config(config)
+
+
+class Unhashable:
+    __hash__ = None
+
+    def __init__(self, exponent):
+        self.exponent = exponent
+
+    def __call__(self, ranks):
+        return ranks**self.exponent
+
+
+def test_discounts_that_do_not_grow():
+    """Flat ones, those of few ranks, and what grows beyond the cutoff or is rounded."""
+    table = np.array([1.0, 0.5, 0.25])
+
+    def of_three(ranks):
+        if ranks.shape[0] > 3:
+            raise IndexError
+        return ops.convert_to_tensor(table[: ranks.shape[0]], ranks.dtype)
+
+    for discount, k in (
+        (ops.ones_like, None),
+        (ops.zeros_like, None),
+        (of_three, None),
+        (of_three, 3),
+        (lambda ranks: ops.where(ranks > 5.0, 1.0, 0.5), 5),
+        (lambda ranks: ops.maximum(1.0 - ranks / 10.0, 0.0), None),
+        (lambda ranks: 1.0 / ops.log(1.0 + ranks), 10**5),
+        (Unhashable(-1.0), None),
+    ):
+        metrics.NDCG(k=k, rank_discount_fn=discount)
+    with pytest.raises(ValueError, match="2 at rank 2"):
+        metrics.NDCG(rank_discount_fn=Unhashable(1.0))
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("way", [way for way in WAYS if is_here(way)])
+def test_a_discount_in_a_program_of_the_users(way):
+    """Where ranks have no values, it is not looked at."""
+
+    def value(labels, scores):
+        return functional.ndcg(labels, scores, rank_discount_fn=lambda x: divisor(x))
+
+    if way == "torch.compile":
+        # Or it would give up after a few graphs, and run the rest as it is.
+        torch = pytest.importorskip("torch")
+        torch.compiler.reset()
+    batch = [ops.convert_to_tensor([x]) for x in ([0.0, 1.0], [1.0, 2.0])]
+    assert float(compiled.function(way, value)(*batch)[0]) == 1.0
 
 
 @pytest.mark.programs
@@ -812,3 +906,17 @@ SHOWN = [
 @pytest.mark.parametrize(("metric", "shown"), SHOWN, ids=[x for _, x in SHOWN])
 def test_a_metric_shows_its_arguments(metric, shown):
     assert repr(metric) == str(metric) == shown
+
+
+@pytest.mark.parametrize("room", [metrics, functional])
+def test_signatures_are_read_by_people(room):
+    """As in `help`: every argument with its default, and no address of a function."""
+    for name in room.__all__:
+        thing = getattr(room, name)
+        signature = inspect.signature(thing)
+        assert " at 0x" not in str(signature)
+        assert "arguments" not in signature.parameters
+        assert " at 0x" not in pydoc.render_doc(thing).split("Method resolution")[0]
+        if isinstance(thing, type) and issubclass(thing, metrics.RankingMetric):
+            shared = {"shuffle_ties", "seed", "empty_value", "sparse_labels", "dtype"}
+            assert shared <= signature.parameters.keys()

@@ -232,3 +232,22 @@ def test_many_entries_are_sorted_in_the_same_order(k, batch, rng):
     np.testing.assert_array_equal(
         ops.convert_to_numpy(ranking.order.positions), expected
     )
+
+
+@pytest.mark.parametrize("name", ["bpref", "average_precision", "ndcg", "recall"])
+@pytest.mark.parametrize("relevant", [8999, 4500])
+def test_running_sums_of_thousands_do_not_drift(name, relevant):
+    """Of float32 added one by one, they would be off by whole items."""
+    labels = np.zeros((1, 9000), "float32")
+    labels[:, :relevant] = 1.0
+    scores = np.zeros_like(labels)
+    function = getattr(functional, name)
+    found = float(function(labels, scores, shuffle_ties="average")[0])
+    if name == "bpref":
+        # Of the items without relevance, half are above each relevant one.
+        expected = 0.5
+    else:
+        labels, scores = (x.astype("float64") for x in (labels, scores))
+        in_full = function(labels, scores, shuffle_ties="average", dtype="float64")
+        expected = float(in_full[0])
+    assert found == pytest.approx(expected, rel=2e-6)

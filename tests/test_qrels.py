@@ -187,7 +187,8 @@ def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     for qrels in (QRELS, rows()):
         targets_from_qrels(qrels, QUERIES, ITEMS)
-    with pytest.raises(ImportError, match=r"`pip install .duckdb>=2. pyarrow`"):
+    message = r"the extra `evaluation` installs: `pip install .duckdb>=2. pyarrow`"
+    with pytest.raises(ImportError, match=message):
         targets_from_qrels(trec_file(tmp_path), QUERIES, ITEMS)
 
 

@@ -246,13 +246,18 @@ def to_tensor(array: Array) -> Tensor:
 
 
 def from_host(array: Array) -> Tensor:
-    """An array as a tensor, or unchanged where programs accept arrays."""
+    """An array of a user's as a tensor, or as an array where programs accept these."""
     return backends.backend.to_tensor(array)
 
 
 def scalar(value: int) -> Tensor:
     """An int32 number that a program takes, if it may be another one each time."""
     return backends.backend.to_tensor(np.array(value, "int32"))
+
+
+def own(x: Tensor) -> Tensor:
+    """The same values in memory that a user can't change afterwards."""
+    return ops.copy(x)
 
 
 def sent(array: Array) -> Tensor:
@@ -469,6 +474,12 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     for level in reversed(range(levels)):
         values = values[..., : 2**level] + values[..., 2**level :]
     return values[..., 0]
+
+
+def running_total(x: Tensor) -> Tensor:
+    """The running sum of each row: of float32 added one by one, it would drift."""
+    wide = ops.cast(x, backends.backend.widest("float64"))
+    return ops.cast(ops.cumsum(wide, axis=-1), x.dtype)
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:

@@ -171,7 +171,13 @@ def to_tensor(array: Array) -> Tensor:
 
 
 def from_host(array: Array) -> Tensor:
-    return array
+    """A copy, as a program may read it after the call has returned."""
+    return array.copy()
+
+
+def own(x: Tensor) -> Tensor:
+    """Tensors can't be changed, and arrays are copies."""
+    return x
 
 
 def scalar(value: int) -> Tensor:
@@ -286,6 +292,11 @@ def full_precision() -> contextlib.AbstractContextManager[Any]:
     context: contextlib.AbstractContextManager[Any]
     context = jax.default_matmul_precision("highest")
     return context
+
+
+def running_total(x: Tensor) -> Tensor:
+    """XLA adds as a tree."""
+    return jnp.cumsum(x, axis=-1)
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:

@@ -263,6 +263,11 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     return values
 
 
+def running_total(x: Tensor) -> Tensor:
+    """It adds float32 as float64 on a CPU, and as a tree on other devices."""
+    return x.cumsum(-1)
+
+
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
     """Many at a time, as bytes of words: a GPU takes half as long as for booleans."""
     (lists, size), number = entries.shape, thresholds.shape[1]
@@ -273,7 +278,8 @@ def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
         return torch.cat([count_at_least(entries, some) for some in groups], dim=1)
     # Where a view in another dtype is one operation.
     with torch.inference_mode():
-        reach = entries[:, None] >= thresholds[..., None]
+        # A comparison of a transposed view has its layout.
+        reach = (entries[:, None] >= thresholds[..., None]).contiguous()
         some = math.gcd(size // 4, 128)
         words = reach.view(torch.int32).view(lists, number, -1, some)
         as_bytes = words.sum(3, dtype=torch.int32).view(torch.uint8)

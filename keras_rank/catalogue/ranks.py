@@ -27,6 +27,7 @@ from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
 from keras_rank.lists.ids import checked_ids, to_ids
+from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
 from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
@@ -166,7 +167,8 @@ def ranked_by_counts(
         lists, ranking = _ranked(order, lists, counts)
     else:
         lists, ranking = backend.enter(_ranked, order, lists, counts)
-    return RankedLists(lists, ranking, k, ties, targets)
+    tied = tied_labels("targets", targets, sparse_labels=True)
+    return RankedLists(lists, ranking, k, ties, tied)
 
 
 def _ranked(

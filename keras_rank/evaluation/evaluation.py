@@ -162,8 +162,8 @@ class Evaluation:
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. The notes are the rules of a run, and warn of intervals of
-            fewer than ten lists or clusters.
+            is Wilson's. The notes are the rules of a run, or of rows without labels,
+            and warn of intervals of fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.

@@ -23,6 +23,7 @@ from keras_rank.lists.reading import (
     check_told_apart,
     read,
     read_sparse,
+    tied_labels,
     warn_of_first_batch,
 )
 from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
@@ -99,11 +100,14 @@ class Formula(NamedTuple):
         if isinstance(y_true, RankedLists):
             y_true.check_alone(y_pred, sample_weight)
             _check_agree(y_true, shuffle_ties, seed, is_sparse, dtype)
-            self._check_takes(y_true.given, y_true.lists.holds_targets)
+            self._check_takes_sparse(y_true.lists.holds_targets)
+            y_true.check_compared(self.compares_labels)
             y_true.check_subtopics(self.function.__name__, self.takes_subtopics)
             y_true.check_cutoff(k)
             return backend.enter(_values, spec, *y_true.fresh())
-        self._check_takes(y_true, is_sparse)
+        self._check_takes_sparse(is_sparse)
+        if self.compares_labels:
+            check_told_apart("y_true", y_true, is_sparse)
         ties = check_ties(shuffle_ties)
         order = OrderSpec(is_sparse, ties, k)
         if is_sparse:
@@ -119,12 +123,10 @@ class Formula(NamedTuple):
         values = backend.enter(_ranked_values, (typed, spec), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])
 
-    def _check_takes(self, y_true: Any, is_sparse: bool) -> None:
-        """Raises for labels that the formula can't use."""
+    def _check_takes_sparse(self, is_sparse: bool) -> None:
+        """Raises for sparse labels, unless the formula takes them."""
         if not self.takes_sparse_labels:
             check_not_sparse("sparse_labels", is_sparse)
-        if self.compares_labels:
-            check_told_apart("y_true", y_true, is_sparse)
 
 
 @names_arguments
@@ -173,9 +175,12 @@ def rank(
         batch = read_sparse(y_true, y_pred, sample_weight)
     else:
         batch = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+    # Kept, whatever the user does with what was given.
+    batch = RawBatch(*(x if x is None else backend.own(x) for x in batch))
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
-    return RankedLists(lists, ranking, k, ties, y_true)
+    tied = tied_labels("y_true", y_true, is_sparse)
+    return RankedLists(lists, ranking, k, ties, tied)
 
 
 def _check_agree(

@@ -2,10 +2,8 @@
 
 from typing import Any, Unpack
 
-from keras_rank import discounts
 from keras_rank.arguments import (
     DENOMINATORS,
-    DISCOUNTS,
     Function,
     adds_arguments,
     check_choice,
@@ -13,7 +11,7 @@ from keras_rank.arguments import (
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
-    resolve,
+    discount_of,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas import subtopics
@@ -31,7 +29,7 @@ def alpha_ndcg(
     sample_weight: Any = None,
     k: int | None = None,
     alpha: float = 0.5,
-    rank_discount_fn: str | Function = discounts.log2,
+    rank_discount_fn: str | Function = "log2",
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the normalized alpha-DCG (alpha-nDCG) of each list.
@@ -56,7 +54,7 @@ def alpha_ndcg(
             item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
+            `"log2"`.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
             empty_value, relevance_threshold, sparse_labels, dtype.
 
@@ -77,7 +75,7 @@ def alpha_ndcg(
         Clarke et al., "Novelty and diversity in information retrieval evaluation",
         SIGIR 2008.
     """
-    discount = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS)
+    discount = discount_of(rank_discount_fn, k)
     how = check_share("alpha", alpha), discount
     formula = Formula(subtopics.share_of_greedy_ideal, how, **_OF_SUBTOPICS)
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
@@ -91,7 +89,7 @@ def alpha_dcg(
     sample_weight: Any = None,
     k: int | None = None,
     alpha: float = 0.5,
-    rank_discount_fn: str | Function = discounts.log2,
+    rank_discount_fn: str | Function = "log2",
     normalizer: str | None = None,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
@@ -116,7 +114,7 @@ def alpha_dcg(
         alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
             item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         normalizer: what the sum is divided by. `None`: nothing (TF-Ranking).
             `"maximum"`: the sum of k items that are relevant to all subtopics of the
             list, those with relevant items (ndeval). Defaults to `None`.
@@ -140,7 +138,7 @@ def alpha_dcg(
         Clarke et al., "Novelty and diversity in information retrieval evaluation",
         SIGIR 2008.
     """
-    discount, k = resolve("rank_discount_fn", rank_discount_fn, DISCOUNTS), check_k(k)
+    discount, k = discount_of(rank_discount_fn, k), check_k(k)
     divisor = check_subtopic_normalizer(normalizer, k), k
     how = check_share("alpha", alpha), discount, *divisor
     formula = Formula(subtopics.discounted_novelty, how, **_OF_SUBTOPICS)

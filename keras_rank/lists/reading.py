@@ -160,7 +160,14 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch
 
 
 def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
-    """Raises for different labels of a list that tie as they are compared.
+    """Raises for different labels of a list that tie as they are compared."""
+    tied = tied_labels(argument, value, sparse_labels)
+    if tied is not None:
+        raise ValueError(tied)
+
+
+def tied_labels(argument: str, value: Any, sparse_labels: bool) -> str | None:
+    """What is wrong if different labels of a list tie as they are compared, or `None`.
 
     Args:
         argument: the name of the argument.
@@ -170,7 +177,7 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
         sparse_labels: which of both.
     """
     if isinstance(value, keras.KerasTensor):
-        return
+        return None
     if sparse_labels:
         _, labels, _ = _ids_labels_and_mask(argument, value, 0)
     else:
@@ -179,31 +186,35 @@ def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
     dtype = backend.widest("float64")
     is_on_device = ops.is_tensor(labels) and not isinstance(labels, np.ndarray)
     if labels is None or (dtype == "float64" and is_on_device):
-        return
+        return None
     is_traced = ops.is_tensor(labels) and not backend.is_concrete(labels)
     if is_sparse(labels) or is_traced or not np.ndim(labels):
-        return
+        return None
     labels = np.asarray(labels)
-    is_exact = np.can_cast(labels.dtype, dtype)
-    if labels.dtype.kind not in "iuf" or (is_exact and labels.max(initial=0) <= 2**53):
-        return
+    are_whole, whole = labels.dtype.kind in "iu", 2 ** (np.finfo(dtype).nmant + 1)
+    is_exact = not are_whole and np.can_cast(labels.dtype, dtype)
+    if is_exact or (are_whole and labels.max(initial=0) <= whole):
+        return None
+    if labels.dtype.kind not in "iuf":
+        return None
     in_order = np.sort(labels, axis=-1)
     compared = in_order.astype(dtype)
     differ, tie = (
         in_order[..., 1:] != in_order[..., :-1],
         compared[..., 1:] == compared[..., :-1],
     )
-    if np.any(differ & tie & (in_order[..., :-1] >= 0)):
-        way_out = "subtract the same number from all labels of a list"
-        if dtype == "float32":
-            way_out += (
-                ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has no '
-                "float64 unless asked for"
-            )
-        raise ValueError(
-            f"`{argument}` should hold labels that {dtype} tells apart: {way_out}. "
-            f"Received: different labels in a list that {dtype} rounds to the same"
+    if not np.any(differ & tie & (in_order[..., :-1] >= 0)):
+        return None
+    way_out = "subtract the same number from all labels of a list"
+    if dtype == "float32":
+        way_out += (
+            ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has no '
+            "float64 unless asked for"
         )
+    return (
+        f"`{argument}` should hold labels that {dtype} tells apart: {way_out}. "
+        f"Received: different labels in a list that {dtype} rounds to the same"
+    )
 
 
 def read_ids(

@@ -44,7 +44,8 @@ def to_array(argument: str, value: Any) -> Tensor:
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
     # On NumPy the conversion would cast float64 to float32.
-    return value if ops.is_tensor(value) else backend.from_host(value)
+    is_done = is_tensor or ops.is_tensor(value)
+    return value if is_done else backend.from_host(value)
 
 
 def _unboxed(argument: str, value: Any) -> Any:

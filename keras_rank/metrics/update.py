@@ -224,7 +224,7 @@ def _check_take(metrics: "Sequence[RankingMetric]", ranked: RankedLists) -> None
                 f"shuffle_ties={SHUFFLE_TIES[ranked.ties]!r} of the lists"
             )
         ranked.check_cutoff(metric.k)
-    check_labels_for(metrics, "y_true", ranked.given, ranked.lists.holds_targets)
+        ranked.check_compared(metric._compares_labels)
 
 
 def _with_batch(

@@ -111,14 +111,16 @@ def rank_dense(
             # The score at rank k + 1 tells whether a tie crosses the cutoff.
             count = at_most_size(depth + 1, list_size)
             scores, order, high = _selected(lists, count)
+        if takes_all and ties == "shuffle":
+            # All of them, before the cutoff, as ties may cross it.
+            by_rank, _, tied = _looked_at(scores, list_size)
+            order = _shuffled(lists, by_rank, tied, order, keys)
         order = order.first(depth)
         by_rank, occupied, tied = _looked_at(scores, depth)
         if ties == "average":
             groups = _tie_groups(lists, high, by_rank, tied)
         elif not takes_all:
             order = _tie_broken(lists, high, by_rank, tied, order, keys)
-        elif ties == "shuffle":
-            order = _shuffled(lists, by_rank, tied, order, keys)
     return DenseRanking(
         order=order,
         occupied=occupied,

@@ -69,14 +69,14 @@ class RankedLists:
         ranking: their order, up to the cutoff.
         k: the cutoff, or `None`.
         ties: how tied items are ordered.
-        given: the labels, or targets, as they were given.
+        tied_labels: what is wrong if labels were rounded to the same, or `None`.
     """
 
     lists: Lists
     ranking: Ranking
     k: int | None
     ties: Ties
-    given: Any
+    tied_labels: str | None
 
     def __repr__(self) -> str:
         return (
@@ -107,6 +107,11 @@ class RankedLists:
                 f"`{name}` should get one label for each item. Received: ranked lists "
                 "with labels of subtopics"
             )
+
+    def check_compared(self, compares_labels: bool) -> None:
+        """Raises for labels that were rounded to the same, if they are compared."""
+        if compares_labels and self.tied_labels is not None:
+            raise ValueError(self.tied_labels)
 
     def check_cutoff(self, k: int | None) -> None:
         """Raises for a cutoff that is larger than that of the ranking."""

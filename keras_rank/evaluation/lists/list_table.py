@@ -250,7 +250,8 @@ def _with_one_definition(
     """The table with a column that holds the definitions of its metrics."""
     name = columns.DEFINITION
     if name not in table.column_names:
-        text = json.dumps([metrics, rules], sort_keys=True)
+        rule = "drop" if columns.PADDING in table.column_names else rules
+        text = json.dumps([metrics, rule], sort_keys=True)
         number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
         table = table.append_column(name, pa.repeat(number, len(table)))
     if pc.count_distinct(table[name], mode="all").as_py() > 1:

@@ -22,6 +22,7 @@ from keras_rank.evaluation.lists.columns import (
     LEFT_OUT,
     NO_SCORES,
     OWN_WEIGHT,
+    PADDING,
     WEIGHT,
 )
 from keras_rank.evaluation.lists.kept_items import items_of_lists
@@ -135,8 +136,10 @@ def _whole_lists(rows: Rows, query_name: str) -> Iterator[pa.Table]:
 
 def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
     """Returns the table of whole lists."""
-    columns, lists = settings.columns, _Lists.of(rows["query"].combine_chunks())
-    found: dict[str, Any] = {columns.query: lists.queries}
+    columns, is_table = settings.columns, source.left_out is None
+    rows, of_lists = _without_padding(rows, is_table and settings.unjudged == "drop")
+    lists = _Lists.of(rows["query"].combine_chunks())
+    found: dict[str, Any] = {columns.query: lists.queries, **of_lists}
     for i, name in enumerate(columns.keep):
         found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
     label, score = rows["label"].to_numpy(), rows["score"].to_numpy()
@@ -146,16 +149,18 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         # are made here, or where a backend has float32 only, stay in it.
         score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
     # In runs a label below 0 is a judgment too, such as of spam.
-    is_judged = read >= 0.0 if source.left_out is None else ~np.isnan(read)
+    is_judged = read >= 0.0 if is_table else ~np.isnan(read)
+    judged = np.where(is_judged, 1.0, -1.0 if of_lists else 0.0)
     items = {
         "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
         "judgment": labels_of(read, lists.starts, drop_unjudged=True),
-        "judged": is_judged.astype("float32"),
+        "judged": judged.astype("float32"),
         "score": score,
     }
     _require_grades(settings.metrics, items["label"], lists)
     if columns.weight is not None:
-        items["weight"] = _weights(columns.weight, rows["weight"].to_numpy(), lists)
+        is_item, weights = items["label"] >= 0.0, rows["weight"].to_numpy()
+        items["weight"] = _weights(columns.weight, weights, is_item, lists)
     numbers = _numbers_of_lists(lists.queries)
     ranked = items
     if "subtopics" in rows.column_names:
@@ -183,6 +188,25 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
     names += [name for name in found if name.startswith(HEALTH)]
     return pa.table({name: _column(found[name]) for name in names if name in found})
+
+
+def _without_padding(rows: pa.Table, drops: bool) -> tuple[pa.Table, dict[str, Array]]:
+    """The rows with labels, and how many others each list had, if these are dropped.
+
+    Of a list without any label, its first row remains, without one.
+    """
+    if not drops:
+        return rows, {}
+    lists, label = _Lists.of(rows["query"].combine_chunks()), rows["label"].to_numpy()
+    is_item = label >= 0.0
+    padding = lists.counts(~is_item)
+    if not padding.any():
+        return rows, {PADDING: padding}
+    labels = pa.array(label, mask=~is_item)
+    is_item[lists.starts[padding == lists.sizes]] = True
+    place = rows.column_names.index("label")
+    rows = rows.set_column(place, "label", labels).filter(pa.array(is_item))
+    return rows, {PADDING: padding}
 
 
 def _of_subtopics(
@@ -240,9 +264,9 @@ def _require_grades(
             )
 
 
-def _weights(name: str, weights: Array, lists: _Lists) -> Array:
+def _weights(name: str, weights: Array, is_item: Array, lists: _Lists) -> Array:
     """The weights of items. Raises for missing ones."""
-    for row in np.flatnonzero(np.isnan(weights))[:1]:
+    for row in np.flatnonzero(np.isnan(weights) & is_item)[:1]:
         raise ValueError(
             f"`weight` should name a column without missing weights. Received: "
             f"weight={name!r}, with one missing in the query {lists.query_of(row)!r}"

@@ -1,0 +1,124 @@
+"""What a call was given, it has read when it returns: users change their arrays."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from registry import FIRST_CASES
+
+from keras_rank import functional
+from keras_rank.backends import backend
+from keras_rank.lists.tensors import to_array
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
+
+BACKEND = keras.backend.backend()
+SHAPE = (64, 500)
+
+pytestmark = pytest.mark.programs
+
+
+def fresh(rng):
+    labels = rng.integers(0, 4, size=SHAPE).astype("float32")
+    return labels, rng.normal(size=SHAPE).astype("float32")
+
+
+def spoil(*arrays):
+    for x in arrays:
+        x[:] = 0
+
+
+CALLS = {
+    "metric": lambda: NDCG(k=10),
+    "group": lambda: RankingMetrics([NDCG(k=10), MeanReciprocalRank()]),
+}
+
+
+@pytest.mark.parametrize("make", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_updates(make, weighted, rng):
+    """Thirty times, as a program may happen to read memory before it is changed."""
+    for _ in range(30):
+        labels, scores = fresh(rng)
+        batch = labels, scores, *[np.ones(SHAPE, "float32")] * weighted
+        expected, found = make(), make()
+        expected.update_state(*(x.copy() for x in batch))
+        right = {k: float(x) for k, x in results(expected).items()}
+        found.update_state(*batch)
+        spoil(*batch)
+        assert {k: float(x) for k, x in results(found).items()} == right
+
+
+def results(metric):
+    result = metric.result()
+    return result if isinstance(result, dict) else {metric.name: result}
+
+
+def test_functions(rng):
+    for _ in range(30):
+        labels, scores = fresh(rng)
+        expected = functional.ndcg(labels.copy(), scores.copy(), k=10)
+        expected = ops.convert_to_numpy(expected)
+        found = functional.ndcg(labels, scores, k=10)
+        spoil(labels, scores)
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def in_place(value):
+    """What a user may change: an array, or a tensor of torch."""
+    return ops.convert_to_tensor(value) if BACKEND == "torch" else value
+
+
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+@pytest.mark.parametrize("convert", [np.array, in_place], ids=["array", "tensor"])
+def test_ranked_lists(case, convert, rng):
+    """They are asked after their arrays have changed."""
+    labels = rng.integers(-1, 4, size=(8, 12)).astype("float32")
+    scores = rng.normal(size=(8, 12)).astype("float32")
+    weights = rng.choice([0.0, 1.0, 2.0], size=(8, 12)).astype("float32")
+    mask = rng.random((8, 12)) < 0.8
+    arguments = {"k": 3, **case.arguments}
+    if case.leaves_out_empty:
+        arguments["k"] = None
+
+    def ranked(*batch):
+        labels, mask, scores, weights = batch
+        given = {"labels": labels, "mask": mask}
+        return functional.rank(given, scores, sample_weight=weights, seed=1)
+
+    batch = labels, mask, scores, weights
+    expected = case.function(ranked(*map(np.copy, batch)), **arguments)
+    batch = [convert(x) for x in batch]
+    order = ranked(*batch)
+    spoil(*batch)
+    found = case.function(order, **arguments)
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, expected)))
+
+
+def test_ranked_ids(rng):
+    ids = rng.integers(-1, 12, size=(8, 3))
+    scores = rng.normal(size=(8, 12)).astype("float32")
+    arguments = {"sparse_labels": True, "seed": 1}
+    expected = functional.ndcg(functional.rank(ids.copy(), scores.copy(), **arguments))
+    order = functional.rank(ids, scores, **arguments)
+    spoil(ids, scores)
+    found = functional.ndcg(order)
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, expected)))
+
+
+def test_labels_that_a_dtype_rounds_are_known_when_they_are_ranked():
+    """Not looked at again, when they may have changed."""
+    labels = np.array([[2**60, 2**60 + 1]])
+    order = functional.rank(labels, [[0.5, 0.2]])
+    spoil(labels)
+    with pytest.raises(ValueError, match="rounds to the same"):
+        functional.pairwise_accuracy(order)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="programs of JAX read memory later")
+def test_no_program_reads_the_memory_of_users(rng):
+    labels, _ = fresh(rng)
+    for given in (labels, labels[:, ::2], labels.astype("int32")):
+        assert not np.shares_memory(to_array("y_true", given), given)
+    # That of a tensor can't be changed, and is not copied.
+    tensor = ops.convert_to_tensor(labels)
+    assert np.shares_memory(to_array("y_true", tensor), backend.on_host(tensor))

@@ -1,0 +1,321 @@
+"""Laws of ways: one number, on every device, and whether or not values can be seen.
+
+Other laws say which number is right, in eager code on a CPU. Here every other way is
+compared with that one, over many draws. On NumPy and torch, values are hidden and an
+accelerator is pretended, without a compiler; on JAX and TensorFlow, code is compiled.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import compiled
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from registry import CASES_HERE, FIRST_CASES, OF_SUBTOPICS
+
+from keras_rank import functional
+from keras_rank.backends import backend
+from keras_rank.metrics import (
+    NDCG,
+    AlphaNDCG,
+    AveragePopularity,
+    Coverage,
+    Gini,
+    MeanAveragePrecision,
+    Novelty,
+    PairwiseAccuracy,
+    RankingMetrics,
+)
+
+BACKEND = keras.backend.backend()
+IS_COMPILED = BACKEND in ("jax", "tensorflow")
+
+pytestmark = pytest.mark.programs
+
+# Each list is a draw of its own. Branches are taken for all lists of a batch together.
+LISTS = 24
+# How many scores differ: none, few enough for ties across every cutoff, and most.
+LEVELS = [1, 2, 4, 10**6]
+# Below and above cutoffs, and beyond sizes from which on few items are looked at. Means
+# over ties are taken item by item in some metrics, where values are hidden.
+SIZES = {True: [12, 150], False: [12, 150], "average": [12, 30]}
+CUTOFFS = {True: [1, 5, 20, None], False: [1, 5, 20, None], "average": [5, None]}
+SEEDS = range(20)
+if IS_COMPILED:
+    SIZES, CUTOFFS = (dict.fromkeys(SIZES, x) for x in ([12], [5, None]))
+    SEEDS = range(3)
+TIES = list(SIZES)
+KINDS = ["dense", "sparse", "graded", "subtopics"]
+
+
+def hide_values(patch):
+    """As in compiled code, Python sees no value."""
+    patch.setattr(backend, "known", lambda x: x if isinstance(x, bool) else None)
+    patch.setattr(backend, "is_concrete", lambda x: False)
+
+
+def pretend_accelerator(patch):
+    patch.setattr(backend, "on_accelerator", lambda: True)
+
+
+class Way(NamedTuple):
+    """A way to call a function: what is pretended, and how it is compiled."""
+
+    name: str
+    changes: tuple[Callable[[pytest.MonkeyPatch], None], ...] = ()
+    compiler: str | None = None
+
+    def __str__(self):
+        return self.name
+
+    @contextlib.contextmanager
+    def taken(self):
+        with pytest.MonkeyPatch.context() as patch:
+            for change in self.changes:
+                change(patch)
+            yield
+
+    def of(self, function, *batch):
+        """The function, compiled once for batches of one shape."""
+
+        def call(*batch):
+            # A function of its own, or JAX would keep what it traced in another way.
+            return function(*batch)
+
+        if self.compiler == "tf.function of unknown sizes":
+            import tensorflow as tf
+
+            sizes = [tf.TensorSpec([None] * x.ndim, x.dtype) for x in batch]
+            call = tf.function(call, input_signature=sizes)
+        elif self.compiler is not None:
+            call = compiled.function(self.compiler, call)
+
+        def called(*batch):
+            with self.taken():
+                return ops.convert_to_numpy(call(*map(ops.convert_to_tensor, batch)))
+
+        return called
+
+
+WAYS = {
+    "numpy": [
+        Way("unknown values", (hide_values,)),
+        Way("accelerator", (pretend_accelerator,)),
+        Way("both", (hide_values, pretend_accelerator)),
+    ],
+    "jax": [
+        Way("jit", (), "jax.jit"),
+        Way("jit for an accelerator", (pretend_accelerator,), "jax.jit"),
+    ],
+    "tensorflow": [
+        Way("graph of unknown sizes", (), "tf.function of unknown sizes"),
+        Way("graph for an accelerator", (pretend_accelerator,), "tf.function"),
+    ],
+}
+WAYS["torch"] = WAYS["numpy"]
+WAYS_HERE = WAYS[BACKEND]
+
+
+def scores_of(rng, shape, levels):
+    """Scores of some levels, among which items are not retrieved, with all zeros."""
+    scores = rng.integers(0, levels, size=shape).astype("float32") - levels // 2
+    for odd in (np.nan, -np.nan, -np.inf, np.inf, 1e-40, -0.0):
+        is_odd = rng.random(shape) < rng.choice([0.0, 0.1], size=(len(scores), 1))
+        scores[is_odd] = odd
+    return scores
+
+
+def dense_batch(rng, size, levels):
+    """Labels, scores and weights, with padding, and a list of nothing else."""
+    shape = (LISTS, size)
+    labels = rng.integers(0, 5, size=shape).astype("float32")
+    labels[rng.random(shape) < rng.choice([0.0, 0.3, 0.8], size=(LISTS, 1))] = 0.0
+    labels[rng.random(shape) < rng.choice([0.0, 0.3], size=(LISTS, 1))] = -1.0
+    labels[3] = -1.0
+    weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
+    weights[: LISTS // 2] = 1.0
+    return labels, scores_of(rng, shape, levels), weights
+
+
+def sparse_batch(rng, size, levels):
+    """Ids, some of them twice, and the scores of a catalogue."""
+    ids = rng.integers(-1, size, size=(LISTS, 4)).astype("int32")
+    ids[3] = -1
+    return ids, scores_of(rng, (LISTS, size), levels)
+
+
+def graded_batch(rng, size, levels):
+    """The same with labels, which are functions of the ids."""
+    ids, scores = sparse_batch(rng, size, levels)
+    return ids, ((ids * 7) % 4).astype("float32"), scores
+
+
+def subtopics_batch(rng, size, levels):
+    labels, scores, weights = dense_batch(rng, size, levels)
+    of_subtopics = rng.integers(0, 2, size=(LISTS, size, 3)).astype("float32")
+    of_subtopics[labels < 0] = -1.0
+    return of_subtopics, scores, weights
+
+
+def dense_values(labels, scores, weights, cases, k, **ties):
+    order = functional.rank(labels, scores, sample_weight=weights, k=k, **ties)
+    return [case.function(order, k=k, **case.arguments) for case in cases]
+
+
+def sparse_values(ids, scores, cases, k, **ties):
+    order = functional.rank(ids, scores, k=k, sparse_labels=True, **ties)
+    return [
+        case.function(order, k=k, **case.arguments)
+        for case in cases
+        if case.metric.takes_sparse_labels
+        # Pairs of targets take no cutoff.
+        and not (case.metric is PairwiseAccuracy and k is not None)
+    ]
+
+
+def graded_values(ids, labels, scores, *others, **ties):
+    return sparse_values({"ids": ids, "labels": labels}, scores, *others, **ties)
+
+
+MAKE = {
+    "dense": (dense_batch, dense_values, CASES_HERE),
+    "sparse": (sparse_batch, sparse_values, CASES_HERE),
+    "graded": (graded_batch, graded_values, FIRST_CASES),
+    "subtopics": (subtopics_batch, dense_values, OF_SUBTOPICS),
+}
+
+
+def compare(found, expected, **arguments):
+    """Compares arrays and returns how many values these were."""
+    np.testing.assert_allclose(
+        found, expected, rtol=2e-5, atol=2e-6, equal_nan=True, err_msg=str(arguments)
+    )
+    return expected.size
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions(kind, ties, rng, record_property):
+    """Of all metrics: the cutoff is that of the order, so that ties cross it."""
+    make_batch, values_of, cases = MAKE[kind]
+    compared = 0
+    for size in SIZES[ties]:
+        batches = [make_batch(rng, size, levels) for levels in LEVELS]
+        for k in CUTOFFS[ties]:
+
+            def values(*batch, k=k):
+                arguments = {"shuffle_ties": ties, "seed": 1}
+                return ops.stack(values_of(*batch, cases, k, **arguments))
+
+            expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
+            for way in WAYS_HERE:
+                call = way.of(values, *batches[0])
+                for batch, right, levels in zip(batches, expected, LEVELS, strict=True):
+                    which = {"way": way.name, "size": size, "k": k, "levels": levels}
+                    compared += compare(call(*batch), right, **which)
+    record_property("values compared", compared)
+    batches = len(LEVELS) * len(SIZES[ties]) * len(CUTOFFS[ties])
+    assert compared >= LISTS * batches * len(WAYS_HERE)
+
+
+def test_tied_items_at_the_cutoff_are_drawn_by_the_seed():
+    """Ten relevant items at the end of equal ones: the first ten would have none."""
+    labels = np.array([[0.0] * 27 + [1.0] * 10], "float32")
+    scores = np.zeros_like(labels)
+    for seed in SEEDS:
+
+        def value(labels, scores, seed=seed):
+            return functional.ndcg(labels, scores, k=10, seed=seed)
+
+        expected = ops.convert_to_numpy(value(labels, scores))
+        for way in WAYS_HERE:
+            found = way.of(value, labels, scores)(labels, scores)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert expected > 0.0
+
+
+POPULARITY = np.arange(1.0, 151.0)
+
+
+def exposure(k, size, **arguments):
+    return [
+        Coverage(k, size, **arguments),
+        Gini(k, size, **arguments),
+        AveragePopularity(k, POPULARITY[:size], **arguments),
+        Novelty(k, POPULARITY[:size] / 200.0, **arguments),
+    ]
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="updates are compiled by `test_compiled.py`")
+@pytest.mark.parametrize("ties", TIES)
+def test_updates(ties, rng):
+    """All metrics, those of exposure too, in one group of several cutoffs."""
+
+    def results(size, batches):
+        metrics = [
+            case.make(k=k, shuffle_ties=ties, name=f"{case.name} {k}")
+            for case in FIRST_CASES
+            for k in (2, 5, None)
+        ]
+        if ties != "average":
+            metrics += exposure(2, size, shuffle_ties=ties, seed=1)
+        group = RankingMetrics(metrics)
+        for batch in batches:
+            group.update_state(*batch)
+        return np.array([float(x) for x in group.result().values()])
+
+    for size in SIZES[ties]:
+        batches = [dense_batch(rng, size, levels) for levels in LEVELS]
+        expected = results(size, batches)
+        for way in WAYS_HERE:
+            with way.taken():
+                found = results(size, batches)
+            compare(found, expected, way=way.name, size=size)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="a setting of JAX")
+@pytest.mark.parametrize("ties", [True, "average"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_jax_with_64_bits(kind, ties, rng):
+    """Sums of int32 become int64 there, as do whole numbers of Python."""
+    from keras_rank.backends.jax import _float64
+
+    make_batch, values_of, _ = MAKE[kind]
+    first = OF_SUBTOPICS if kind == "subtopics" else FIRST_CASES
+    few = (NDCG, MeanAveragePrecision, AlphaNDCG)
+    few = [case for case in first if case.metric in few][:3]
+
+    def values(*batch):
+        return ops.stack(values_of(*batch, few, 5, shuffle_ties=ties, seed=1))
+
+    batches = [make_batch(rng, 40, levels) for levels in LEVELS]
+    expected = [np.asarray(values(*batch)) for batch in batches]
+    for way in WAYS_HERE:
+        with _float64():
+            call = way.of(values)
+            for batch, right in zip(batches, expected, strict=True):
+                compare(call(*batch), right, way=way.name)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="a way of torch on a GPU")
+@pytest.mark.parametrize("number", [1, 3, 8, 9, 17])
+@pytest.mark.parametrize("transposed", ["entries", "thresholds", "both", "none"])
+def test_counts_of_any_layout(number, transposed, rng, monkeypatch):
+    """It reads the memory of comparisons as bytes, which have the layout of these."""
+    pretend_accelerator(monkeypatch)
+    scores = {
+        "entries": rng.integers(0, 5, size=(6, 32)).astype("float32"),
+        "thresholds": rng.integers(0, 5, size=(6, number)).astype("float32"),
+    }
+    given = [ops.convert_to_tensor(x) for x in scores.values()]
+    given = [
+        x.T.contiguous().T if transposed in (name, "both") else x
+        for name, x in zip(scores, given, strict=True)
+    ]
+    entries, thresholds = scores.values()
+    expected = np.sum(entries[:, None] >= thresholds[..., None], axis=2)
+    found = ops.convert_to_numpy(backend.count_at_least(*given))
+    np.testing.assert_array_equal(found, expected)
