@@ -379,7 +379,6 @@ WRONG_RUNS = {
         "`qrels` should have each item of a query once. Received twice: the item "
         "'a' of the query '2', in line 2 of QRELS and line 3 of QRELS",
     ),
-    "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
     "empty judgments": (
         [],
         RUN,

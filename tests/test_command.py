@@ -468,7 +468,6 @@ WRONG = {
     "evaluate -m mrr none.parquet": "should name files that exist",
     "evaluate none": "should name files that exist. Received: 'none'",
     "compare none q": "should name files that exist. Received: 'none'",
-    "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
     "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",

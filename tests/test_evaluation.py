@@ -1021,7 +1021,7 @@ def test_queries_that_were_left_out_add_up(tmp_path):
     other = Evaluation(both.table, left_out=7)
     for evaluation, number in ((parts[0], 2), (both, 4), (other, 7)):
         (warning,) = [w for w in evaluation.warnings if "left out" in w]
-        assert warning.endswith(f"without judgments are left out ({number}).")
+        assert f"without judgments are left out ({number}): 'x', 'y'" in warning
 
 
 OTHER_METADATA = [

@@ -116,7 +116,7 @@ def test_what_is_missing_is_told():
             ([*rows(), ("q1", "d1", 3)], QUERIES, ITEMS),
             "item 'd1' twice for query 'q1'",
         ),
-        (([("q1", "d1")], QUERIES, ITEMS), "rows of a query, an item and a grade"),
+        (([("q1",)], QUERIES, ITEMS), "tuples of a query, an item and a number"),
         (([(["q1"], "d1", 1)], QUERIES, ITEMS), "Received: (['q1'], 'd1', 1) as row 0"),
         (([("q1", ["d1"], 1)], QUERIES, ITEMS), "Received: ('q1', ['d1'], 1) as row 0"),
         (({"q1": "d1"}, QUERIES, ITEMS), "Received: 'd1', for the query 'q1'"),

@@ -288,7 +288,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     assert found["nDCG@5"] == found["same"]
 
 
-@pytest.mark.parametrize("string", ["P", "ndcg_cut", "gm_map", "ERR@20", "R@"])
+@pytest.mark.parametrize("string", ["P", "ndcg_cut", "gm_map", "ERR_20", "R@"])
 def test_measures_that_are_not_known(string):
     with pytest.raises(ValueError, match=string):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
@@ -340,7 +340,11 @@ def test_evaluations_by_other_rules_are_not_compared():
 @pytest.mark.parametrize(
     ("qrels", "run", "message"),
     [
-        ({"q": {"a": 1}}, {}, "`run` should have rows. Received: none"),
+        (
+            {"q": {"a": 1}},
+            iter([]),
+            "`run` should have rows. Received: a list_iterator",
+        ),
         ({}, {"q": {"a": 1.0}}, "`qrels` should have rows. Received: none"),
         ({"q": {"a": np.nan}}, {"q": {"a": 1.0}}, "a finite label in each row"),
         ({"q": {"a": None, "b": 1}}, {"q": {"a": 1.0}}, "a finite label in each row"),
@@ -745,7 +749,7 @@ def test_ranks_are_not_taken_for_scores(tmp_path):
 def test_wrong_dicts(tmp_path):
     for qrels, message in (
         ({"1": {"a": 1}, "2": ["a"]}, "columns"),
-        ({"1": {"a": "good"}}, "`label` should name a column of numbers"),
+        ({"1": {"a": "good"}}, "number .* 'good' for the item 'a' of the query '1'"),
         ({"1": {}}, "`qrels` should have rows"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -795,7 +799,7 @@ def test_wrong_ids_without_numbers(qrels, run, message):
         evaluate_run(qrels or {"1": {"a": 1}}, run or {"1": {"a": 1.0}}, ["mrr"])
 
 
-@pytest.mark.parametrize("run", [[["b", "a"]], [[1, 2]], np.array([["b"]]), [3], []])
+@pytest.mark.parametrize("run", [[["b", "a"]], [[1, 2]], np.array([["b"]]), [3]])
 def test_lists_do_not_name_their_queries(run):
     with raises("or a dict of items for each query. Received: a "):
         evaluate_run(QRELS, run, ["mrr"])
@@ -930,7 +934,6 @@ def test_ids_of_a_catalogue():
         ([[1]], [["1", 1]], "`run` should have ids of one type"),
         ([[1]], iter([[1]]), "`qrels` should be"),
         ([[-1]], [[1]], "`qrels` should have rows"),
-        ([[1]], [[]], "`run` should have rows"),
         ({0: [1]}, {0: [2, -1, 1]}, "-1 only as padding at its end"),
         (RELEVANT, {"1": (x for x in "ab")}, "Received: <generator"),
         (RELEVANT, {"1": np.array(["a", None])}, "for the query '1'"),

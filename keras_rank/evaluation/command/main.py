@@ -158,6 +158,7 @@ def _write_page(parsed: Namespace) -> _Report:
     new = inputs.evaluation_of(parsed, source, metrics)
     base = _baseline_of(parsed, parsed.baseline, metrics) if baseline else None
     how = {"title": parsed.title, **_how_to_compare(parsed)}
+    how["names"] = [", ".join(sources), *baseline]
     new.report(output, baseline=base, **how)
     return {}, [f"The page is in {output}", *new.warnings], []
 

@@ -23,6 +23,8 @@ LABEL_SUM = "label sum"
 # differences.
 LEFT_OUT = HEALTH + "left out"
 DEFINITION = HEALTH + "definition"
+# What the schema has for a run of ids in order.
+NO_SCORES = "no scores"
 
 
 def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:

@@ -77,6 +77,14 @@ class ListTable:
         return pc.sum(self.table[LEFT_OUT]).as_py() if has_number else 0
 
     @property
+    def some_left_out(self) -> str:
+        """A few of these, as far as they are known, after a colon."""
+        written = (self.table.schema.metadata or {}).get(LEFT_OUT.encode(), b"[]")
+        some = json.loads(written)
+        shown = ", ".join(some) + ", ..." * (len(some) < self.left_out)
+        return f": {shown}" * bool(some)
+
+    @property
     def kept(self) -> list[str]:
         """The names of the kept columns."""
         others = {self.query, WEIGHT, *self.metric_names}
@@ -123,6 +131,8 @@ class ListTable:
         found: list[dict[str, Any]] = self.table[columns.ITEMS][
             self._places[query]
         ].as_py()
+        if columns.NO_SCORES.encode() in (self.table.schema.metadata or {}):
+            found = [{**row, "score": None} for row in found]
         return found
 
     @functools.cached_property

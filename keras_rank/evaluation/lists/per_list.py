@@ -3,8 +3,9 @@
 Columns whose names start with `health/` are read by `health`.
 """
 
+import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,12 +20,15 @@ from keras_rank.evaluation.lists.columns import (
     HEALTH,
     ITEMS,
     LABEL_SUM,
+    LEFT_OUT,
+    NO_SCORES,
     OWN_WEIGHT,
     PADDING,
     WEIGHT,
 )
 from keras_rank.evaluation.lists.kept_items import items_of_lists
 from keras_rank.evaluation.lists.settings import Settings
+from keras_rank.metrics.base import RankingMetric
 from keras_rank.reading.engine import connected
 from keras_rank.reading.rows import Rows, labels_of, read_rows
 from keras_rank.reading.runs import Protocol, read_run
@@ -61,7 +65,10 @@ def table_of_run(
     columns, order = settings.columns, settings.order
     with connected(settings.memory_limit) as connection:
         rows = read_run(connection, qrels, run, columns, order, protocol)
-        return _table_of(rows, settings, progress), rows.left_out
+        table = _table_of(rows, settings, progress)
+        known = {LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
+        known |= {} if rows.has_scores else {NO_SCORES: ""}
+        return table.replace_schema_metadata(known), rows.left_out
 
 
 class _Lists(NamedTuple):
@@ -150,6 +157,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         "judged": judged.astype("float32"),
         "score": score,
     }
+    _require_grades(settings.metrics, items["label"], lists)
     if columns.weight is not None:
         is_item, weights = items["label"] >= 0.0, rows["weight"].to_numpy()
         items["weight"] = _weights(columns.weight, weights, is_item, lists)
@@ -239,6 +247,21 @@ def _health_of_rows(
         "ranks": _are_ranks(score, lists),
         LABEL_SUM: np.add.reduceat(labels, lists.starts),
     }
+
+
+def _require_grades(
+    metrics: Sequence[RankingMetric], labels: Array, lists: _Lists
+) -> None:
+    """Raises for a label that is larger than the highest one of a metric."""
+    label, query = float(labels.max()), lists.query_of(np.argmax(labels))
+    for metric in metrics:
+        if label > (highest := float(getattr(metric, "max_grade", np.inf))):
+            new = f"{type(metric).__name__}(k={metric.k}, max_grade={label:g})"
+            raise ValueError(
+                "`metrics` should have the highest label as their `max_grade`. "
+                f"Received: {metric.name!r} with max_grade={highest:g}, and the label "
+                f"{label:g} in the query {query!r}. Pass `keras_rank.metrics.{new}`"
+            )
 
 
 def _weights(name: str, weights: Array, is_item: Array, lists: _Lists) -> Array:

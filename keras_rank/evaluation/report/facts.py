@@ -88,7 +88,8 @@ def facts_of(
     stamp = stamp_of(lists.table)
     yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
     if lists.left_out:
-        yield "Left out", f"{counted(lists.left_out, 'list')} without judgments"
+        number = counted(lists.left_out, "list")
+        yield "Left out", f"{number} without judgments{lists.some_left_out}"
     if lists.rules is not None:
         yield "Rules", rules_of(lists.rules)
     for note in notes_of_labels(lists):

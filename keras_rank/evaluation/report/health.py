@@ -75,6 +75,8 @@ _SOUGHT = {
 }
 
 
+# What may be swapped in tables, and in runs.
+_SWAPPED = ("`label` and `score`", "`qrels` and `run`")
 # Checks that a run does not fail: its items are those found in a collection, or judged.
 _NOT_OF_RUNS = ("one item", "shorter than")
 
@@ -104,7 +106,7 @@ def checks_of(lists: ListTable) -> list[Check]:
         checks = [
             x._replace(threshold=1.0, warning="")
             if x.check.startswith(_NOT_OF_RUNS)
-            else x
+            else x._replace(warning=x.warning.replace(*_SWAPPED))
             for x in checks
         ]
     tied = int(np.sum(columns["ties"]))
@@ -142,7 +144,7 @@ def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     if lists.left_out:
         warnings.append(
             "Warning: queries of the run without judgments are left out "
-            f"({lists.left_out})."
+            f"({lists.left_out}){lists.some_left_out}."
         )
     return warnings
 

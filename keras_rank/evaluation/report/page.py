@@ -26,6 +26,7 @@ class Page:
         by: the columns of slices, if any.
         how: the arguments of `compare` except for `by`.
         title: the title.
+        names: the names of the evaluation and of the baseline, if they are given.
     """
 
     new: "Evaluation"
@@ -33,6 +34,7 @@ class Page:
     by: Sequence[str]
     how: Mapping[str, Any]
     title: str
+    names: Sequence[str]
 
     def html(self) -> Html:
         """The page."""
@@ -40,11 +42,14 @@ class Page:
         sections = [*self._comparison(whole), self._summary(whole)]
         sections += [*self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
+        names = [self.names] if isinstance(self.names, str) else self.names
+        roles = zip(("Model", "Baseline"), names, strict=False)
+        named = [f"{role}: {name}. " for role, name in roles]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
             "page",
             title=self.title,
-            counts=f"{facts.counts_of(self.new._values)}. "
+            counts=f"{''.join(named)}{facts.counts_of(self.new._values)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
             lead=facts.result_of(self.new, whole, self.how),
             sections=markup.joined(sections),
