@@ -70,7 +70,7 @@ def rank_dense(
     ranks = counted(1, depth, lists.dtype, like=scores)
     averages, keys = ties == "average", None
     if ties == "shuffle":
-        keys = _random_keys(lists.mask, list_keys(key, lists.has_items, first_list))
+        keys = _random_keys(lists.mask, lists.has_items, key, first_list)
     if averages:
         by_rank, positions, none = highest_first(scores, depth)
     else:
@@ -85,12 +85,14 @@ def rank_dense(
     )
 
 
-def _random_keys(mask: Tensor, of_lists: Tensor) -> Keys:
+def _random_keys(
+    mask: Tensor, has_items: Tensor, key: Tensor | int, first_list: Tensor | int
+) -> Keys:
     """The function from positions to keys that shuffle tied items."""
 
     def keys(positions: Tensor | None) -> Tensor:
         index = running_count(mask)
         index = index if positions is None else backend.take(index, positions)
-        return item_keys(of_lists, index)
+        return item_keys(list_keys(key, has_items, first_list), index)
 
     return keys
