@@ -7,6 +7,8 @@ import inspect
 import numbers
 import reprlib
 import secrets
+import sys
+import types
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
@@ -73,6 +75,8 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
         # Fewer were found if one is given twice, or too many by position.
         is_each_found = len(found) == len(given) + len(kwargs)
         if is_each_found and needed <= found <= names:
+            if not is_method and not backend.is_compiling():
+                check_no_loss(checked, sys._getframe(1))
             return call(*args, **kwargs)
         called = call.__name__
         if is_method:
@@ -85,6 +89,21 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
 
     # Here, as every public call passes through.
     return backend.without_autograph(checked)
+
+
+def check_no_loss(called: Any, caller: types.FrameType) -> None:
+    """Raises for a metric or a function that `compile` got as a loss.
+
+    JAX would train nothing, without a word. Keras does not tell what it calls something
+    for, but a loss that it makes of a function is the caller.
+    """
+    loss = caller.f_locals.get("self")
+    if isinstance(loss, keras.losses.Loss) and vars(loss).get("fn") is called:
+        raise ValueError(
+            "`loss` should have gradients, which ranks don't have: pass metrics to "
+            "`compile` as `metrics`, and train by a loss such as those of keras-rs. "
+            f"Received: loss={called!r}"
+        )
 
 
 def _what_is_wrong(

@@ -103,7 +103,7 @@ def test_nothing_to_pad():
         (
             lambda: utils.pad_lists([1, 2], group_ids=["a", None]),
             "`group_ids` should be ids of one type, without missing ones. "
-            "Received: group_ids=['a', None]",
+            "Received: group_ids=['a', None], with None in row 1",
         ),
         (
             lambda: utils.pad_lists([1, 2]),
@@ -141,7 +141,7 @@ def test_nothing_to_pad():
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[2]]),
             "`item_ids` should hold ids below the number of items, 2. "
-            "Received: a larger id",
+            "Received: a larger id, 2, in row 0",
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [1]),
@@ -156,11 +156,12 @@ def test_nothing_to_pad():
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[2]),
             "`keep` should hold ids below the number of items, 2. "
-            "Received: a larger id",
+            "Received: a larger id, 2, in row 0",
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[0.5]),
-            "`keep` should hold whole numbers as ids. Received: a fraction",
+            "`keep` should hold whole numbers as ids. "
+            "Received: a fraction, 0.5, in row 0",
         ),
         (
             lambda: utils.merge_state(NDCG(), NDCG()),
@@ -237,3 +238,28 @@ def test_pad_lists_takes_one_column_at_a_time():
     message = r"`pad_lists\(values, group_sizes=\.\.\., .*Received: \[0.3, 0.2\] by pos"
     with pytest.raises(TypeError, match=message):
         utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])
+
+
+@pytest.mark.parametrize("size", [(8, 32), (64, 4000)])
+def test_arrays_may_change_right_after_a_call(size, rng):
+    """JAX computes after a call has returned, and may read the memory of an array."""
+    for _ in range(20):
+        scores = rng.normal(size=size).astype("float32")
+        labels = rng.integers(0, 5, size).astype("float32")
+        mask = rng.random(size) < 0.5
+        ids = rng.integers(0, size[1], (size[0], 5))
+        excluded = scores.copy()
+        np.put_along_axis(excluded, ids, -np.inf, axis=1)
+        masked = np.where(mask, labels, -1)
+        found = utils.exclude_items(scores, ids), utils.mask_labels(labels, mask)
+        for array in (scores, labels, mask, ids):
+            array[:] = 0
+        for array, right in zip(found, (excluded, masked), strict=True):
+            np.testing.assert_array_equal(ops.convert_to_numpy(array), right)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="one way is enough")
+def test_excluded_items_leave_gradients_to_the_others():
+    scores = keras.Variable([[3.0, 2.0, 1.0]]).value
+    utils.exclude_items(scores, [[0, -1]])[0, 1].backward()
+    np.testing.assert_array_equal(scores.grad, [[0.0, 1.0, 0.0]])

@@ -89,7 +89,7 @@ class Way(NamedTuple):
             import tensorflow as tf
 
             sizes = [tf.TensorSpec([None] * x.ndim, x.dtype) for x in batch]
-            call = tf.function(call, input_signature=sizes)
+            call = tf.function(call, input_signature=sizes, autograph=False)
         elif self.compiler is not None:
             call = compiled.function(self.compiler, call)
 

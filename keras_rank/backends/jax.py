@@ -101,6 +101,9 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
         result: Result
         result, required = program(key, depends, *tensors)
         for condition, message in zip(required.hold, required.messages, strict=True):
+            if generic.known(condition) is False:
+                # Again by steps, where an error can tell the values.
+                function(depends, *tensors)
             generic.require(condition, message)
     return result
 

@@ -182,6 +182,9 @@ def _kept(
         scores = as_compared(scores)
     if chunk.wanted is not None:
         column, is_here = blocks.places_in(block, chunk.wanted)
+        if callable(score):
+            # A user's function may keep what it returned.
+            scores = ops.copy(scores)
         scores = backend.with_lowest(scores, backend.where(is_here, column, size))
     if again:
         scores = as_compared(scores)

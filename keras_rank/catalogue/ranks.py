@@ -26,6 +26,7 @@ from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
+from keras_rank.lists.copies import own
 from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.standardize import read_targets, standardize_targets
@@ -75,7 +76,8 @@ def rank(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, whose parts are read by workers.
+            `keras_rank.catalogue.Shards`, whose parts are read by workers. Equal
+            candidates are distinct items: a copy of a target takes a rank.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. A score may depend only on
@@ -113,7 +115,8 @@ def rank(
     task = retrieval(
         targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
-    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
+    counts = task.counted(ties, key)
+    return ranked_by_counts(task.lists, counts, ties, k, own(targets))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import (
+    as_number,
     counted,
     running_total,
     seen_maximum,
@@ -168,7 +169,7 @@ def _counts(
     k, ties = k_and_ties
     scores, target_scores = lists.scores, lists.target_scores
     retrieved, dtype, items = lists.are_retrieved, lists.dtype, size_of(scores, 1)
-    limit = limit_of(items if k is None else at_most_size(k, items), dtype)
+    limit = as_number(items if k is None else at_most_size(k, items), dtype)
 
     def ties_matter(above: Tensor, may_tie: Tensor) -> Tensor:
         in_reach = ops.logical_and(retrieved, above < limit)
@@ -246,7 +247,7 @@ def rank_counted(
         depth = seen_maximum(spans.ends, _cutoff(lists, k))
         return call(_listed, (k, depth), lists, spans)
     cutoff = _cutoff(lists, k)
-    limit = limit_of(cutoff, lists.dtype)
+    limit = as_number(cutoff, lists.dtype)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = backend.where(found, ranks, limit + 1.0)
@@ -287,7 +288,7 @@ class _Spans(NamedTuple):
 def _spans(
     k: int | None, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> _Spans:
-    limit = limit_of(_cutoff(lists, k), lists.dtype)
+    limit = as_number(_cutoff(lists, k), lists.dtype)
     found = ops.logical_and(retrieved, above < limit)
     above, sizes = backend.where(found, above, limit), backend.where(found, tied, 1.0)
     targets = group = None
@@ -323,7 +324,7 @@ def _listed(
         order=None,
         occupied=occupied,
         ranks=backend.where(
-            occupied, start + places, limit_of(cutoff, lists.dtype) + 1.0
+            occupied, start + places, as_number(cutoff, lists.dtype) + 1.0
         ),
         cutoff=cutoff,
         ideal_ranks=_ideal_ranks(lists, cutoff),
@@ -349,11 +350,6 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     else:
         most = ops.maximum(items, size_of(lists.labels, 1))
     return most if k is None else at_most_size(k, most)
-
-
-def limit_of(cutoff: Tensor | int, dtype: str) -> Tensor | float:
-    """The cutoff as a number of the dtype of the ranks."""
-    return float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
 
 def _ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:
