@@ -40,8 +40,9 @@ def best_first(
     """
     keys_of = _earlier_first(scores) if keys is None else keys
     if _sorts_once(scores, count):
-        in_order = backend.sorted_descending(as_ranked(scores), keys_of(None))
-        return _first(*in_order, count)
+        by_rank, positions = backend.sorted_descending(as_ranked(scores), keys_of(None))
+        some = at_most_size(count + 1, size_of(scores, 1))
+        return _first(by_rank[:, :some], positions, count)
     in_order = _by_score(scores, count)
     by_rank, positions, none = _first(*in_order, count)
     takes_all = _takes_all(scores, count)
@@ -78,16 +79,20 @@ def _by_score(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
         return _highest(scores, at_most_size(count + 1, size_of(scores, 1)))
     ranked = as_ranked(scores)
     positions = backend.argsort(-ranked)
-    return backend.take(ranked, positions), ops.cast(positions, "int32")
+    return backend.take(ranked, positions), positions
 
 
 def _first(
     by_rank: Tensor, positions: Tensor, count: Tensor | int
 ) -> tuple[Tensor, Tensor, Tensor | bool]:
-    """Returns what is asked for of scores in order, and whether none of that ties."""
-    by_rank_and_next = by_rank[:, : at_most_size(count + 1, size_of(by_rank, 1))]
-    none = none_of(_ties(by_rank_and_next))
-    return by_rank[:, :count], positions[:, :count], none
+    """Returns what is asked for of scores in order, and whether none of that ties.
+
+    The scores are one more than that, if there is one.
+    """
+    first, size = by_rank[:, :count], by_rank.shape[1]
+    has_next = isinstance(size, int) and isinstance(count, int) and size > count
+    ties = _ties(first if has_next else by_rank[:, :-1], by_rank[:, 1:])
+    return first, positions[:, :count], none_of(ties)
 
 
 def _takes_all(scores: Tensor, count: Tensor | int) -> bool:
@@ -110,7 +115,7 @@ def _earlier_first(scores: Tensor) -> Keys:
 
     def keys(positions: Tensor | None) -> Tensor:
         if positions is not None:
-            return -positions
+            return -ops.cast(positions, "int32")
         place = ops.arange(size_of(scores, 1), dtype="int32")
         return ops.broadcast_to(-place, ops.shape(scores))
 
@@ -120,13 +125,12 @@ def _earlier_first(scores: Tensor) -> Keys:
 def _highest(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """The highest scores of each row, as they are ranked, and their positions."""
     highest, positions = top_k(scores, count)
-    return as_ranked(highest), ops.cast(positions, "int32")
+    return as_ranked(highest), positions
 
 
-def _ties(by_rank: Tensor) -> Tensor:
-    """Whether a score in order is equal to the next, of one rank less."""
-    are_equal = by_rank[:, 1:] == by_rank[:, :-1]
-    return ops.logical_and(are_equal, by_rank[:, 1:] > -math.inf)
+def _ties(scores: Tensor, following: Tensor) -> Tensor:
+    """Whether a score is equal to the following one."""
+    return ops.logical_and(scores == following, following > -math.inf)
 
 
 def _in_order(scores: Tensor, keys: Tensor, count: Tensor | int) -> Tensor:
@@ -139,7 +143,7 @@ def _with_ties_resolved(by_rank: Tensor, positions: Tensor, keys: Tensor) -> Ten
 
     Among many scores a few pairs are equal by chance, which change places.
     """
-    tied = _ties(by_rank)
+    tied = _ties(by_rank[:, :-1], by_rank[:, 1:])
 
     def swapped() -> Tensor:
         goes_up = ops.logical_and(tied, keys[:, 1:] > keys[:, :-1])
@@ -185,7 +189,9 @@ def _selected_by_keys(
         competing = backend.where(is_last, keys(None), backend.INT32_MIN)
         its_keys, competing = top_k(competing, count)
         is_in, competes = by_rank > last, its_keys > backend.INT32_MIN
-        chosen = ops.concatenate([positions, ops.cast(competing, "int32")], axis=1)
+        chosen = ops.concatenate(
+            [positions, ops.cast(competing, positions.dtype)], axis=1
+        )
         chosen_scores = [
             backend.where(is_in, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
@@ -230,6 +236,19 @@ class Order:
     def first(self, places: Tensor | int) -> "Order":
         """The first places of the order."""
         return dataclasses.replace(self, positions=self.positions[:, :places])
+
+    def occupied(
+        self, by_rank: Tensor, ranks: Tensor, number_of: Callable[[], Tensor]
+    ) -> Tensor:
+        """Whether there is a score above `-inf` at each place.
+
+        Args:
+            by_rank: the scores in order.
+            ranks: the numbers of the places, from 1 on.
+            number_of: function that returns how many such scores each row has. To count
+                them takes less time than to sort them too.
+        """
+        return ranks <= number_of()[:, None] if self.sorted_by else by_rank > -math.inf
 
     def of(self, values: Tensor) -> Tensor:
         """The values of each row in this order.

@@ -668,7 +668,7 @@ def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     The highest scores come first, and of equal ones the largest int32 keys.
     """
     order = backends.backend.lexsort(-scores, -1 - keys)
-    return backends.backend.take(scores, order), ops.cast(order, "int32")
+    return backends.backend.take(scores, order), order
 
 
 def sort(x: Tensor) -> Tensor:

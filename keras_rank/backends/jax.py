@@ -432,8 +432,9 @@ def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     if not sorts_along() or scores.dtype != "float32":
         return generic.sorted_descending(scores, keys)
     bits = _sortable_bits(-scores)
-    bits, _, positions = _sorted_together(bits, -1 - keys, _positions(scores))
-    return -_flipped(bits).view("float32"), positions
+    positions = _sorted_together(bits, -1 - keys, _positions(scores))[-1]
+    # A program that needs only one of both does not compute the other.
+    return sort_descending(scores), positions
 
 
 def _sorted_together(*rows: Tensor) -> Sequence[Tensor]:

@@ -117,7 +117,7 @@ class CatalogueEvaluation(EpochEvaluation):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that queries, targets and candidates match."""
         super().on_train_begin(logs)
-        if isinstance(self.candidates, np.ndarray):
+        if isinstance(self.candidates, np.ndarray) and self.candidates.ndim == 2:
             self._before = self.candidates[:16].copy()
         inputs = keras.tree.flatten(self.x)
         if not all(hasattr(each, "shape") for each in inputs):

@@ -37,7 +37,7 @@ def warn_of_copies(task: Retrieval, counts: Counts) -> None:
                 f"as {ids[has_copy][0]}, have the embedding of another candidate. "
                 "These are distinct items, and a copy of a target takes a rank: leave "
                 "copies out of `candidates`, or `exclude` them.",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

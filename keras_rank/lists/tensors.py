@@ -109,8 +109,8 @@ def check_values(argument: str, value: Any) -> None:
     """Raises for a symbolic tensor, and for labels without scores."""
     if value is None and argument == "y_pred":
         raise ValueError(
-            "`y_pred` should be given: labels and scores are passed together, as "
-            "(y_true, y_pred). Received: y_pred=None"
+            "`y_pred` should hold real numbers: labels and scores are passed together, "
+            "as (y_true, y_pred). Received: y_pred=None"
         )
     if isinstance(value, keras.KerasTensor):
         raise ValueError(

@@ -75,9 +75,10 @@ def rank_dense(
         by_rank, positions, none = highest_first(scores, depth)
     else:
         by_rank, positions, none = best_first(scores, depth, keys)
+    order = Order.of_best(positions, scores, keys)
     return DenseRanking(
-        order=Order.of_best(positions, scores, keys),
-        occupied=ranks <= lists.retrieved[:, None],
+        order=order,
+        occupied=order.occupied(by_rank, ranks, lambda: lists.retrieved),
         ranks=ranks,
         cutoff=depth,
         ideal_ranks=ranks,
