@@ -185,8 +185,8 @@ def _selected_by_keys(
 
     def among_all() -> Tensor:
         """Those above the last score are in; those with that score compete."""
-        is_last = as_ranked(scores) == last
-        competing = backend.where(is_last, keys(None), backend.INT32_MIN)
+        is_last, all_keys = as_ranked(scores) == last, keys(None)
+        competing = backend.where(is_last, all_keys, backend.INT32_MIN)
         its_keys, competing = top_k(competing, count)
         is_in, competes = by_rank > last, its_keys > backend.INT32_MIN
         chosen = ops.concatenate(
@@ -196,7 +196,8 @@ def _selected_by_keys(
             backend.where(is_in, by_rank, -math.inf),
             backend.where(competes, last, -math.inf),
         ]
-        first_keys = backend.where(is_in, keys(positions), backend.INT32_MIN)
+        first_keys = backend.take(all_keys, positions)
+        first_keys = backend.where(is_in, first_keys, backend.INT32_MIN)
         chosen_keys = ops.concatenate([first_keys, its_keys], axis=1)
         order = _in_order(ops.concatenate(chosen_scores, axis=1), chosen_keys, count)
         return backend.take(chosen, order)
