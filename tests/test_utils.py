@@ -1,5 +1,7 @@
 """Padding, excluding, exporting and merging."""
 
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
@@ -199,6 +201,18 @@ def test_exclude_items(rng):
     found = float(metric([0, 5, 3], utils.exclude_items(scores, seen)))
     in_top_two = float(scores[1, 5] in np.sort(scores[1])[-2:])
     assert found == pytest.approx(in_top_two / 3)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "numpy", reason="memory of NumPy")
+def test_scores_are_copied_once():
+    """A matrix of all scores of a catalogue is large."""
+    scores, seen = np.zeros((16, 10**5), "float32"), np.tile([[7, 1, 4]], (16, 1))
+    utils.exclude_items(scores, seen)
+    tracemalloc.start()
+    utils.exclude_items(scores, seen)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.5 * scores.nbytes
 
 
 def test_exclude_items_in_a_model():
