@@ -224,6 +224,13 @@ def test_exclude_items_in_a_model():
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
+def test_mask_labels_in_a_model():
+    labels, mask = keras.Input((3,)), keras.Input((3,), dtype="bool")
+    model = keras.Model([labels, mask], utils.mask_labels(labels, mask))
+    found = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([[True, True, False]])])
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), [[2.0, 0.0, -1.0]])
+
+
 @pytest.mark.parametrize(
     "ids",
     [
