@@ -444,6 +444,12 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """A context in which new tensors are in the memory of the CPU."""
+    context: contextlib.AbstractContextManager[Any] = keras.device("cpu")
+    return context
+
+
 def full_precision() -> contextlib.AbstractContextManager[Any]:
     """A context in which float32 matrices are multiplied in float32."""
     return contextlib.nullcontext()

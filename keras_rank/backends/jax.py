@@ -175,7 +175,8 @@ def to_tensor(array: Array) -> Tensor:
 
 def from_host(array: Array) -> Tensor:
     """A copy, as a program may read it after the call has returned."""
-    return array.copy()
+    # Symbolic tensors have nothing to copy.
+    return array.copy() if isinstance(array, np.ndarray) else array
 
 
 def own(x: Tensor) -> Tensor:

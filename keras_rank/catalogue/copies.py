@@ -27,6 +27,9 @@ def warn_of_copies(task: Retrieval, counts: Counts) -> None:
     is_tied = is_found & (tied > 1) & (2 * tied <= number)
     if not isinstance(task.candidates, Candidates) or task.queries.ids is None:
         return
+    if task.candidates.features == 1:
+        # A number such as popularity, which items share.
+        return
     if 2 * is_tied.sum() > is_found.sum():
         ids = np.unique(task.queries.ids[is_tied])
         ids = ids[:: -(-len(ids) // _FEW)]
