@@ -47,9 +47,6 @@ def warn_of_copies(task: Retrieval, counts: Counts) -> None:
 def _numbers_of(candidates: Candidates, ids: Array) -> Array:
     """How many candidates have the embedding of each of a few."""
     rows, numbers = candidates.rows(ids)[:, None], np.zeros(len(ids), int)
-    if rows.shape[2] == 1:
-        # Of one number, such as a popularity, distinct items may have the same.
-        return numbers
     for block in candidates.blocks():
         is_same = ops.all(block.embeddings[None] == rows, axis=2)
         is_same = ops.logical_and(is_same, block.hold(block.columns))
