@@ -663,6 +663,13 @@ def test_rows_as_targets(form):
         assert found["labels"].tolist() == [[2.0], [1.0]]
 
 
+@pytest.mark.parametrize("empty", [[], (), {}, np.zeros((0, 3))])
+def test_no_judgments_as_targets(empty):
+    with pytest.warns(UserWarning, match="without judgments"):
+        targets = targets_from_qrels(empty, ["q", "r"], ["a"])
+    assert targets["ids"].tolist() == [[-1], [-1]]
+
+
 def test_pairs_as_targets():
     for qrels in (JUDGED, iter(JUDGED), map(list, JUDGED)):
         found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
