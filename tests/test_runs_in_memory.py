@@ -637,6 +637,14 @@ def test_a_page_of_a_run(tmp_path):
     assert "evaluate(..., item=..., keep_items=10)" in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize("names", [None, 5, ["DPR", "BM25"]])
+def test_names_of_a_page_that_are_none(tmp_path, names):
+    pytest.importorskip("matplotlib")
+    found = evaluate_run({"q": ["b"]}, {"q": ["a", "b"]}, ["mrr"])
+    with raises("`names` should be a list with the name of the model"):
+        found.report(tmp_path / "page.html", names=names)
+
+
 def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
