@@ -447,6 +447,7 @@ def test_scalars_of_any_library(library):
     [
         *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
         *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
+        pd.NaT,
     ],
 )
 @pytest.mark.parametrize("others", [{}, {"b": 0}])
