@@ -116,6 +116,8 @@ Qrel = collections.namedtuple("Qrel", "query_id doc_id relevance iteration")
 TrecQrel = collections.namedtuple("TrecQrel", "query_id doc_id relevance iteration")
 ScoredDoc = collections.namedtuple("ScoredDoc", "query_id doc_id score")
 Reordered = collections.namedtuple("Reordered", "rating docno qid")
+Judged = collections.namedtuple("Judged", "query_id doc_id timestamp")
+Ranked = collections.namedtuple("Ranked", "query_id doc_id rank")
 Unknown = collections.namedtuple("Unknown", "topic passage grade")
 QRELS = [("Q0", "D0", 0), ("Q0", "D1", 1), ("Q1", "D0", 0), ("Q1", "D3", 2)]
 RUN = [("Q0", "D0", 1.2), ("Q0", "D1", 1.0), ("Q1", "D0", 2.4), ("Q1", "D3", 3.6)]
@@ -245,6 +247,9 @@ def test_what_is_no_row(name, side):
             "`label` should name a column. Received: label='label'",
         ),
         ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
+        ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
+        (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
+        ([("q", "d", pd.NaT)], RUN, "`qrels` should have a finite label in each row"),
         (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
         (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
     ],

@@ -71,7 +71,8 @@ def _values(name: str, source: Any, columns: Columns) -> Any:
         )
     fields = list(getattr(values[0], "_fields", ())) if values else []
     known = _known(name, fields, columns)
-    are_named = len(known) == 3 or known != fields[: len(known)]
+    # Beside a query and an item, a field of another name is no number of theirs.
+    are_named = len(known) == 3 or known != fields[: (0, 1, 3)[len(known)]]
     if fields and all(hasattr(x, "_fields") for x in values):
         values = tuple(x._asdict() if are_named else tuple(x) for x in values)
     return list(values) if is_list else values
@@ -94,6 +95,8 @@ def _rows_of(name: str, values: Any, columns: Columns) -> _Found:
     width = len(first) if isinstance(first, list | tuple | np.ndarray) else 0
     if width not in _WIDTHS[name]:
         return 0
+    if isinstance(values, np.ndarray) and first.dtype.kind in "iu" and first.ndim == 1:
+        return list(values.tolist())
     for number, row in enumerate(values):
         cells = row.tolist() if isinstance(row, np.ndarray) else row
         if type(cells) not in (list, tuple) or len(cells) != width:
@@ -113,11 +116,10 @@ def _are_clear(rows: Sequence[Any]) -> bool:
     """Whether rows can't be the ids of a query each, which are of one type."""
     if not rows or isinstance(rows[0], Mapping):
         return bool(rows)
-    are_ids = all(
+    return (len(rows[0]) > 2 or _are_tuples(rows)) and not all(
         all(map(is_id, row)) and len({isinstance(x, str) for x in row}) == 1
         for row in rows
     )
-    return not are_ids and (len(rows[0]) > 2 or _are_tuples(rows))
 
 
 def _are_rows(judged: _Found, found: _Found) -> bool:
