@@ -64,6 +64,13 @@ def rows_in_random_order():
     return [side[rng.permutation(50)] for side in sides]
 
 
+def rows_of_other_queries():
+    """Of 200 queries, of which each side lacks some."""
+    rng = np.random.default_rng(0)
+    sides = [rng.permutation(200 * 999)[:800] for _ in range(2)]
+    return [np.stack([side % 200, 200 + side // 200], 1) for side in sides]
+
+
 @pytest.mark.parametrize(
     ("judged", "found"),
     [
@@ -73,6 +80,7 @@ def rows_in_random_order():
             [(1, 5, 9), (1, 9, 8), (2, 3, 7)],
         ),
         rows_in_random_order(),
+        rows_of_other_queries(),
     ],
 )
 def test_pairs_that_may_be_lists_of_ids(judged, found):
