@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading import files, query_dicts, roles, sources
+from keras_rank.reading.part import is_called
 from keras_rank.reading.query_dicts import is_id, on_host, plain
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.text import NUMBERS
@@ -71,8 +72,10 @@ def _values(name: str, source: Any, columns: Columns) -> Any:
         )
     fields = list(getattr(values[0], "_fields", ())) if values else []
     known = _known(name, fields, columns)
-    # Beside a query and an item, a field of another name is no number of theirs.
-    are_named = len(known) == 3 or known != fields[: (0, 1, 3)[len(known)]]
+    are_named = len(known) == 3 or known != fields[: len(known)]
+    # Beside a query and an item, a rank or a timestamp is no number of theirs.
+    others = fields[2:] if len(known) == 2 else []
+    are_named |= not all(is_called(NUMBERS[name], field) for field in others[:1])
     if fields and all(hasattr(x, "_fields") for x in values):
         values = tuple(x._asdict() if are_named else tuple(x) for x in values)
     return list(values) if is_list else values
