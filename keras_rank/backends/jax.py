@@ -298,11 +298,6 @@ def full_precision() -> contextlib.AbstractContextManager[Any]:
     return context
 
 
-def running_total(x: Tensor) -> Tensor:
-    """XLA adds as a tree."""
-    return jnp.cumsum(x, axis=-1)
-
-
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
     """In one pass, as XLA reads memory once per reduction."""
     entries = [ops.cast(condition(), dtype) for condition in conditions]
