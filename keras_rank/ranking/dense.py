@@ -111,12 +111,14 @@ def rank_dense(
             # The score at rank k + 1 tells whether a tie crosses the cutoff.
             count = at_most_size(depth + 1, list_size)
             scores, order, high = _selected(lists, count)
+        looked = _looked_at(scores, list_size if takes_all else depth)
         if takes_all and ties == "shuffle":
             # All of them, before the cutoff, as ties may cross it.
-            by_rank, _, tied = _looked_at(scores, list_size)
-            order = _shuffled(lists, by_rank, tied, order, keys)
+            order = _shuffled(lists, looked[0], looked[2], order, keys)
+        if takes_all and not is_all(k, list_size):
+            looked = looked[0][:, :depth], looked[1][:, :depth], looked[2][:, :depth]
+        by_rank, occupied, tied = looked
         order = order.first(depth)
-        by_rank, occupied, tied = _looked_at(scores, depth)
         if ties == "average":
             groups = _tie_groups(lists, high, by_rank, tied)
         elif not takes_all:
