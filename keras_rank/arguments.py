@@ -33,6 +33,8 @@ LARGEST_K = 2**31 - 1
 LARGEST_MAXIMUM = 2**20
 # On so many ranks a discount is looked at, if there is no cutoff.
 MANY_RANKS = 1024
+# How Keras calls a function that it made a loss of.
+_CALL_OF_LOSS = keras.losses.MeanSquaredError.call.__code__
 # Larger numbers become infinite in float32.
 LARGEST_NUMBER = float(np.finfo("float32").max)
 
@@ -97,8 +99,10 @@ def check_no_loss(called: Any, caller: types.FrameType) -> None:
     JAX would train nothing, without a word. Keras does not tell what it calls something
     for, but a loss that it makes of a function is the caller.
     """
-    loss = caller.f_locals.get("self")
-    if isinstance(loss, keras.losses.Loss) and vars(loss).get("fn") is called:
+    if caller.f_code is not _CALL_OF_LOSS:
+        # To look into a frame of a user's would keep all of its tensors.
+        return
+    if vars(caller.f_locals["self"])["fn"] is called:
         raise ValueError(
             "`loss` should have gradients, which ranks don't have: pass metrics to "
             "`compile` as `metrics`, and train by a loss such as those of keras-rs. "
@@ -409,8 +413,8 @@ def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> F
         return function
     find = _growth if isinstance(function, Hashable) else _growth.__wrapped__
     growth = None
-    # A user's function may fail for ranks that no list has.
-    with contextlib.suppress(Exception), backend.quiet():
+    # A user's function may fail for ranks that no list has, and a GPU then for good.
+    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
         growth = find(function, MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM))
     if growth is not None:
         raise ValueError(

@@ -320,6 +320,20 @@ def test_discounts_of_the_first_ranks():
         np.testing.assert_allclose(found, values, rtol=1e-6)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a device of torch")
+def test_a_discount_is_looked_at_on_the_cpu():
+    """On a GPU, torch would fail for good where it is a table of few ranks."""
+    seen = []
+
+    def table(ranks):
+        seen.append(ranks.device.type)
+        return ops.take(ops.ones(10), ops.cast(ranks, "int32") - 1)
+
+    with keras.device("meta"):
+        metrics.NDCG(rank_discount_fn=table)
+    assert seen == ["cpu"]
+
+
 @keras.saving.register_keras_serializable(package="tests")
 def divisor(ranks):
     """What gains are divided by, not what they are multiplied by."""

@@ -1216,6 +1216,24 @@ def test_blocks_may_be_read_into_the_same_memory(make, rng):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_targets_are_read_once_for_all_parts(rng, monkeypatch):
+    """With ties, lists are ranked in parts that memory has room for."""
+    ids, queries, candidates = random_task(rng)
+    targets = {"ids": ids, "labels": np.ones(ids.shape)}
+    metric = metrics.MeanReciprocalRank(shuffle_ties="average")
+    expected = catalogue.evaluate(targets, queries, candidates, metric)
+    read, tied_labels = [], catalogue.evaluation.tied_labels
+
+    def counted(argument, value, **arguments):
+        read.append(argument)
+        return tied_labels(argument, value, **arguments)
+
+    monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 1)
+    monkeypatch.setattr(catalogue.evaluation, "tied_labels", counted)
+    assert catalogue.evaluate(targets, queries, candidates, metric) == expected
+    assert read == ["targets"]
+
+
 COPIES = "`candidates` should hold each item once. Received: most targets, such as"
 
 
@@ -1248,6 +1266,9 @@ def test_what_ties_need_not_be_a_copy(rng):
     # Copies of items that few are looking for.
     candidates[20:] = candidates[20]
     catalogue.evaluate(ids, queries, candidates, ["mrr"])
+    # The popularity of items, which several share.
+    popularity = np.arange(40.0)[:, None] // 4
+    catalogue.evaluate(ids, ones(queries[:, :1]), popularity, ["mrr"])
 
 
 def rounded(queries, candidates):

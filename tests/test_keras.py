@@ -1,6 +1,7 @@
 """Inside Keras: compile, fit, evaluate, callbacks, saving."""
 
 import pathlib
+import weakref
 
 import keras
 import numpy as np
@@ -412,6 +413,16 @@ def test_a_loss_may_have_a_metric_and_functions_of_its_own(data):
     _, y = data
     y = np.abs(y)
     assert float(Loss()(y, y)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("call", [NDCG(), functional.ndcg])
+def test_a_call_keeps_nothing_of_its_caller(call):
+    """Scores of a whole epoch may be deleted for those of the next."""
+    labels, scores = np.ones((2, 3)), np.ones((2, 3))
+    kept = weakref.ref(scores)
+    call(labels, labels)
+    del scores
+    assert kept() is None
 
 
 @pytest.mark.parametrize("metric", [NDCG(), RankingMetrics(["mrr"]), Coverage(2, 5)])

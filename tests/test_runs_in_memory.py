@@ -64,6 +64,13 @@ def rows_in_random_order():
     return [side[rng.permutation(50)] for side in sides]
 
 
+def rows_of_other_queries():
+    """Of 200 queries, of which each side lacks some."""
+    rng = np.random.default_rng(0)
+    sides = [rng.permutation(200 * 999)[:800] for _ in range(2)]
+    return [np.stack([side % 200, 200 + side // 200], 1) for side in sides]
+
+
 @pytest.mark.parametrize(
     ("judged", "found"),
     [
@@ -73,6 +80,7 @@ def rows_in_random_order():
             [(1, 5, 9), (1, 9, 8), (2, 3, 7)],
         ),
         rows_in_random_order(),
+        rows_of_other_queries(),
     ],
 )
 def test_pairs_that_may_be_lists_of_ids(judged, found):
@@ -116,6 +124,8 @@ Qrel = collections.namedtuple("Qrel", "query_id doc_id relevance iteration")
 TrecQrel = collections.namedtuple("TrecQrel", "query_id doc_id relevance iteration")
 ScoredDoc = collections.namedtuple("ScoredDoc", "query_id doc_id score")
 Reordered = collections.namedtuple("Reordered", "rating docno qid")
+Judged = collections.namedtuple("Judged", "query_id doc_id timestamp")
+Ranked = collections.namedtuple("Ranked", "query_id doc_id rank")
 Unknown = collections.namedtuple("Unknown", "topic passage grade")
 QRELS = [("Q0", "D0", 0), ("Q0", "D1", 1), ("Q1", "D0", 0), ("Q1", "D3", 2)]
 RUN = [("Q0", "D0", 1.2), ("Q0", "D1", 1.0), ("Q1", "D0", 2.4), ("Q1", "D3", 3.6)]
@@ -245,6 +255,9 @@ def test_what_is_no_row(name, side):
             "`label` should name a column. Received: label='label'",
         ),
         ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
+        ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
+        (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
+        ([("q", "d", pd.NaT)], RUN, "`qrels` should have a finite label in each row"),
         (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
         (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
     ],
@@ -447,6 +460,7 @@ def test_scalars_of_any_library(library):
     [
         *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
         *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
+        pd.NaT,
     ],
 )
 @pytest.mark.parametrize("others", [{}, {"b": 0}])
@@ -637,6 +651,14 @@ def test_a_page_of_a_run(tmp_path):
     assert "evaluate(..., item=..., keep_items=10)" in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize("names", [None, 5, ["DPR", "BM25"]])
+def test_names_of_a_page_that_are_none(tmp_path, names):
+    pytest.importorskip("matplotlib")
+    found = evaluate_run({"q": ["b"]}, {"q": ["a", "b"]}, ["mrr"])
+    with raises("`names` should be a list with the name of the model"):
+        found.report(tmp_path / "page.html", names=names)
+
+
 def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -661,6 +683,13 @@ def test_rows_as_targets(form):
         found = targets_from_qrels(qrels, ["Q1", "Q0"], ["D0", "D1", "D3"])
         assert found["ids"].tolist() == [[2], [1]]
         assert found["labels"].tolist() == [[2.0], [1.0]]
+
+
+@pytest.mark.parametrize("empty", [[], (), {}, np.zeros((0, 3))])
+def test_no_judgments_as_targets(empty):
+    with pytest.warns(UserWarning, match="without judgments"):
+        targets = targets_from_qrels(empty, ["q", "r"], ["a"])
+    assert targets["ids"].tolist() == [[-1], [-1]]
 
 
 def test_pairs_as_targets():

@@ -1,5 +1,7 @@
 """Padding, excluding, exporting and merging."""
 
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
@@ -201,6 +203,18 @@ def test_exclude_items(rng):
     assert found == pytest.approx(in_top_two / 3)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "numpy", reason="memory of NumPy")
+def test_scores_are_copied_once():
+    """A matrix of all scores of a catalogue is large."""
+    scores, seen = np.zeros((16, 10**5), "float32"), np.tile([[7, 1, 4]], (16, 1))
+    utils.exclude_items(scores, seen)
+    tracemalloc.start()
+    utils.exclude_items(scores, seen)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.5 * scores.nbytes
+
+
 def test_exclude_items_in_a_model():
     """Where the size of the batch is not known."""
     scores, seen = keras.Input((4,)), keras.Input((2,), dtype="int32")
@@ -208,6 +222,13 @@ def test_exclude_items_in_a_model():
     found = model([ops.array([[4.0, 3.0, 2.0, 1.0]]), ops.array([[2, -1]])])
     expected = [[4.0, 3.0, -np.inf, 1.0]]
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def test_mask_labels_in_a_model():
+    labels, mask = keras.Input((3,)), keras.Input((3,), dtype="bool")
+    model = keras.Model([labels, mask], utils.mask_labels(labels, mask))
+    found = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([[True, True, False]])])
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), [[2.0, 0.0, -1.0]])
 
 
 @pytest.mark.parametrize(

@@ -439,6 +439,12 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """A context in which new tensors are in the memory of the CPU."""
+    context: contextlib.AbstractContextManager[Any] = keras.device("cpu")
+    return context
+
+
 def full_precision() -> contextlib.AbstractContextManager[Any]:
     """A context in which float32 matrices are multiplied in float32."""
     return contextlib.nullcontext()
@@ -463,9 +469,12 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 
 def running_total(x: Tensor) -> Tensor:
-    """The running sum of each row: of float32 added one by one, it would drift."""
-    wide = ops.cast(x, backends.backend.widest("float64"))
-    return ops.cast(ops.cumsum(wide, axis=-1), x.dtype)
+    """The running sum of each row.
+
+    A backend that adds entries one by one has to add float32 as float64, or the sum of
+    thousands drifts.
+    """
+    return backends.backend.library_of(x).cumsum(x, axis=-1)
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:

@@ -175,7 +175,8 @@ def to_tensor(array: Array) -> Tensor:
 
 def from_host(array: Array) -> Tensor:
     """A copy, as a program may read it after the call has returned."""
-    return array.copy()
+    # Symbolic tensors have nothing to copy.
+    return array.copy() if isinstance(array, np.ndarray) else array
 
 
 def own(x: Tensor) -> Tensor:
@@ -295,11 +296,6 @@ def full_precision() -> contextlib.AbstractContextManager[Any]:
     context: contextlib.AbstractContextManager[Any]
     context = jax.default_matmul_precision("highest")
     return context
-
-
-def running_total(x: Tensor) -> Tensor:
-    """XLA adds as a tree."""
-    return jnp.cumsum(x, axis=-1)
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:

@@ -22,11 +22,14 @@ def warn_of_copies(task: Retrieval, counts: Counts) -> None:
     them, as a constant model would give. Only then are embeddings compared, as scores
     may be equal by chance. Shards are not, as their workers would have to.
     """
+    if not isinstance(task.candidates, Candidates) or task.queries.ids is None:
+        return
+    if task.candidates.features == 1:
+        # A number such as popularity, which items share.
+        return
     tied, scores = map(ops.convert_to_numpy, (counts.tied, counts.scores))
     number, is_found = task.candidates.items, scores > -math.inf
     is_tied = is_found & (tied > 1) & (2 * tied <= number)
-    if not isinstance(task.candidates, Candidates) or task.queries.ids is None:
-        return
     if 2 * is_tied.sum() > is_found.sum():
         ids = np.unique(task.queries.ids[is_tied])
         ids = ids[:: -(-len(ids) // _FEW)]

@@ -26,7 +26,6 @@ from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
-from keras_rank.lists.copies import own
 from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.standardize import read_targets, standardize_targets
@@ -116,7 +115,8 @@ def rank(
         targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
     counts = task.counted(ties, key)
-    return ranked_by_counts(task.lists, counts, ties, k, own(targets))
+    tied = tied_labels("targets", targets, sparse_labels=True)
+    return ranked_by_counts(task.lists, counts, ties, k, tied)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
 
 
 def ranked_by_counts(
-    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, tied: str | None
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
     order = OrderSpec(True, ties, k)
@@ -170,7 +170,6 @@ def ranked_by_counts(
         lists, ranking = _ranked(order, lists, counts)
     else:
         lists, ranking = backend.enter(_ranked, order, lists, counts)
-    tied = tied_labels("targets", targets, sparse_labels=True)
     return RankedLists(lists, ranking, k, ties, tied)
 
 

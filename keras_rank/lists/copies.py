@@ -23,8 +23,3 @@ def own(value: Any) -> Any:
     # Tensors of JAX and TensorFlow never change.
     may_change = isinstance(value, np.ndarray) or not ops.is_tensor(value)
     return value.copy() if may_change and hasattr(kind, "copy") else value
-
-
-def own_array(value: Any) -> Any:
-    """Returns a copy of an array, which JAX may read after a call has returned."""
-    return value.copy() if isinstance(value, np.ndarray) else value

@@ -67,7 +67,8 @@ class TargetRanking(Ranking):
         targets = size_of(values, 1)
         dtype = keras.backend.standardize_dtype(values.dtype)
         # The place of each target among the targets of its group.
-        place = counted(1, targets, dtype, values) - (targets - targets_from)
+        before = as_number(targets, dtype) - targets_from
+        place = counted(1, targets, dtype, values) - before
         in_group = targets_from - targets_after
         return TiedItems(
             values=values,

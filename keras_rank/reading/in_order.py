@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from keras_rank.reading import files, query_dicts, roles, sources
+from keras_rank.reading.part import is_called
 from keras_rank.reading.query_dicts import is_id, on_host, plain
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.text import NUMBERS
@@ -72,6 +73,9 @@ def _values(name: str, source: Any, columns: Columns) -> Any:
     fields = list(getattr(values[0], "_fields", ())) if values else []
     known = _known(name, fields, columns)
     are_named = len(known) == 3 or known != fields[: len(known)]
+    # Beside a query and an item, a rank or a timestamp is no number of theirs.
+    others = fields[2:] if len(known) == 2 else []
+    are_named |= not all(is_called(NUMBERS[name], field) for field in others[:1])
     if fields and all(hasattr(x, "_fields") for x in values):
         values = tuple(x._asdict() if are_named else tuple(x) for x in values)
     return list(values) if is_list else values
@@ -94,6 +98,8 @@ def _rows_of(name: str, values: Any, columns: Columns) -> _Found:
     width = len(first) if isinstance(first, list | tuple | np.ndarray) else 0
     if width not in _WIDTHS[name]:
         return 0
+    if isinstance(values, np.ndarray) and first.dtype.kind in "iu" and first.ndim == 1:
+        return list(values.tolist())
     for number, row in enumerate(values):
         cells = row.tolist() if isinstance(row, np.ndarray) else row
         if type(cells) not in (list, tuple) or len(cells) != width:
@@ -113,11 +119,10 @@ def _are_clear(rows: Sequence[Any]) -> bool:
     """Whether rows can't be the ids of a query each, which are of one type."""
     if not rows or isinstance(rows[0], Mapping):
         return bool(rows)
-    are_ids = all(
+    return (len(rows[0]) > 2 or _are_tuples(rows)) and not all(
         all(map(is_id, row)) and len({isinstance(x, str) for x in row}) == 1
         for row in rows
     )
-    return not are_ids and (len(rows[0]) > 2 or _are_tuples(rows))
 
 
 def _are_rows(judged: _Found, found: _Found) -> bool:
@@ -136,7 +141,9 @@ def _are_rows(judged: _Found, found: _Found) -> bool:
         # Rows have an item of a query once, -1 is the padding of ids, and the first
         # ids of two lists may be the same by chance.
         repeat |= one == other and len(one) > 2
-        is_unclear = repeat and (one <= other or other <= one) and -1 not in one | other
+        # Each side may have a few queries that the other one lacks.
+        are_same = len(one & other) >= 0.9 * min(len(one), len(other))
+        is_unclear = repeat and are_same and -1 not in one | other
         is_unclear &= all(len({(*x[:2],) for x in side}) == len(side) for side in sides)
     if is_unclear:
         raise ValueError(

@@ -205,6 +205,11 @@ def no_column(sought: ColumnRef, where: str, columns: Sequence[str]) -> ValueErr
     )
 
 
+def is_called(argument: str, name: str) -> bool:
+    """Whether a name is one of those that the column of an argument may have."""
+    return compact(name) in _WORDS[argument].split()
+
+
 def is_rank(name: str) -> bool:
     """Whether a name is that of a column of ranks."""
     return name.strip().lower() in _RANKS

@@ -126,14 +126,14 @@ def table_of(name: str, columns: Mapping[str, Any]) -> pa.Table:
 def _array(values: Any) -> Any:
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError):
+    except (pa.ArrowException, OverflowError, ValueError):
         return pa.array(list(map(plain, values)), from_pandas=True)
 
 
 def _numbers(name: str, of_queries: Iterable[tuple[Any, Any]]) -> Any:
     """The numbers of the items of each query, none where nothing was found."""
     dicts = [(q, x if isinstance(x, Mapping) else {}) for q, x in of_queries]
-    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError):
+    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
         found = pa.array([list(items.values()) for _, items in dicts])
         if any(is_kind(found.type.value_type) for is_kind in _KINDS):
             return found

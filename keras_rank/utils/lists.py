@@ -11,7 +11,6 @@ from keras_rank.arguments import check_positive, names_arguments
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists import groups, tensors
-from keras_rank.lists.copies import own_array
 from keras_rank.lists.ids import are_items, checked_ids, to_ids
 from keras_rank.lists.reading import check_told_apart
 
@@ -159,11 +158,11 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     >>> [float(score) for score in scores[0]]
     [-inf, 2.0, 1.0]
     """
-    scores = tensors.to_tensor("y_pred", own_array(y_pred))
+    scores = tensors.to_tensor("y_pred", y_pred)
     if len(scores.shape) > 2:
         return _exclude_at_positions(scores, item_ids, keep)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids = to_ids("item_ids", own_array(item_ids), items)
+    ids = to_ids("item_ids", item_ids, items)
     if not keras.backend.is_float_dtype(scores.dtype):
         scores = tensors.ranked_as(scores)
     batch, is_matrix = scores.shape[:1], len(scores.shape) == len(ids.shape) == 2
@@ -175,7 +174,7 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
         )
     kept = None
     if keep is not None:
-        kept = to_ids("keep", own_array(keep), items)
+        kept = to_ids("keep", keep, items)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
         is_matrix = len(kept.shape) == 2
         if not (is_matrix and tensors.sizes_agree(kept.shape[:1], ids.shape[:1])):
@@ -256,12 +255,12 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
         # Before JAX makes floats of them.
         check_told_apart("labels", labels, sparse_labels=False)
-    labels = tensors.to_tensor("labels", own_array(labels))
+    labels = tensors.to_tensor("labels", labels)
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
         # Which have no -1.
         labels = ops.cast(labels, "float32")
-    mask = ops.cast(tensors.to_tensor("mask", own_array(mask)), "bool")
+    mask = ops.cast(tensors.to_tensor("mask", mask), "bool")
     if len(labels.shape) == 3 and len(mask.shape) == 2:
         mask = mask[:, :, None]
         sizes = (*labels.shape[:2], 1)

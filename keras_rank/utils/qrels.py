@@ -4,7 +4,15 @@ import itertools
 import os
 import reprlib
 import warnings
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from typing import Any
 
 import numpy as np
@@ -136,7 +144,7 @@ def _rows(qrels: Any) -> Iterator[_Row]:
         yield from _read(qrels)
     elif isinstance(qrels, Iterable):
         rows = list(qrels)
-        if all(map(_has_three, rows)) and (rows or rows is qrels):
+        if all(map(_has_three, rows)) and (rows or isinstance(qrels, Sized)):
             yield from _checked(rows)
         else:
             # Named, or with other fields.

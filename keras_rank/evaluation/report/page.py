@@ -42,18 +42,26 @@ class Page:
         sections = [*self._comparison(whole), self._summary(whole)]
         sections += [*self._slices(whole), self._trust()]
         sections += [*worst_lists.worst_of(self.new, self.baseline), self._facts()]
-        names = [self.names] if isinstance(self.names, str) else self.names
-        roles = zip(("Model", "Baseline"), names, strict=False)
-        named = [f"{role}: {name}. " for role, name in roles]
         now = datetime.datetime.now(datetime.UTC)
         return filled(
             "page",
             title=self.title,
-            counts=f"{''.join(named)}{facts.counts_of(self.new._values)}. "
+            counts=f"{self._named()}{facts.counts_of(self.new._values)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
             lead=facts.result_of(self.new, whole, self.how),
             sections=markup.joined(sections),
         )
+
+    def _named(self) -> str:
+        """What is evaluated, as far as it has names."""
+        names = [self.names] if isinstance(self.names, str) else self.names
+        roles = ["Model"] + ["Baseline"] * (self.baseline is not None)
+        if not isinstance(names, list | tuple) or len(names) > len(roles):
+            raise ValueError(
+                "`names` should be a list with the name of the model, and that of the "
+                f"`baseline` if there is one. Received: names={names!r}"
+            )
+        return "".join(f"{x}: {y}. " for x, y in zip(roles, names, strict=False))
 
     def _estimates(self, by: Sequence[str]) -> Table:
         """The differences from the baseline, or the means if there is none."""
