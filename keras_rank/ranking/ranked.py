@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.targets import SparseLists
+from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_targets
@@ -71,7 +71,7 @@ class RankedLists:
         tied_labels: what is wrong if labels were rounded to the same, or `None`.
     """
 
-    lists: DenseLists | SparseLists
+    lists: DenseLists | TargetLists
     ranking: Ranking
     k: int | None
     ties: Ties
