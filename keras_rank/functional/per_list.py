@@ -27,10 +27,11 @@ from keras_rank.lists.reading import (
     tied_labels,
     warn_of_first_batch,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
+from keras_rank.lists.relevance import Relevance, from_threshold
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import shape_of
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 
