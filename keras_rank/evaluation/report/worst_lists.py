@@ -1,8 +1,9 @@
 """The worst lists on a page, with their items."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
+from keras_rank.evaluation.lists import columns
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report import comparison, markup
 from keras_rank.evaluation.report.markup import Html, filled, section
@@ -46,7 +47,20 @@ def worst_of(new: ListTable, baseline: ListTable | None) -> Iterator[Html]:
 
 def items_of(lists: ListTable, query: Any) -> Table:
     """Returns the items of a query, as `Evaluation.items` does."""
-    return Table(columns_of(lists.items_of(query), ("rank", "item", "label", "score")))
+    if not lists.has_items:
+        raise ValueError(
+            "`items` needs the items, which `evaluate` and `evaluate_run` keep where "
+            "that is asked for: `keep_items=10`. Received: none"
+        )
+    if not isinstance(query, Hashable) or query not in lists.places:
+        raise ValueError(
+            "`query` should be one of the evaluation, such as "
+            f"{list(lists.places)[:1]}. Received: query={query!r}"
+        )
+    rows = lists.table[columns.ITEMS][lists.places[query]].as_py()
+    if columns.NO_SCORES.encode() in (lists.table.schema.metadata or {}):
+        rows = [{**row, "score": None} for row in rows]
+    return Table(columns_of(rows, ("rank", "item", "label", "score")))
 
 
 def _with_items(
