@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.backends import generic
 from keras_rank.backends.generic import Array, Tensor
 
 # Comparing with a threshold takes NumPy longer than others.
@@ -30,12 +31,26 @@ def library_of(x: Tensor) -> Any:
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """A bare float takes the dtype of other floats, but makes floats of integers."""
+    """A bare float takes the dtype of other floats, but makes floats of integers.
+
+    To look whether a number is chosen anywhere takes less time than memory for a copy.
+    """
     if isinstance(condition, keras.KerasTensor):
         return ops.where(condition, x, y)
+    is_number = isinstance(y, int | float) and isinstance(x, np.ndarray)
+    if is_number and x.shape == condition.shape and condition.all():
+        return x
     chosen = np.where(condition, x, y)
     dtype = np.asarray(y if isinstance(x, int | float) else x).dtype
     return chosen if chosen.dtype == dtype else chosen.astype(dtype)
+
+
+def shrunk(x: Tensor, size: float) -> Tensor:
+    """There rarely are such numbers, but many zeros."""
+    if isinstance(x, keras.KerasTensor):
+        return generic.shrunk(x, size)
+    is_small = (x <= size) & (x >= -size)
+    return where(~(is_small & (x != 0.0)), x, 0.0)
 
 
 def minimum(x: Tensor, bound: Tensor | float) -> Tensor:

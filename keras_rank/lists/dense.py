@@ -86,7 +86,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def has_items(self) -> Tensor:
-        return ops.any(self.mask, axis=1)
+        return backend.any_true(self.mask)
 
     @backend.cached_property
     def retrieved(self) -> Tensor:
