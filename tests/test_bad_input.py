@@ -161,8 +161,11 @@ def update_errors():
         "a number": {"labels": LABELS, 1: MASK},
         "upper case": {"Labels": LABELS},
     }.items():
-        message = '`y_true` should be labels, or a dict with the keys "labels" and "ma'
-        for kind in (dense, sparse):
+        for kind, what, keys in (
+            (dense, "labels", '"labels" and "mask" (optional)'),
+            (sparse, "ids", '"ids", "labels" (optional) and "mask" (optional)'),
+        ):
+            message = f"`y_true` should be {what}, or a dict with the keys {keys}. "
             yield f"keys: {name}", kind, {"labels": value}, message
     for name, ids, message in [
         ("too large", [[4, 0], [0, 0]], "ids below the number of items, 4. Received: "),

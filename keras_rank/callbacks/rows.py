@@ -12,9 +12,8 @@ import numpy as np
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array
 from keras_rank.callbacks.outputs import of_output
-from keras_rank.lists import ragged
+from keras_rank.lists.given import form_of
 from keras_rank.lists.groups import ids_of, rows_of
-from keras_rank.lists.tensors import is_sparse
 
 # The arguments that have a value for each row.
 LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
@@ -400,7 +399,7 @@ def _on_host(x: Any) -> Any:
     """A tensor of any library as an array; ragged and sparse ones as they are."""
     if _is_list(x) or isinstance(x, np.ndarray):
         return x
-    if ragged.is_ragged_tensor(x) or is_sparse(x):
+    if form_of(x) in ("ragged", "matrix", "sparse"):
         return x
     if hasattr(x, "detach"):
         x = x.detach().cpu()

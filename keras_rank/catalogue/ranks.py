@@ -26,11 +26,12 @@ from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
-from keras_rank.lists.ids import checked_ids, to_ids
+from keras_rank.lists.given import to_tensor
+from keras_rank.lists.ids import checked_ids, look_at_ids, to_ids
 from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
-from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
+from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of
 from keras_rank.ranking.ranked import OrderSpec, RankedLists
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_counted
@@ -167,8 +168,8 @@ def ranked_by_counts(
         lists, ranking = _ranked(order, lists, counts)
     else:
         lists, ranking = backend.enter(_ranked, order, lists, counts)
-    tied = tied_labels("targets", targets, sparse_labels=True)
-    return RankedLists(lists, ranking, k, ties, tied)
+    _, labels, _ = look_at_ids("targets", targets, 0)
+    return RankedLists(lists, ranking, k, ties, tied_labels(labels))
 
 
 def _ranked(
@@ -228,7 +229,7 @@ def open_scored(
     is_symbolic = isinstance(queries, keras.KerasTensor)
     embeddings = queries
     if not is_symbolic:
-        embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
+        embeddings = ranked_as(to_tensor("queries", queries))
     if is_symbolic or not backend.is_concrete(embeddings):
         raise ValueError(
             "`queries` should be concrete values, as candidates are ranked block by "

@@ -106,19 +106,20 @@ class Formula(NamedTuple):
             y_true.check_cutoff(k)
             return backend.enter(_values, spec, *y_true.fresh())
         self._check_takes_sparse(is_sparse)
-        if self.compares_labels:
-            check_told_apart("y_true", y_true, is_sparse)
         ties = check_ties(shuffle_ties)
         order = OrderSpec(is_sparse, ties, k)
         if is_sparse:
-            batch = read_sparse(y_true, y_pred, sample_weight)
+            reading = read_sparse(y_true, y_pred, sample_weight)
         else:
-            batch = read(y_true, y_pred, sample_weight, self.takes_subtopics)
+            reading = read(y_true, y_pred, sample_weight, self.takes_subtopics)
+        if self.compares_labels:
+            check_told_apart(reading.labels)
+        batch = reading.batch
         typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
         if not is_sparse:
-            warn_of_first_batch(batch, y_true, y_pred)
+            warn_of_first_batch(reading)
         padded = bucket_shapes(batch, is_sparse)
         values = backend.enter(_ranked_values, (typed, spec), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])
@@ -172,15 +173,14 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     order = check_dtype(dtype), OrderSpec(is_sparse, ties, k)
     if is_sparse:
-        batch = read_sparse(y_true, y_pred, sample_weight)
+        reading = read_sparse(y_true, y_pred, sample_weight)
     else:
-        batch = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+        reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
     # Kept, whatever the user does with what was given.
-    batch = RawBatch(*(x if x is None else backend.own(x) for x in batch))
+    batch = RawBatch(*(x if x is None else backend.own(x) for x in reading.batch))
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
-    tied = tied_labels("y_true", y_true, is_sparse)
-    return RankedLists(lists, ranking, k, ties, tied)
+    return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))
 
 
 def _check_agree(

@@ -34,7 +34,7 @@ _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
 def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
     """Pads to one of a few shapes, as a program is compiled for each."""
-    if not backend.should_bucket(*(x for x in given if x is not None)):
+    if not backend.should_bucket(*[x for x in given if x is not None]):
         return given
     lists, items = given.labels.shape[:2]
     if not sparse_labels:
