@@ -83,6 +83,7 @@ def update_errors():
             value = np.ma.array(LABELS, mask=LABELS > 1)
             message = f"`{argument}` should be an array without a mask of its own"
             yield f"{argument} with a mask", kind, {part: value}, message
+            yield f"{argument} of rows with masks", kind, {part: list(value)}, message
             for shape in THIRD_AXES:
                 if (kind, part, shape) == (sparse, "labels", (2, 4, 2)):
                     continue  # Ids and labels side by side.

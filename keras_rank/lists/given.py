@@ -163,7 +163,7 @@ def look(
         inner = value.value if is_of_keras else value.read_value()
         return look(argument, inner, padding, deep=deep)
     elif form == "other":
-        return Given(argument, "array", _array(argument, value), parts=(value,))
+        return _of_array(argument, value, (value,))
     else:
         numbers = value
     try:
@@ -242,10 +242,10 @@ def _lengths_of(given: Given) -> list[int]:
     """The number of items of each list, nothing if it is unknown in a graph."""
     if given.lengths is not None:
         return list(given.lengths)
-    if len(given.shape) != 2:
-        return []
-    lists, items = given.shape
-    return [] if lists is None or items is None else [items] * lists
+    lists, items, *_ = (*given.shape, None, None)
+    # A tensor may be padded where it has more axes; rows that were given are not.
+    is_known = given.parts or len(given.shape) == 2
+    return [items] * lists if is_known and lists is not None and items else []
 
 
 def check_dense(argument: str, value: Any) -> None:
@@ -321,6 +321,13 @@ def _array(argument: str, value: Any) -> Any:
     return array if array.size or is_typed else array.astype("float32")
 
 
+def _of_array(argument: str, value: Any, parts: Sequence[Any]) -> Given:
+    """Reads what NumPy, or else the backend, converts."""
+    numbers = _array(argument, value)
+    is_array = isinstance(numbers, np.ndarray)
+    return Given(argument, "array" if is_array else "tensor", numbers, parts=parts)
+
+
 def _of_rows(argument: str, value: Any, padding: float | None, deep: bool) -> Given:
     """Reads a list, a tuple or an array of objects."""
     rows = value.tolist() if isinstance(value, np.ndarray) else value
@@ -331,7 +338,10 @@ def _of_rows(argument: str, value: Any, padding: float | None, deep: bool) -> Gi
     if lengths and any(isinstance(row, np.ma.MaskedArray) for row in rows):
         raise _masked_error(argument)
     if len(lengths) < len(rows) or len(set(lengths)) < 2:
-        return Given(argument, "array", _array(argument, rows), parts=rows)
+        if lengths and sizes[0] is not None and form_of(rows[0]) == "other":
+            # Such as tensors of torch on another backend.
+            return _of_array(argument, [_array(argument, row) for row in rows], rows)
+        return _of_array(argument, rows, rows)
     if padding is None:
         raise uneven_error(argument, value)
     parts = [_row(argument, i, row, deep) for i, row in enumerate(rows)]
