@@ -12,7 +12,7 @@ import numpy as np
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array
 from keras_rank.callbacks.outputs import of_output
-from keras_rank.lists.given import form_of
+from keras_rank.lists.given import SPARSE, form_of
 from keras_rank.lists.groups import ids_of, rows_of
 
 # The arguments that have a value for each row.
@@ -399,7 +399,7 @@ def _on_host(x: Any) -> Any:
     """A tensor of any library as an array; ragged and sparse ones as they are."""
     if _is_list(x) or isinstance(x, np.ndarray):
         return x
-    if form_of(x) in ("ragged", "matrix", "sparse"):
+    if form_of(x) in ("ragged", *SPARSE):
         return x
     if hasattr(x, "detach"):
         x = x.detach().cpu()

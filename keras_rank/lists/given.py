@@ -22,7 +22,7 @@ Form: TypeAlias = Literal[
 ]  # fmt: skip
 
 # Those that hold stored entries alone.
-_SPARSE = ("matrix", "sparse")
+SPARSE = ("matrix", "sparse")
 
 # How the names of dtypes of real numbers start.
 _NUMBERS = ("float", "bfloat", "int", "uint", "bool")
@@ -54,11 +54,6 @@ class Given(NamedTuple):
         return tuple(self.numbers.shape)
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether it holds stored entries alone."""
-        return self.form in _SPARSE
-
-    @property
     def dtypes(self) -> set[str]:
         """The names of the dtypes that were given, as far as there are numbers."""
         found = {dtype_name(part) for part in self.parts} - {""}
@@ -76,18 +71,15 @@ class Given(NamedTuple):
         """
         argument, form, numbers, *_ = self
         if form == "symbolic" and not in_model:
-            raise ValueError(
-                f"`{argument}` should have values. For symbolic tensors, pass the "
-                "metric to `compile`, or override the method `compute_metrics` of the "
-                f"model. Received: {argument} of type KerasTensor"
-            )
-        if form in _SPARSE:
+            expected = "have values. For symbolic tensors, pass the metric to "
+            expected += "`compile`, or override the method `compute_metrics` of the "
+            expected += "model"
+            raise refused(argument, expected, f"{argument} of type KerasTensor")
+        if form in SPARSE:
             raise _sparse_error(argument, numbers)
         if not dtype_name(numbers).startswith(_NUMBERS):
-            raise ValueError(
-                f"`{argument}` should hold real numbers. Received: {argument} of dtype "
-                f"{numbers.dtype}"
-            )
+            received = f"{argument} of dtype {numbers.dtype}"
+            raise refused(argument, "hold real numbers", received)
         if isinstance(numbers, np.ndarray):
             numbers = within_backend(numbers)
             # On NumPy the conversion would cast float64 to float32.
@@ -170,10 +162,8 @@ def look(
         len(numbers.shape)
     except ValueError as error:
         # TensorFlow may not know it in a graph.
-        raise ValueError(
-            f"`{argument}` should have a known number of axes, such as after "
-            f"`tf.ensure_shape`. Received: {argument} of unknown rank"
-        ) from error
+        expected = "have a known number of axes, such as after `tf.ensure_shape`"
+        raise refused(argument, expected, f"{argument} of unknown rank") from error
     return Given(argument, form, numbers)
 
 
@@ -202,10 +192,9 @@ def parts_of(
     """
     unknown = sorted(str(key) for key in value if key not in names)
     if unknown or names[0] not in value:
-        raise ValueError(
-            f"`{argument}` should be {expected}. Received: {argument} with the keys "
-            f"{list(value)}" + (f", of which {unknown} are unknown" if unknown else "")
-        )
+        received = f"{argument} with the keys {list(value)}"
+        received += f", of which {unknown} are unknown" if unknown else ""
+        raise refused(argument, f"be {expected}", received)
     return [value.get(name) for name in names]
 
 
@@ -214,83 +203,71 @@ def require_same_lengths(expected: Given, *others: Given | None) -> None:
     for other in others:
         if other is None or (expected.lengths is None and other.lengths is None):
             continue
+        argument, name = other.argument, expected.argument
         # A weight may also belong to a whole list, or to all lists.
-        if other.lengths is not None or other.argument != "sample_weight":
-            _require_same_lengths(expected, other)
+        if other.lengths is None and argument == "sample_weight":
+            continue
+        found, sizes = _lengths_of(other), _lengths_of(expected)
+        if found and sizes and len(found) != len(sizes):
+            received = f"{len(found)} lists in {argument}, {len(sizes)} in {name}"
+            raise refused(argument, f"have as many lists as `{name}`", received)
+        for i, (size, of_expected) in enumerate(zip(found, sizes, strict=False)):
+            if size != of_expected:
+                raise refused(
+                    argument,
+                    f"have as many items as `{name}` in every list",
+                    f"{size} items in list {i} of {argument}, {of_expected} in {name}",
+                )
 
 
-def _require_same_lengths(expected: Given, other: Given) -> None:
-    argument, name = other.argument, expected.argument
-    found, of_expected = _lengths_of(other), _lengths_of(expected)
-    if not found or not of_expected:
-        return
-    if len(found) != len(of_expected):
-        raise ValueError(
-            f"`{argument}` should have as many lists as `{name}`. Received: "
-            f"{len(found)} lists in {argument}, {len(of_expected)} in {name}"
-        )
-    for i, (size, expected_size) in enumerate(zip(found, of_expected, strict=True)):
-        if size != expected_size:
-            raise ValueError(
-                f"`{argument}` should have as many items as `{name}` in every list. "
-                f"Received: {size} items in list {i} of {argument}, {expected_size} in "
-                f"{name}"
-            )
-
-
-def _lengths_of(given: Given) -> list[int]:
+def _lengths_of(given: Given) -> Sequence[int]:
     """The number of items of each list, nothing if it is unknown in a graph."""
     if given.lengths is not None:
-        return list(given.lengths)
+        return given.lengths
     lists, items, *_ = (*given.shape, None, None)
     # A tensor may be padded where it has more axes; rows that were given are not.
     is_known = given.parts or len(given.shape) == 2
     return [items] * lists if is_known and lists is not None and items else []
 
 
-def check_dense(argument: str, value: Any) -> None:
-    """Raises for a sparse matrix or tensor, and says how to make it dense."""
-    if form_of(value) in _SPARSE:
-        raise _sparse_error(argument, value)
-
-
-def _sparse_error(argument: str, value: Any) -> ValueError:
-    kind = type(value)
-    for method in ("toarray", "todense", "to_dense"):
-        if hasattr(kind, method):
-            dense = f"{argument}.{method}()"
-            break
-    else:
-        is_indexed = kind.__name__ == "IndexedSlices"
-        dense = f"tf.{'convert_to_tensor' if is_indexed else 'sparse.to_dense'}"
-        dense += f"({argument})"
-    return ValueError(
-        f"`{argument}` should hold real numbers. Received: {argument} of type "
-        f"{kind.__name__}, which is sparse: pass `{dense}`, which has 0 where nothing "
-        "is stored"
-    )
+def refused(argument: str, expected: str, received: str) -> ValueError:
+    """The error for an argument that is not what it should be."""
+    return ValueError(f"`{argument}` should {expected}. Received: {received}")
 
 
 def uneven_error(argument: str, value: Any) -> ValueError:
     """The error for what has no rows of the same length, where they should."""
-    return ValueError(
-        f"`{argument}` should hold numbers, in rows of the same length. "
-        f"Received: {argument}={reprlib.repr(value)}"
-    )
+    received = f"{argument}={reprlib.repr(value)}"
+    return refused(argument, "hold numbers, in rows of the same length", received)
 
 
 def _nested_error(argument: str, received: str) -> ValueError:
-    return ValueError(
-        f"`{argument}` should be a list of items or a batch of such lists. "
-        f"Received: {received}"
-    )
+    expected = "be a list of items or a batch of such lists"
+    return refused(argument, expected, received)
 
 
 def _masked_error(argument: str) -> ValueError:
-    return ValueError(
-        f"`{argument}` should be an array without a mask of its own: give it in "
-        '`y_true`, as {"labels": ..., "mask": ...}. Received: a masked array'
-    )
+    expected = "be an array without a mask of its own: give it in `y_true`, as "
+    expected += '{"labels": ..., "mask": ...}'
+    return refused(argument, expected, "a masked array")
+
+
+def check_dense(argument: str, value: Any) -> None:
+    """Raises for a sparse matrix or tensor."""
+    if form_of(value) in SPARSE:
+        raise _sparse_error(argument, value)
+
+
+def _sparse_error(argument: str, value: Any) -> ValueError:
+    """The error that says how to make it dense."""
+    kind = type(value)
+    ways = [x for x in ("toarray", "todense", "to_dense") if hasattr(kind, x)]
+    is_indexed = kind.__name__ == "IndexedSlices"
+    of_tf = "convert_to_tensor" if is_indexed else "sparse.to_dense"
+    way = f"{argument}.{ways[0]}()" if ways else f"tf.{of_tf}({argument})"
+    received = f"{argument} of type {kind.__name__}, which is sparse: pass `{way}`, "
+    received += "which has 0 where nothing is stored"
+    return refused(argument, "hold real numbers", received)
 
 
 def _array(argument: str, value: Any) -> Any:
@@ -311,11 +288,9 @@ def _array(argument: str, value: Any) -> Any:
         except Exception as error:
             raise uneven_error(argument, value) from error
     if array.ndim == 0 and array.dtype == object:
-        remedy = f": pass `list({argument})`" if isinstance(value, Iterator) else ""
-        raise ValueError(
-            f"`{argument}` should hold real numbers. Received: {argument} of type "
-            f"{type(value).__name__}{remedy}"
-        )
+        received = f"{argument} of type {type(value).__name__}"
+        received += f": pass `list({argument})`" * isinstance(value, Iterator)
+        raise refused(argument, "hold real numbers", received)
     # An empty Python list has no dtype of its own.
     is_typed = array.dtype.kind == "i"
     return array if array.size or is_typed else array.astype("float32")
@@ -358,10 +333,9 @@ def _row(argument: str, number: int, row: Any, deep: bool) -> Any:
         array = _array(argument, row)
     except ValueError as error:
         if deep:
-            raise ValueError(
-                f"`{argument}` should have as many numbers for each item of a list. "
-                f"Received: {argument}={reprlib.repr(row)} in list {number}"
-            ) from error
+            expected = "have as many numbers for each item of a list"
+            received = f"{argument}={reprlib.repr(row)} in list {number}"
+            raise refused(argument, expected, received) from error
         array = None
     if not deep and (array is None or len(array.shape) != 1):
         received = f"list {number} of {argument}, which holds lists"
@@ -385,11 +359,10 @@ def _padded(argument: str, rows: Sequence[Array], padding: float) -> Array:
     """Joins rows of uneven length, which are padded on the right."""
     of_items = {row.shape[1:] for row in rows if row.size} or {()}
     if len(of_items) > 1:
-        raise ValueError(
-            f"`{argument}` should have as many numbers for each item, in all lists"
-            + "; 0 pads the subtopics of a list" * (argument == "y_true")
-            + f". Received: items of the shapes {sorted(of_items)}"
-        )
+        expected = "have as many numbers for each item, in all lists"
+        expected += "; 0 pads the subtopics of a list" * (argument == "y_true")
+        received = f"items of the shapes {sorted(of_items)}"
+        raise refused(argument, expected, received)
     # Integers such as ids stay integers, as floats would not hold all.
     least = np.float32 if np.isinf(padding) else np.int8
     dtypes = [row.dtype for row in rows if row.size] or [np.dtype(np.float32)]

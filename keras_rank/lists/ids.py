@@ -9,7 +9,15 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import shifted
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.given import Given, if_given, is_dict, look, parts_of
+from keras_rank.lists.given import (
+    SPARSE,
+    Given,
+    if_given,
+    is_dict,
+    look,
+    parts_of,
+    refused,
+)
 from keras_rank.lists.tensors import as_tensor, cast, dtype_name, shape_of
 
 # The id of a relevant item that is not in the catalogue: it is never found.
@@ -81,25 +89,17 @@ def _check_sparse(
     """Raises for a sparse matrix that is not one of ids or of labels by itself."""
     argument = ids.argument
     if ids.form == "matrix" and others:
-        raise ValueError(
-            f"`{argument}` should have no labels or mask beside a sparse matrix of "
-            "ids: the labels are the values of a matrix that is given by itself. "
-            f"Received: {argument} with the keys {keys}"
-        )
+        expected = "have no labels or mask beside a sparse matrix of ids: the labels "
+        expected += "are the values of a matrix that is given by itself"
+        raise refused(argument, expected, f"{argument} with the keys {keys}")
     if ids.form == "matrix" and at_positions:
-        raise ValueError(
-            f"`{argument}` should hold ids where each position has scores. Received: a "
-            "sparse matrix, which has rows for lists: give scores of shape (rows, "
-            "items)"
-        )
-    for part in others:
-        if part.is_sparse:
-            name = part.argument
-            raise ValueError(
-                f"`{name}` should hold real numbers. Received: {name} of type "
-                f"{type(part.numbers).__name__}, which is sparse: give it in the shape "
-                "of the ids"
-            )
+        received = "a sparse matrix, which has rows for lists: give scores of shape "
+        received += "(rows, items)"
+        raise refused(argument, "hold ids where each position has scores", received)
+    for name, numbers in ((x.argument, x.numbers) for x in others if x.form in SPARSE):
+        received = f"{name} of type {type(numbers).__name__}, which is sparse: give it "
+        received += "in the shape of the ids"
+        raise refused(name, "hold real numbers", received)
 
 
 def _stored_in(given: Given, items: int | None) -> tuple[Given, Given]:
@@ -112,11 +112,9 @@ def _stored_in(given: Given, items: int | None) -> tuple[Given, Given]:
     argument, matrix = given.argument, given.numbers
     if len(matrix.shape) != 2 or matrix.shape[1] != (items or matrix.shape[1]):
         number = items or "any number"
-        raise ValueError(
-            f"`{argument}` should have a row for each list and a column for each item "
-            f"({number} in all) where it is a sparse matrix. Received: "
-            f"{argument}.shape={tuple(matrix.shape)}"
-        )
+        expected = "have a row for each list and a column for each item "
+        expected += f"({number} in all) where it is a sparse matrix"
+        raise refused(argument, expected, f"{argument}.shape={given.shape}")
     by_row = matrix.tocsr()
     if matrix.format == "bsr":
         # Its zeros fill blocks.
@@ -156,20 +154,16 @@ def as_ids(given: Given, items: int | None) -> Given:
     """
     argument, numbers = given.argument, given.numbers
     if given.form == "sparse":
-        raise ValueError(
-            f"`{argument}` should hold ids of items, padded with -1, or be a sparse "
-            f"matrix of SciPy. Received: {argument} of type {type(numbers).__name__}, "
-            "which is sparse"
-        )
+        expected = "hold ids of items, padded with -1, or be a sparse matrix of SciPy"
+        received = f"{argument} of type {type(numbers).__name__}, which is sparse"
+        raise refused(argument, expected, received)
     for dtype in given.dtypes:
         _check_dtype(argument, dtype, items)
     if getattr(numbers.dtype, "kind", "") in ("U", "S"):
-        raise ValueError(
-            f"`{argument}` should hold real numbers. Received: {argument} of dtype "
-            f"{numbers.dtype}. The id of an item is its place among the candidates, "
-            "from 0 on: map others by `{item: place for place, item in "
-            "enumerate(items)}`"
-        )
+        received = f"{argument} of dtype {numbers.dtype}. The id of an item is its "
+        received += "place among the candidates, from 0 on: map others by "
+        received += "`{item: place for place, item in enumerate(items)}`"
+        raise refused(argument, "hold real numbers", received)
     if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
         numbers = _as_integers(numbers)
     dtype = dtype_name(numbers)
@@ -183,22 +177,20 @@ def as_ids(given: Given, items: int | None) -> Given:
 
 
 def _check_dtype(argument: str, dtype: str, items: int | None) -> None:
+    received = f"{argument} of dtype {dtype}"
     if dtype == "bool":
-        raise ValueError(
-            f"`{argument}` should hold ids of items. If it has a flag for each item, "
-            "give the ids of those that are True. Received: "
-            f"{argument} of dtype bool"
-        )
+        expected = "hold ids of items. If it has a flag for each item, give the ids of "
+        expected += "those that are True"
+        raise refused(argument, expected, received)
     most = _WHOLE_NUMBERS.get(dtype)
     # Of an unknown number of items in a graph, float32 will do.
     number = _WHOLE_NUMBERS["float32"] if items is None else items
     if most is not None and number > most:
-        raise ValueError(
-            f"`{argument}` should hold whole numbers of a dtype that holds all ids, "
-            f"such as int32: {dtype} holds all numbers up to {most} only, and there "
-            f"are {items or 'an unknown number of'} items. In `fit`, Keras casts "
-            f"floats to `keras.config.floatx()`. Received: {argument} of dtype {dtype}"
-        )
+        expected = "hold whole numbers of a dtype that holds all ids, such as int32: "
+        expected += f"{dtype} holds all numbers up to {most} only, and there are "
+        expected += f"{items or 'an unknown number of'} items. In `fit`, Keras casts "
+        expected += "floats to `keras.config.floatx()`"
+        raise refused(argument, expected, received)
 
 
 def _as_integers(array: Array) -> Array:

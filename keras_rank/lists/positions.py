@@ -6,7 +6,13 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.given import Given, if_given, is_dict, require_same_lengths
+from keras_rank.lists.given import (
+    Given,
+    if_given,
+    is_dict,
+    refused,
+    require_same_lengths,
+)
 from keras_rank.lists.ids import NO_CANDIDATE, as_ids, look_at_ids
 from keras_rank.lists.tensors import as_tensor, sizes_agree
 
@@ -86,11 +92,10 @@ def _check_weights(shape: tuple[int | None, ...], axes: list[int | None]) -> Non
     of_positions = tuple(axes)
     accepted = [(), of_positions[:1], (of_positions[0], 1), of_positions]
     if not any(sizes_agree(shape, each) for each in (*accepted, (*of_positions, 1))):
-        raise ValueError(
-            "`sample_weight` should be a number, or have the shape (batch,), (batch, "
-            "1) or (batch, time), where each position has scores. Received: "
-            f"sample_weight.shape={shape} for positions of shape {of_positions}"
-        )
+        expected = "be a number, or have the shape (batch,), (batch, 1) or (batch, "
+        expected += "time), where each position has scores"
+        received = f"sample_weight.shape={shape} for positions of shape {of_positions}"
+        raise refused("sample_weight", expected, received)
 
 
 def _flat(

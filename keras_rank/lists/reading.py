@@ -9,10 +9,12 @@ from keras import ops
 
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
+    SPARSE,
     Given,
     is_dict,
     look,
     parts_of,
+    refused,
     require_same_lengths,
     uneven_error,
 )
@@ -92,10 +94,8 @@ def read(
         _require_subtopics(labels, scores)
         like = scores
     if len(like.shape) not in (1, 2):
-        raise ValueError(
-            "`y_true` should have the shape (list_size,) or (batch, list_size). "
-            f"Received: y_true.shape={shape_of(labels)}"
-        )
+        expected = "have the shape (list_size,) or (batch, list_size)"
+        raise refused("y_true", expected, f"y_true.shape={shape_of(labels)}")
     _require_same_shape("y_pred", scores, like)
     are_lists = mask is not None or y_true.lengths is not None
     if mask is not None:
@@ -162,20 +162,21 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     items = scores.shape[1] if len(scores.shape) == 2 else None
     of_ids = look_at_ids("y_true", y_true, items)
     ids, labels, mask = _checked_ids(*of_ids, items)
+    shapes = f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
             "(batch, targets) and `y_pred` the shape (batch, items). Received: "
-            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+            f"{shapes}"
         )
     if len(ids.shape) == 1:
         ids, labels, mask = (
-            None if x is None else x[:, None] for x in (ids, labels, mask)
+            x if x is None else x[:, None] for x in (ids, labels, mask)
         )
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
             "`y_true` and `y_pred` should have the same number of lists. Received: "
-            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+            f"{shapes}"
         )
     weights = weights_of_lists(sample_weight, ids)
     batch = RawBatch(ids, scores, mask, weights, labels)
@@ -196,38 +197,30 @@ def tied_labels(given: Given | None, argument: str | None = None) -> str | None:
     has no float64.
     """
     dtype = backend.widest("float64")
-    if given is None or given.is_sparse or not given.shape:
+    if given is None or given.form in SPARSE or not given.shape:
         return None
     labels = given.numbers
     if not isinstance(labels, np.ndarray):
         if dtype == "float64" or not backend.is_concrete(labels):
             return None
         labels = ops.convert_to_numpy(labels)
-    are_whole, whole = labels.dtype.kind in "iu", 2 ** (np.finfo(dtype).nmant + 1)
-    is_exact = not are_whole and np.can_cast(labels.dtype, dtype)
-    if is_exact or (are_whole and labels.max(initial=0) <= whole):
-        return None
     if labels.dtype.kind not in "iuf":
         return None
-    in_order = np.sort(labels, axis=-1)
-    compared = in_order.astype(dtype)
-    differ, tie = (
-        in_order[..., 1:] != in_order[..., :-1],
-        compared[..., 1:] == compared[..., :-1],
-    )
-    if not np.any(differ & tie & (in_order[..., :-1] >= 0)):
+    is_float, whole = labels.dtype.kind == "f", 2 ** (np.finfo(dtype).nmant + 1)
+    if np.can_cast(labels.dtype, dtype) if is_float else labels.max(initial=0) <= whole:
         return None
-    way_out = "subtract the same number from all labels of a list"
+    in_order = np.sort(labels, axis=-1)
+    compared, lower = in_order.astype(dtype), in_order[..., :-1]
+    are_tied = compared[..., 1:] == compared[..., :-1]
+    if not np.any(are_tied & (in_order[..., 1:] != lower) & (lower >= 0)):
+        return None
+    expected = f"hold labels that {dtype} tells apart: subtract the same number from "
+    expected += "all labels of a list"
     if dtype == "float32":
-        way_out += (
-            ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has no '
-            "float64 unless asked for"
-        )
-    argument = argument or given.argument
-    return (
-        f"`{argument}` should hold labels that {dtype} tells apart: {way_out}. "
-        f"Received: different labels in a list that {dtype} rounds to the same"
-    )
+        expected += ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has '
+        expected += "no float64 unless asked for"
+    received = f"different labels in a list that {dtype} rounds to the same"
+    return str(refused(argument or given.argument, expected, received))
 
 
 def read_ids(
@@ -262,14 +255,13 @@ def _lists(given: Given, takes_subtopics: bool = False) -> Tensor:
     if len(x.shape) != 3 or (takes_subtopics and x.shape[2] != 1):
         return x
     if x.shape[2] not in (1, None):
-        argument = given.argument
-        raise ValueError(
-            f"`{argument}` should have one number for each item, in the shape "
-            "(batch, list_size) or (batch, list_size, 1). Where each position of "
-            "(batch, time, items) is a list, give the ids of its relevant items with "
-            "`sparse_labels=True`, or reshape scores and labels to (batch * time, "
-            "items). "
-            f"Received: {argument}.shape={shape_of(x)}"
+        raise refused(
+            given.argument,
+            "have one number for each item, in the shape (batch, list_size) or (batch, "
+            "list_size, 1). Where each position of (batch, time, items) is a list, "
+            "give the ids of its relevant items with `sparse_labels=True`, or reshape "
+            "scores and labels to (batch * time, items)",
+            f"{given.argument}.shape={shape_of(x)}",
         )
     if isinstance(x, np.ndarray):
         return x[:, :, 0]
@@ -281,11 +273,10 @@ def _require_subtopics(labels: Tensor, scores: Tensor) -> None:
     """Raises unless labels have an axis of subtopics beside those of the scores."""
     *sizes, subtopics = shape_of(labels)
     if subtopics == 0 or not sizes_agree(sizes, shape_of(scores)):
-        raise ValueError(
-            "`y_true` should have the shape of `y_pred`, and one more axis, of one "
-            "subtopic or more: (batch, list_size, subtopics). Received: "
-            f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
-        )
+        expected = "have the shape of `y_pred`, and one more axis, of one subtopic or "
+        expected += "more: (batch, list_size, subtopics)"
+        received = f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
+        raise refused("y_true", expected, received)
 
 
 def _require_same_shape(
@@ -295,26 +286,22 @@ def _require_same_shape(
         # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
-        hint = f"Scores of shape (n, 1) are {_SINGLE}. "
-        raise ValueError(
-            f"`{argument}` should have the same shape as `{name}`, a row for each list "
-            f"with a number for each item. {hint if are_single else ''}Received: "
-            f"{argument}.shape={shape_of(x)}, {name}.shape={shape_of(like)}"
-        )
+        expected = f"have the same shape as `{name}`, a row for each list with a "
+        expected += "number for each item"
+        expected += f". Scores of shape (n, 1) are {_SINGLE}" * are_single
+        received = f"{argument}.shape={shape_of(x)}, {name}.shape={shape_of(like)}"
+        raise refused(argument, expected, received)
 
 
 def weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
     """Converts weights of lists, of shape `()` or `(batch, 1)`."""
     if sample_weight is None:
         return None
-    lists = shape_of(ids)[0]
-    return _of_shape(
-        _lists(look("sample_weight", sample_weight)),
-        [(), (lists, 1)],
-        "a number or have one weight per list, of shape (batch,) or (batch, 1), where "
-        "relevant items are given by their ids",
-        f"ids of shape {shape_of(ids)}",
-    )
+    weights, shape = _lists(look("sample_weight", sample_weight)), shape_of(ids)
+    expected = "be a number or have one weight per list, of shape (batch,) or (batch, "
+    expected += "1), where relevant items are given by their ids"
+    accepted = [(), (shape[0], 1)]
+    return _of_shape(weights, accepted, expected, f"ids of shape {shape}")
 
 
 def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
@@ -322,15 +309,11 @@ def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
     shape = shape_of(labels)
     received = f"y_true.shape={shape}"
     if len(shape) == 1:
-        expected = "a number or have the same shape as `y_true`"
+        expected = "be a number or have the same shape as `y_true`"
         return _of_shape(weights, [(), shape], expected, received)
-    return _of_shape(
-        weights,
-        [(), (shape[0], 1), shape],
-        "a number, have one weight per list, of shape (batch,) or (batch, 1), or have "
-        "the same shape as `y_true`, (batch, list_size)",
-        received,
-    )
+    expected = "be a number, have one weight per list, of shape (batch,) or (batch, "
+    expected += "1), or have the same shape as `y_true`, (batch, list_size)"
+    return _of_shape(weights, [(), (shape[0], 1), shape], expected, received)
 
 
 def _of_shape(
@@ -341,8 +324,6 @@ def _of_shape(
     if len(given) == 1 and len(accepted[-1]) == 2:
         weights = weights[:, None]
     if not any(sizes_agree(shape_of(weights), sizes) for sizes in accepted):
-        raise ValueError(
-            f"`sample_weight` should be {expected}. Received: "
-            f"sample_weight.shape={given}, {received}"
-        )
+        received = f"sample_weight.shape={given}, {received}"
+        raise refused("sample_weight", expected, received)
     return weights

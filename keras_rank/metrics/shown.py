@@ -7,7 +7,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.given import look
+from keras_rank.lists.given import SPARSE, look
 from keras_rank.lists.ids import as_ids, checked_ids
 from keras_rank.lists.reading import RawBatch, read, read_sparse
 from keras_rank.lists.standardize import bucket_shapes, standardize
@@ -96,7 +96,7 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
     given = look("y_true", ids, -1)
-    if given.is_sparse:
+    if given.form in SPARSE:
         raise ValueError(
             "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
             "sparse matrix has no order. Received: y_true of type "
