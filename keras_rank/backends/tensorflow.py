@@ -121,11 +121,6 @@ def _made_once(function: Callable[..., Tensor], *numbers: Any, device: str) -> T
         return function(*numbers)
 
 
-def own(x: Tensor) -> Tensor:
-    """Tensors can't be changed, and are copies of arrays."""
-    return x
-
-
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
     rounds = tf.config.experimental.tensor_float_32_execution_enabled()
@@ -147,6 +142,10 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     for _ in range(levels):
         values = ops.sum(values, axis=len(rows))
     return values
+
+
+def running_total(x: Tensor) -> Tensor:
+    return tf.cast(tf.cumsum(tf.cast(x, "float64"), axis=-1), x.dtype)
 
 
 def scans_anew() -> bool:

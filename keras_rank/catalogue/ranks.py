@@ -27,8 +27,7 @@ from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
 from keras_rank.lists.given import to_tensor
-from keras_rank.lists.ids import checked_ids, look_at_ids, to_ids
-from keras_rank.lists.reading import tied_labels
+from keras_rank.lists.ids import checked_ids, to_ids
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
 from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of
@@ -76,7 +75,8 @@ def rank(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, whose parts are read by workers.
+            `keras_rank.catalogue.Shards`, whose parts are read by workers. Equal
+            candidates are distinct items: a copy of a target takes a rank.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. A score may depend only on
@@ -114,7 +114,8 @@ def rank(
     task = retrieval(
         targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
-    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
+    counts = task.counted(ties, key)
+    return ranked_by_counts(task.lists, counts, ties, k, task.tied_labels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Retrieval:
     queries: Queries
     candidates: Candidates | OpenShards
     score: str | Score
+    tied_labels: str | None
 
     def counted(
         self, ties: Ties, key: int, after_block: Callable[[int], None] = lambda _: None
@@ -160,7 +162,7 @@ def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
 
 
 def ranked_by_counts(
-    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, tied: str | None
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
     order = OrderSpec(True, ties, k)
@@ -168,8 +170,7 @@ def ranked_by_counts(
         lists, ranking = _ranked(order, lists, counts)
     else:
         lists, ranking = backend.enter(_ranked, order, lists, counts)
-    _, labels, _ = look_at_ids("targets", targets, 0)
-    return RankedLists(lists, ranking, k, ties, tied_labels(labels))
+    return RankedLists(lists, ranking, k, ties, tied)
 
 
 def _ranked(
@@ -201,7 +202,8 @@ def retrieval(
     embeddings, found = open_scored(
         queries, candidates, score, block_size, lambda: wanted_ids(targets)
     )
-    lists = standardize_targets(targets, found.items, sample_weight, dtype)
+    given = targets, found.items, sample_weight, dtype
+    lists, tied = standardize_targets(*given)
     number = shape_of(embeddings)[:1]
     if shape_of(lists.ids)[:1] != number:
         raise ValueError(
@@ -212,7 +214,7 @@ def retrieval(
     ids = np.where(can_be_found, ids, np.int32(-1))
     excluded = excluded_ids(exclude, ids, found.items)
     asked = Queries(embeddings, ids, excluded, None)
-    return Retrieval(lists, asked, found, score)
+    return Retrieval(lists, asked, found, score, tied)
 
 
 def open_scored(

@@ -18,6 +18,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays.buckets import first_rows
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
+from keras_rank.lists.copies import own
 from keras_rank.lists.reading import (
     RawBatch,
     check_told_apart,
@@ -112,14 +113,13 @@ class Formula(NamedTuple):
             reading = read_sparse(y_true, y_pred, sample_weight)
         else:
             reading = read(y_true, y_pred, sample_weight, self.takes_subtopics)
+            warn_of_first_batch(reading)
         if self.compares_labels:
             check_told_apart(reading.labels)
         batch = reading.batch
         typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
-        if not is_sparse:
-            warn_of_first_batch(reading)
         padded = bucket_shapes(batch, is_sparse)
         values = backend.enter(_ranked_values, (typed, spec), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])
@@ -176,8 +176,9 @@ def rank(
         reading = read_sparse(y_true, y_pred, sample_weight)
     else:
         reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+        warn_of_first_batch(reading)
     # Kept, whatever the user does with what was given.
-    batch = RawBatch(*(x if x is None else backend.own(x) for x in reading.batch))
+    batch = RawBatch(*map(own, reading.batch))
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
     return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))

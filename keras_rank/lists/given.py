@@ -6,7 +6,7 @@ is added here: in `form_of`, and in `look`.
 
 import reprlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set, ValuesView
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import keras
@@ -79,6 +79,7 @@ class Given(NamedTuple):
             raise _sparse_error(argument, numbers)
         if not dtype_name(numbers).startswith(_NUMBERS):
             received = f"{argument} of dtype {numbers.dtype}"
+            received += _remedy(argument, numbers)
             raise refused(argument, "hold real numbers", received)
         if isinstance(numbers, np.ndarray):
             numbers = within_backend(numbers)
@@ -192,8 +193,8 @@ def parts_of(
     """
     unknown = sorted(str(key) for key in value if key not in names)
     if unknown or names[0] not in value:
-        received = f"{argument} with the keys {list(value)}"
-        received += f", of which {unknown} are unknown" if unknown else ""
+        received = f"{argument} with the keys {reprlib.repr(list(value))}"
+        received += f", of which {reprlib.repr(unknown)} are unknown" * bool(unknown)
         raise refused(argument, f"be {expected}", received)
     return [value.get(name) for name in names]
 
@@ -287,13 +288,28 @@ def _array(argument: str, value: Any) -> Any:
             return ops.convert_to_tensor(value)
         except Exception as error:
             raise uneven_error(argument, value) from error
-    if array.ndim == 0 and array.dtype == object:
+    if value is None and argument == "y_pred":
+        expected = "hold real numbers: labels and scores are passed together, as "
+        raise refused(argument, f"{expected}(y_true, y_pred)", "y_pred=None")
+    if array.ndim == 0 and array.dtype.kind in "OUS":
         received = f"{argument} of type {type(value).__name__}"
-        received += f": pass `list({argument})`" * isinstance(value, Iterator)
+        received += _remedy(argument, value)
         raise refused(argument, "hold real numbers", received)
     # An empty Python list has no dtype of its own.
     is_typed = array.dtype.kind == "i"
     return array if array.size or is_typed else array.astype("float32")
+
+
+def _remedy(argument: str, value: Any) -> str:
+    """What to pass in the place of what holds no numbers, if that is clear."""
+    if isinstance(value, str):
+        return f": for a column of a table, pass `df[{value!r}]`"
+    if isinstance(value, Iterator | ValuesView):
+        return f": pass `list({argument})`"
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    if isinstance(value[0] if is_array and len(value) else value, Set):
+        return ", of sets: pass lists" if is_array else ", without an order: pass lists"
+    return ""
 
 
 def _of_array(argument: str, value: Any, parts: Sequence[Any]) -> Given:

@@ -32,6 +32,9 @@ _SINGLE = (
 # What a dict of labels is.
 _PARTS = 'labels, or a dict with the keys "labels" and "mask" (optional)'
 
+# Of labels, as higher numbers may be scores.
+_HIGHEST_GRADE = 5
+
 
 class RawBatch(NamedTuple):
     """What users pass, with matching shapes.
@@ -115,19 +118,12 @@ def warn_of_first_batch(reading: Reading) -> None:
     of scores, too, as in the order of torchmetrics.
     """
     given = reading.batch
-    labels, scores = given.labels, given.scores
-    is_float = keras.backend.is_float_dtype
-    if is_float(labels.dtype) and not is_float(scores.dtype):
-        has_fractions = ops.any(labels != ops.floor(labels))
-        # TensorFlow does not compare booleans with numbers.
-        numbers = ops.cast(scores, "int32")
-        are_labels = ops.all((numbers == 0) | (numbers == 1))
-        if backend.known(has_fractions) and backend.known(are_labels):
-            warnings.warn(
-                "`y_true` has fractions, and `y_pred` only 0 and 1: are they swapped? "
-                "The order of Keras is (y_true, y_pred).",
-                stacklevel=2,
-            )
+    if _seem_swapped(given.labels, given.scores):
+        warnings.warn(
+            "`y_true` has fractions, and `y_pred` only small whole numbers, as labels "
+            "are: are they swapped? The order of Keras is (y_true, y_pred).",
+            stacklevel=2,
+        )
     lists, items = given.scores.shape
     if items == 1 and lists != 1 and not reading.are_lists:
         warnings.warn(
@@ -136,6 +132,36 @@ def warn_of_first_batch(reading: Reading) -> None:
             "docs/rows.md.",
             stacklevel=2,
         )
+
+
+def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
+    """Whether labels look like scores, and scores like labels, where both are seen.
+
+    A model may return 0 and 1 as floats, or the places of items, and labels may be
+    halves. So floats have to be grades above 1, which need 0 and a gap or a repetition,
+    and most labels have to be other fractions.
+    """
+    are_floats = [keras.backend.is_float_dtype(x.dtype) for x in (labels, scores)]
+    # To read scores from a device would take long.
+    takes_long = are_floats[1] and backend.on_accelerator()
+    are_seen = backend.is_concrete(labels) and backend.is_concrete(scores)
+    if not (are_floats[0] and are_seen) or takes_long:
+        return False
+    try:
+        given, numbers = map(ops.convert_to_numpy, (labels, scores))
+    except RuntimeError:
+        # Within `torch.func`.
+        return False
+    # The first list of scores tells, unless they are labels.
+    for some in (numbers[:1], numbers):
+        is_grade = (some >= -1) & (some <= _HIGHEST_GRADE) & (some == np.floor(some))
+        if not (some.size and np.all(is_grade)):
+            return False
+    parts = np.abs(np.modf(given)[0])
+    if numbers.max() <= 1:
+        return not are_floats[1] and bool(np.any(parts > 0))
+    are_places = numbers.min() > 0 or np.all(np.diff(np.sort(numbers)) == 1)
+    return not are_places and bool(np.mean((parts > 0) & (parts != 0.5)) > 0.5)
 
 
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
@@ -160,14 +186,13 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
         raise uneven_error("y_pred", y_pred)
     scores = _lists(given)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    of_ids = look_at_ids("y_true", y_true, items)
-    ids, labels, mask = _checked_ids(*of_ids, items)
-    shapes = f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+    ids, labels, mask, of_labels = read_ids("y_true", y_true, items)
+    received = "Received: y_true.shape={}, y_pred.shape={}"
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
-            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
-            f"{shapes}"
+            "(batch, targets) and `y_pred` the shape (batch, items). "
+            + received.format(shape_of(ids), shape_of(scores))
         )
     if len(ids.shape) == 1:
         ids, labels, mask = (
@@ -175,12 +200,12 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
         )
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
-            "`y_true` and `y_pred` should have the same number of lists. Received: "
-            f"{shapes}"
+            "`y_true` and `y_pred` should have the same number of lists. "
+            + received.format(shape_of(ids), shape_of(scores))
         )
     weights = weights_of_lists(sample_weight, ids)
     batch = RawBatch(ids, scores, mask, weights, labels)
-    return Reading(batch, of_ids[1], are_lists=True)
+    return Reading(batch, of_labels, are_lists=True)
 
 
 def check_told_apart(labels: Given | None, argument: str | None = None) -> None:
@@ -225,8 +250,10 @@ def tied_labels(given: Given | None, argument: str | None = None) -> str | None:
 
 def read_ids(
     argument: str, value: Any, items: int | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> tuple[Tensor, Tensor | None, Tensor | None, Given | None]:
     """Returns ids, and their labels and mask if there are any, of the same shape.
+
+    And the labels in the dtype that was given.
 
     Args:
         argument: the name of the argument.
@@ -234,19 +261,14 @@ def read_ids(
         items: the number of items, `None` if it is unknown in a graph, 0 to leave it
             unchecked.
     """
-    return _checked_ids(*look_at_ids(argument, value, items), items)
-
-
-def _checked_ids(
-    ids: Given, labels: Given | None, mask: Given | None, items: int | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    ids, labels, mask = look_at_ids(argument, value, items)
     require_same_lengths(ids, labels, mask)
     x = _lists(as_ids(ids, items))
     parts = [None if part is None else _lists(part) for part in (labels, mask)]
     for name, part in zip(("labels", "mask"), parts, strict=True):
         if part is not None:
-            _require_same_shape(name, part, x, ids.argument)
-    return x, *parts
+            _require_same_shape(name, part, x, argument)
+    return x, *parts, labels
 
 
 def _lists(given: Given, takes_subtopics: bool = False) -> Tensor:

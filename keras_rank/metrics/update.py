@@ -130,11 +130,11 @@ def updates_of(
             reading = read(y_true, y_pred, sample_weight, takes_subtopics)
         if True in {m._compares_labels for m in members}:
             check_told_apart(reading.labels)
-        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         batch = reading.batch
+        if not sparse_labels and _has_first_batch(members, batch):
+            warn_of_first_batch(reading)
+        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         if backend.is_ours(spec):
-            if not sparse_labels and _has_first_batch(members, batch):
-                warn_of_first_batch(reading)
             batch = bucket_shapes(batch, sparse_labels)
             its = backend.enter(_with_batch, spec, batch, spec.keys, new.of(slots))
         else:
