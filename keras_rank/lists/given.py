@@ -116,7 +116,11 @@ def form_of(value: Any) -> Form:
             return "sparse"
     elif hasattr(kind, "to_tensor") and hasattr(kind, "row_splits"):
         return "ragged"
-    elif any(hasattr(kind, name) for name in ("toarray", "todense", "dense_shape")):
+    elif (
+        hasattr(kind, "toarray")
+        or hasattr(kind, "todense")
+        or hasattr(kind, "dense_shape")
+    ):
         modules = [base.__module__ for base in kind.__mro__]
         is_of_scipy = any(name.startswith("scipy.sparse") for name in modules)
         return "matrix" if is_of_scipy else "sparse"
