@@ -126,7 +126,7 @@ def lasting() -> contextlib.AbstractContextManager[Any]:
     return torch.inference_mode(False)
 
 
-def constant(value: float, like: Tensor) -> Tensor:
+def constant(value: Tensor | float, like: Tensor) -> Tensor:
     """Keras would copy the number to the device at each use."""
     if torch.compiler.is_compiling() or not isinstance(like, torch.Tensor):
         return generic.constant(value, like)
