@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_rank.arguments import unaccepted
-from keras_rank.backends import Array
+from keras_rank.backends import Array, backend
 from keras_rank.callbacks.outputs import of_output
 from keras_rank.lists.copies import own
 from keras_rank.lists.given import SPARSE, form_of
@@ -406,10 +406,7 @@ def _on_host(x: Any) -> Any:
         return x
     if form_of(x) in ("ragged", *SPARSE):
         return x
-    if hasattr(x, "detach"):
-        x = x.detach().cpu()
-        x = x.float() if str(x.dtype) == "torch.bfloat16" else x
-    array = np.asarray(x)
+    array = np.asarray(backend.for_numpy(x))
     if array.ndim == 0:
         raise ValueError(
             "`x` should have batches of arrays with one row for each item. Received: "

@@ -278,11 +278,7 @@ def _sparse_error(argument: str, value: Any) -> ValueError:
 def _array(argument: str, value: Any) -> Any:
     """Converts to an array if NumPy can, keeping the precision."""
     try:
-        if hasattr(value, "detach"):
-            # A torch tensor. NumPy has neither gradients nor bfloat16.
-            value = value.detach().cpu()
-            value = value.float() if str(value.dtype) == "torch.bfloat16" else value
-        array = np.asarray(value)
+        array = np.asarray(backend.for_numpy(value))
         if array.dtype == object and array.ndim:
             # Such as those in columns of lists.
             array = np.asarray(array.tolist())

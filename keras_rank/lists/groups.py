@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_rank.backends import Array
+from keras_rank.backends import Array, backend
 from keras_rank.lists.given import check_dense
 from keras_rank.lists.tensors import in_native_order
 
@@ -86,8 +86,7 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
     check_dense("group_ids", group_ids)
     if isinstance(group_ids, np.ma.MaskedArray):
         raise _unknown_ids(group_ids.tolist())
-    if hasattr(group_ids, "detach"):
-        group_ids = group_ids.detach().cpu()
+    group_ids = backend.for_numpy(group_ids)
     if not isinstance(group_ids, list | tuple):
         array: Array = np.asarray(group_ids)
         if array.ndim != 1:

@@ -142,10 +142,9 @@ def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
     and most labels have to be other fractions.
     """
     are_floats = [keras.backend.is_float_dtype(x.dtype) for x in (labels, scores)]
-    # To read scores from a device would take long.
-    takes_long = are_floats[1] and backend.on_accelerator()
-    are_seen = backend.is_concrete(labels) and backend.is_concrete(scores)
-    if not (are_floats[0] and are_seen) or takes_long:
+    # To read floats from a device would take long.
+    is_seen = backend.is_at_hand if are_floats[1] else backend.is_concrete
+    if not (are_floats[0] and is_seen(labels) and is_seen(scores)):
         return False
     try:
         given, numbers = map(ops.convert_to_numpy, (labels, scores))
