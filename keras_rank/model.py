@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_rank.backends import backend
-from keras_rank.lists import ragged
+from keras_rank.lists.given import are_lists, form_of, in_full, look
 from keras_rank.lists.tensors import wide_or_none
 from keras_rank.losses import are_of_items, have_padding, losses_that_count
 from keras_rank.utils import mask_labels
@@ -281,13 +281,15 @@ def _dense(name: str, structure: Any, to_arrays: bool = True) -> Any:
 
     def dense(path: tuple[Any, ...], part: Any) -> Any:
         argument = "mask" if path[-1:] == ("mask",) else name
-        if ragged.is_ragged_tensor(part):
-            part = ragged.dense(argument, part)
+        padding = -1 if argument == "y_true" else 0
+        if form_of(part) == "ragged":
+            part = in_full(part, padding)
             return ops.convert_to_numpy(part) if to_arrays else part
-        if not ragged.is_array_of_lists(part):
+        if not are_lists(part):
             return part
-        # Labels may be those of subtopics.
-        return ragged.padded(argument, list(part), deep=argument == "y_true")
+        # Items may have several features, and labels for subtopics.
+        deep = argument in ("x", "y_true")
+        return look(argument, part, padding, deep=deep).numbers
 
     parts = [dense(*each) for each in keras.tree.flatten_with_path(structure)]
     return keras.tree.pack_sequence_as(structure, parts)

@@ -43,7 +43,7 @@ def batches(draw, weighted=False, ties=True, unretrieved=True):
 
 def lists_of(labels, scores):
     """What a metric makes of labels and scores."""
-    return dense_lists("float32", read(labels, scores, None))
+    return dense_lists("float32", read(labels, scores, None).batch)
 
 
 # Where batches are split, the start and the end among the places.

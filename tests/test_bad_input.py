@@ -83,6 +83,7 @@ def update_errors():
             value = np.ma.array(LABELS, mask=LABELS > 1)
             message = f"`{argument}` should be an array without a mask of its own"
             yield f"{argument} with a mask", kind, {part: value}, message
+            yield f"{argument} of rows with masks", kind, {part: list(value)}, message
             for shape in THIRD_AXES:
                 if (kind, part, shape) == (sparse, "labels", (2, 4, 2)):
                     continue  # Ids and labels side by side.
@@ -161,8 +162,11 @@ def update_errors():
         "a number": {"labels": LABELS, 1: MASK},
         "upper case": {"Labels": LABELS},
     }.items():
-        message = '`y_true` should be labels, or a dict with the keys "labels" and "ma'
-        for kind in (dense, sparse):
+        for kind, what, keys in (
+            (dense, "labels", '"labels" and "mask" (optional)'),
+            (sparse, "ids", '"ids", "labels" (optional) and "mask" (optional)'),
+        ):
+            message = f"`y_true` should be {what}, or a dict with the keys {keys}. "
             yield f"keys: {name}", kind, {"labels": value}, message
     for name, ids, message in [
         ("too large", [[4, 0], [0, 0]], "ids below the number of items, 4. Received: "),

@@ -21,6 +21,7 @@ from keras_rank.catalogue.blocks import Queries, _kept_step, chunks_of_queries
 from keras_rank.catalogue.candidates import open_candidates
 from keras_rank.catalogue.ranks import retrieval
 from keras_rank.catalogue.tiles import TILE
+from keras_rank.lists import standardize
 
 BACKEND = keras.backend.backend()
 SPARSE = [
@@ -1222,14 +1223,14 @@ def test_targets_are_read_once_for_all_parts(rng, monkeypatch):
     targets = {"ids": ids, "labels": np.ones(ids.shape)}
     metric = metrics.MeanReciprocalRank(shuffle_ties="average")
     expected = catalogue.evaluate(targets, queries, candidates, metric)
-    read, tied_labels = [], catalogue.evaluation.tied_labels
+    read, read_ids = [], standardize.read_ids
 
-    def counted(argument, value, **arguments):
+    def counted(argument, *given):
         read.append(argument)
-        return tied_labels(argument, value, **arguments)
+        return read_ids(argument, *given)
 
     monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 1)
-    monkeypatch.setattr(catalogue.evaluation, "tied_labels", counted)
+    monkeypatch.setattr(standardize, "read_ids", counted)
     assert catalogue.evaluate(targets, queries, candidates, metric) == expected
     assert read == ["targets"]
 

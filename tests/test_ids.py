@@ -215,6 +215,13 @@ def test_a_dense_matrix_of_numpy_is_an_array(name):
     )
 
 
+@pytest.mark.parametrize("name", [name for name in TAKES_IDS if "shown" not in name])
+def test_an_error_names_the_ids_that_are_nested(name):
+    message = f"`{name.split()[0]}` should be a list of items or a batch of such lists"
+    with pytest.raises(ValueError, match=message):
+        TAKES_IDS[name]([[[1], [2]], [[0]], [[3]]])
+
+
 def test_as_many_ids_as_items_are_ids():
     """In any order, and padded, also where some of them are given twice."""
     for ids, left in (

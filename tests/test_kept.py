@@ -8,7 +8,7 @@ from registry import FIRST_CASES
 
 from keras_rank import functional
 from keras_rank.backends import backend
-from keras_rank.lists.tensors import to_array
+from keras_rank.lists.given import look
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 BACKEND = keras.backend.backend()
@@ -118,7 +118,7 @@ def test_labels_that_a_dtype_rounds_are_known_when_they_are_ranked():
 def test_no_program_reads_the_memory_of_users(rng):
     labels, _ = fresh(rng)
     for given in (labels, labels[:, ::2], labels.astype("int32")):
-        assert not np.shares_memory(to_array("y_true", given), given)
+        assert not np.shares_memory(look("y_true", given).tensor(), given)
     # That of a tensor can't be changed, and is not copied.
     tensor = ops.convert_to_tensor(labels)
-    assert np.shares_memory(to_array("y_true", tensor), backend.on_host(tensor))
+    assert np.shares_memory(look("y_true", tensor).tensor(), backend.on_host(tensor))

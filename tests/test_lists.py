@@ -263,6 +263,27 @@ def test_columns_of_tables(module):
             value(column(["a", "b"]), column([0.1, 0.2]))
 
 
+def test_rows_of_torch_on_any_backend():
+    """With gradients, or in bfloat16, which NumPy doesn't have."""
+    torch = pytest.importorskip("torch")
+    for rows in RAGGED, ([[1, 0], [0, 2]], [[0.5, 0.25], [0.125, 0.5]]):
+        expected = [value(*row) for row in zip(*rows, strict=True)]
+        for make in (
+            lambda row: torch.tensor(row, dtype=torch.float32, requires_grad=True),
+            lambda row: torch.tensor(row, dtype=torch.bfloat16),
+        ):
+            given = [[make(row) for row in part] for part in rows]
+            found = functional.ndcg(*given, seed=1)
+            np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=1e-6)
+
+
+def test_labels_of_torch_with_gradients_are_compared():
+    torch = pytest.importorskip("torch")
+    labels = torch.tensor([[3.0, 1.0, 2.0]], requires_grad=True)
+    found = functional.pairwise_accuracy(labels, [[3.0, 1.0, 2.0]])
+    assert float(found[0]) == 1.0
+
+
 @pytest.mark.parametrize(
     ("labels", "received"),
     [

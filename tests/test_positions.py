@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from scipy.sparse import csr_matrix
 
 from keras_rank import RankingModel, functional
 from keras_rank.metrics import (
@@ -144,6 +145,36 @@ def test_sequences_of_uneven_length(ids, scores, graded):
         assert result(metric, uneven, cut(scores)) == expected
 
 
+def test_columns_of_lists(ids, scores):
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    for column in (pandas.Series, arrow.array):
+        given = [column(x.tolist()) for x in (ids, scores)]
+        for metric in make_metrics():
+            assert result(metric, *given) == result(metric, ids, scores)
+
+
+def test_stacked_lists_are_what_stacked_arrays_are(graded, scores):
+    stacked = np.stack(graded, axis=-1)
+    for metric in make_metrics():
+        expected = result(metric, stacked, scores)
+        assert result(metric, stacked.tolist(), scores) == expected
+        expected = result(metric, stacked[:, 0], scores[:, 0])
+        assert result(metric, stacked[:, 0].tolist(), scores[:, 0]) == expected
+
+
+def test_graded_targets_of_uneven_sequences_are_ranked(graded, scores):
+    """Their labels are looked at, as a metric may compare them."""
+    uneven = [[row[:n] for row, n in zip(x, LENGTHS, strict=True)] for x in graded]
+    y_true = dict(zip(("ids", "labels"), uneven, strict=True))
+    given = y_true, [row[:n] for row, n in zip(scores, LENGTHS, strict=True)]
+    make = {"sparse_labels": True, "seed": 1}
+    order = functional.rank(*given, **make)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(functional.ndcg(order)),
+        ops.convert_to_numpy(functional.ndcg(*given, **make)),
+    )
+
+
 def test_ragged_tensors(ids, scores, backend):
     if backend == "tensorflow":
         import tensorflow as tf
@@ -218,6 +249,8 @@ def test_what_is_not_understood_is_an_error(ids, scores):
             r"labels.shape=\(2, 4\), y_pred",
         ),
         (ids + 9, scores, None, "below the number of items, 7"),
+        ([[True], [False, True]], scores[:2], None, "of dtype bool"),
+        (csr_matrix(np.eye(5, 7)), scores, None, "a sparse matrix, which has rows"),
         (ids, scores, np.ones(4), "`sample_weight` should be a number, or have the sh"),
         ([x[:2] for x in ids[:2]] + [ids[2]], list(scores[:3]), None, "as many items"),
         (

@@ -158,6 +158,25 @@ def test_only_one_file_names_a_backend():
             assert "backend.backend()" not in path.read_text(), path
 
 
+# What tells the forms of an argument apart: ragged, sparse, a column, a variable.
+FORMS = {"is_nested", "row_splits", "to_padded_tensor", "to_list", "to_pylist"}
+FORMS |= {"toarray", "todense", "dense_shape", "to_sparse_csr", "read_value"}
+
+
+def test_only_one_file_asks_for_the_form_of_an_argument():
+    """So that another form of input is one place to add."""
+    rooms = {"arrays", "lists", "ranking", "formulas", "functional", "metrics"}
+    rooms |= {"catalogue", "callbacks", "model.py"}
+    asking = {}
+    for path in MODULES:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        names |= {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+        if names & FORMS and path.relative_to(PACKAGE).parts[0] in rooms:
+            asking[place(path)] = names & FORMS
+    assert asking == {"lists/given.py": FORMS}
+
+
 def test_only_public_names_are_in_sight():
     assert dir(keras_rank) == sorted([*keras_rank.__all__, "__version__"])
 

@@ -71,6 +71,11 @@ def is_concrete(x: Tensor) -> bool:
     return True
 
 
+def is_at_hand(x: Tensor) -> bool:
+    """Whether Python can see the values of a tensor without a wait for a device."""
+    return backends.backend.is_concrete(x) and not backends.backend.on_accelerator()
+
+
 def known(condition: Tensor | bool) -> bool | None:
     """The value of a boolean scalar, `None` where Python can't see it."""
     if isinstance(condition, bool):
@@ -250,11 +255,6 @@ def scalar(value: int) -> Tensor:
     return backends.backend.to_tensor(np.array(value, "int32"))
 
 
-def own(x: Tensor) -> Tensor:
-    """The same values in memory that a user can't change afterwards."""
-    return ops.copy(x)
-
-
 def sent(array: Array) -> Tensor:
     """An array as a tensor, which is copied while the device works."""
     return backends.backend.to_tensor(array)
@@ -273,6 +273,14 @@ def waiting_for(tensors: Any) -> Callable[[], Any]:
 def free_memory() -> int | None:
     """The free memory of the device in bytes, `None` where it is unknown."""
     return None
+
+
+def for_numpy(x: Any) -> Any:
+    """A tensor of torch, on any backend, as NumPy reads it: it has no bfloat16."""
+    if not hasattr(x, "detach"):
+        return x
+    x = x.detach().cpu()
+    return x.float() if str(x.dtype) == "torch.bfloat16" else x
 
 
 def on_host(x: Tensor) -> Tensor:

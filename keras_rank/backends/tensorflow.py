@@ -121,11 +121,6 @@ def _made_once(function: Callable[..., Tensor], *numbers: Any, device: str) -> T
         return function(*numbers)
 
 
-def own(x: Tensor) -> Tensor:
-    """Tensors can't be changed, and are copies of arrays."""
-    return x
-
-
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
     rounds = tf.config.experimental.tensor_float_32_execution_enabled()

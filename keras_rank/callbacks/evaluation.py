@@ -15,7 +15,7 @@ from keras.callbacks import Callback, CallbackList, SwapEMAWeights
 from keras_rank.arguments import check_positive, unaccepted
 from keras_rank.backends import backend
 from keras_rank.catalogue.evaluation import check_verbose
-from keras_rank.lists.tensors import to_array
+from keras_rank.lists.given import look
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import by_kind
 from keras_rank.metrics.variables import State
@@ -117,7 +117,8 @@ def check_model(argument: str, model: Any) -> Any:
 
 
 def _warn_of_weights(sample_weight: Any) -> None:
-    weights = ops.convert_to_numpy(to_array("sample_weight", sample_weight)).ravel()
+    given = look("sample_weight", sample_weight).tensor()
+    weights = ops.convert_to_numpy(given).ravel()
     (rows,) = np.nonzero(~(weights >= 0))
     if len(rows):
         warnings.warn(

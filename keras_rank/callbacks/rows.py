@@ -10,12 +10,11 @@ import keras
 import numpy as np
 
 from keras_rank.arguments import unaccepted
-from keras_rank.backends import Array
+from keras_rank.backends import Array, backend
 from keras_rank.callbacks.outputs import of_output
-from keras_rank.lists import ragged
 from keras_rank.lists.copies import own
+from keras_rank.lists.given import SPARSE, form_of
 from keras_rank.lists.groups import ids_of, rows_of
-from keras_rank.lists.tensors import is_sparse
 
 # The arguments that have a value for each row.
 LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
@@ -405,12 +404,9 @@ def _on_host(x: Any) -> Any:
     """A tensor of any library as an array; ragged and sparse ones as they are."""
     if _is_list(x) or isinstance(x, np.ndarray):
         return x
-    if ragged.is_ragged_tensor(x) or is_sparse(x):
+    if form_of(x) in ("ragged", *SPARSE):
         return x
-    if hasattr(x, "detach"):
-        x = x.detach().cpu()
-        x = x.float() if str(x.dtype) == "torch.bfloat16" else x
-    array = np.asarray(x)
+    array = np.asarray(backend.for_numpy(x))
     if array.ndim == 0:
         raise ValueError(
             "`x` should have batches of arrays with one row for each item. Received: "

@@ -11,7 +11,8 @@ from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.tiles import block_size_of, tile_size
 from keras_rank.lists.copies import own
-from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
+from keras_rank.lists.given import to_tensor
+from keras_rank.lists.tensors import ranked_as, shape_of
 
 
 class Block(NamedTuple):
@@ -214,7 +215,7 @@ def open_candidates(
         return Stream(read, wanted(), block_size, queries, first_id)
     # A file that is mapped to memory stays there, and is read block by block.
     if not isinstance(given, np.ndarray):
-        given = ops.stop_gradient(to_tensor("candidates", given))
+        given = to_tensor("candidates", given)
     if len(given.shape) != 2 or 0 in tuple(given.shape):
         raise ValueError(
             "`candidates` should have the shape (items, features), with one or "

@@ -16,7 +16,6 @@ from keras_rank.catalogue.blocks import Queries
 from keras_rank.catalogue.copies import warn_of_copies
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
-from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
@@ -115,9 +114,8 @@ def summed(
         if warns:
             warn_of_copies(task, counts)
             warns = False
-        tied = tied_labels("targets", given[0], sparse_labels=True)
         for lists, part in _parts(task.lists, counts, ties, k):
-            ranked = ranked_by_counts(lists, part, ties, k, tied)
+            ranked = ranked_by_counts(lists, part, ties, k, task.tied_labels)
             state = with_ranked(members, ranked, state)
     for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
         task = task_in(dtype)

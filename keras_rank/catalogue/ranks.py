@@ -26,11 +26,11 @@ from keras_rank.catalogue.candidates import Candidates, no_ids, open_candidates
 from keras_rank.catalogue.counting import Counts, count_candidates
 from keras_rank.catalogue.scoring import Score, check_score, prepared
 from keras_rank.catalogue.shards import OpenShards, Shards, open_shards
+from keras_rank.lists.given import to_tensor
 from keras_rank.lists.ids import checked_ids, to_ids
-from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.standardize import read_targets, standardize_targets
 from keras_rank.lists.targets import RankCounts, TargetLists
-from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of, to_tensor
+from keras_rank.lists.tensors import as_tensor, ranked_as, shape_of
 from keras_rank.ranking.ranked import OrderSpec, RankedLists
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_counted
@@ -115,8 +115,7 @@ def rank(
         targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
     counts = task.counted(ties, key)
-    tied = tied_labels("targets", targets, sparse_labels=True)
-    return ranked_by_counts(task.lists, counts, ties, k, tied)
+    return ranked_by_counts(task.lists, counts, ties, k, task.tied_labels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +126,7 @@ class Retrieval:
     queries: Queries
     candidates: Candidates | OpenShards
     score: str | Score
+    tied_labels: str | None
 
     def counted(
         self, ties: Ties, key: int, after_block: Callable[[int], None] = lambda _: None
@@ -202,7 +202,8 @@ def retrieval(
     embeddings, found = open_scored(
         queries, candidates, score, block_size, lambda: wanted_ids(targets)
     )
-    lists = standardize_targets(targets, found.items, sample_weight, dtype)
+    given = targets, found.items, sample_weight, dtype
+    lists, tied = standardize_targets(*given)
     number = shape_of(embeddings)[:1]
     if shape_of(lists.ids)[:1] != number:
         raise ValueError(
@@ -213,7 +214,7 @@ def retrieval(
     ids = np.where(can_be_found, ids, np.int32(-1))
     excluded = excluded_ids(exclude, ids, found.items)
     asked = Queries(embeddings, ids, excluded, None)
-    return Retrieval(lists, asked, found, score)
+    return Retrieval(lists, asked, found, score, tied)
 
 
 def open_scored(
@@ -230,7 +231,7 @@ def open_scored(
     is_symbolic = isinstance(queries, keras.KerasTensor)
     embeddings = queries
     if not is_symbolic:
-        embeddings = ranked_as(ops.stop_gradient(to_tensor("queries", queries)))
+        embeddings = ranked_as(to_tensor("queries", queries))
     if is_symbolic or not backend.is_concrete(embeddings):
         raise ValueError(
             "`queries` should be concrete values, as candidates are ranked block by "

@@ -18,6 +18,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays.buckets import first_rows
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
+from keras_rank.lists.copies import own
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.reading import (
     RawBatch,
@@ -109,15 +110,16 @@ class Formula(NamedTuple):
             y_true.check_cutoff(k)
             return backend.enter(_values, spec, *y_true.fresh())
         self._check_takes_sparse(is_sparse)
-        if self.compares_labels:
-            check_told_apart("y_true", y_true, is_sparse)
         ties = check_ties(shuffle_ties)
         order = OrderSpec(is_sparse, ties, k)
         if is_sparse:
-            batch = read_sparse(y_true, y_pred, sample_weight)
+            reading = read_sparse(y_true, y_pred, sample_weight)
         else:
-            batch = read(y_true, y_pred, sample_weight, self.takes_subtopics)
-            warn_of_first_batch(batch, y_true, y_pred)
+            reading = read(y_true, y_pred, sample_weight, self.takes_subtopics)
+            warn_of_first_batch(reading)
+        if self.compares_labels:
+            check_told_apart(reading.labels)
+        batch = reading.batch
         typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
@@ -174,16 +176,15 @@ def rank(
     is_sparse = check_flag("sparse_labels", sparse_labels)
     order = check_dtype(dtype), OrderSpec(is_sparse, ties, k)
     if is_sparse:
-        batch = read_sparse(y_true, y_pred, sample_weight)
+        reading = read_sparse(y_true, y_pred, sample_weight)
     else:
-        batch = read(y_true, y_pred, sample_weight, takes_subtopics=True)
-        warn_of_first_batch(batch, y_true, y_pred)
+        reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+        warn_of_first_batch(reading)
     # Kept, whatever the user does with what was given.
-    batch = RawBatch(*(x if x is None else backend.own(x) for x in batch))
+    batch = RawBatch(*map(own, reading.batch))
     # In their own shape, as formulas of a user's may see them.
     lists, ranking = _ranked(order, batch, shuffle_key(ties, seed))
-    tied = tied_labels("y_true", y_true, is_sparse)
-    return RankedLists(lists, ranking, k, ties, tied)
+    return RankedLists(lists, ranking, k, ties, tied_labels(reading.labels))
 
 
 def _check_agree(

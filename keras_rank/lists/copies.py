@@ -5,19 +5,20 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_rank.lists.given import is_dict
+
 
 def own(value: Any) -> Any:
     """Returns arrays and tensors, alone or in dicts and lists, in memory of their own.
 
     They have no gradients.
     """
-    # Asks the class, as TensorFlow is slow to report a missing attribute.
-    kind = type(value)
-    # Some matrices of SciPy are dicts.
-    if isinstance(value, dict) and not hasattr(kind, "tocsr"):
+    if is_dict(value):
         return {key: own(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [own(each) for each in value]
+    # Asks the class, as TensorFlow is slow to report a missing attribute.
+    kind = type(value)
     if hasattr(kind, "detach"):
         return value.detach().clone()
     # Tensors of JAX and TensorFlow never change.

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_rank.backends import Array
-from keras_rank.lists import tensors
+from keras_rank.backends import Array, backend
+from keras_rank.lists.given import check_dense
+from keras_rank.lists.tensors import in_native_order
 
 
 def rows_of(argument: str, values: Any) -> Array:
     """Converts numbers, with one row for each item, to an array."""
-    tensors.check_dense(argument, values)
+    check_dense(argument, values)
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(
             f"`{argument}` should be an array without a mask of its own: select the "
@@ -31,7 +32,7 @@ def rows_of(argument: str, values: Any) -> Array:
             f"`{argument}` should be an array of numbers with one row per item. "
             f"Received: {received}"
         )
-    return tensors.in_native_order(array)
+    return in_native_order(array)
 
 
 def places(rows: int | None, group_sizes: Any, group_ids: Any) -> tuple[Array, Array]:
@@ -50,7 +51,7 @@ def places(rows: int | None, group_sizes: Any, group_ids: Any) -> tuple[Array, A
             f"group_sizes={reprlib.repr(group_sizes)}, "
             f"group_ids={reprlib.repr(group_ids)}"
         )
-    tensors.check_dense("group_sizes", group_sizes)
+    check_dense("group_sizes", group_sizes)
     if group_ids is not None:
         return _places_by_id(rows, ids_of(group_ids))
     sizes = np.asarray(group_sizes)
@@ -82,17 +83,16 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
         numbers_of: where rows come in parts, the numbers of the ids so far, to which
             those of new ids are added.
     """
-    tensors.check_dense("group_ids", group_ids)
+    check_dense("group_ids", group_ids)
     if isinstance(group_ids, np.ma.MaskedArray):
         raise _unknown_ids(group_ids.tolist())
-    if hasattr(group_ids, "detach"):
-        group_ids = group_ids.detach().cpu()
+    group_ids = backend.for_numpy(group_ids)
     if not isinstance(group_ids, list | tuple):
         array: Array = np.asarray(group_ids)
         if array.ndim != 1:
             return array
         if numbers_of is None and array.dtype.kind in "biufmM":
-            return tensors.in_native_order(array)
+            return in_native_order(array)
         group_ids = array.tolist()
     elif any(_is_tensor(each) for each in group_ids[:1]):
         # Tensors are hashed by what they are, not by their values.

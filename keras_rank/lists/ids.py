@@ -1,7 +1,7 @@
 """Ids of items: numbers, or the columns that are stored in a sparse matrix."""
 
-import contextlib
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,21 +9,28 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import shifted
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists import ragged
-from keras_rank.lists.tensors import (
-    as_tensor,
-    cast,
-    dtype_name,
-    is_sparse,
-    shape_of,
-    to_array,
+from keras_rank.lists.given import (
+    SPARSE,
+    Given,
+    if_given,
+    is_dict,
+    look,
+    parts_of,
+    refused,
 )
+from keras_rank.lists.tensors import as_tensor, cast, dtype_name, shape_of
 
 # The id of a relevant item that is not in the catalogue: it is never found.
 NO_CANDIDATE = -2
 
 # Each of these floats holds all whole numbers up to this one.
 _WHOLE_NUMBERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
+
+# Those that may not hold the number of items.
+_NARROW_INTEGERS = ("int8", "int16", "uint8", "uint16")
+
+# What a dict of ids is.
+_PARTS = 'ids, or a dict with the keys "ids", "labels" (optional) and "mask" (optional)'
 
 # What to hold, and what to do with a matrix with a column for each item.
 _RELEVANT = {
@@ -38,39 +45,76 @@ _ANY = (
 )
 
 
-class Stored(NamedTuple):
-    """What is stored in a sparse matrix of shape `(batch, items)`.
-
-    Attributes:
-        columns: int array of shape `(batch, n)`, padded with -1.
-        values: array of the same shape.
-    """
-
-    columns: Array
-    values: Array
-
-
-def is_matrix(value: Any) -> bool:
-    """Whether it is a sparse matrix or array of SciPy, in any format."""
-    names = [kind.__module__ for kind in type(value).__mro__]
-    return any(name.startswith("scipy.sparse") for name in names)
-
-
-def stored_in(argument: str, matrix: Any, items: int | None) -> Stored:
-    """Returns the columns that are stored in each row, and their values.
+def look_at_ids(
+    argument: str, value: Any, items: int | None, axes: int = 2
+) -> tuple[Given, Given | None, Given | None]:
+    """Looks at ids, and at their labels and mask if there are any.
 
     Args:
         argument: the name of the argument.
-        matrix: the sparse matrix.
+        value: ids, a dict of ids, labels and mask, ids and labels stacked in a last
+            axis, or a sparse matrix of labels.
+        items: the number of items, `None` if it is unknown in a graph, 0 to leave it
+            unchecked.
+        axes: how many axes the scores have.
+    """
+    deep, keys = axes > 2, list(value) if is_dict(value) else None
+    labels = mask = None
+    if keys is not None and ("ids" in keys or "labels" not in keys):
+        names = ("ids", "labels", "mask")
+        value, labels, mask = parts_of(argument, value, names, _PARTS)
+    elif keys is not None:
+        # The ids take the place of the labels of dense lists.
+        value, mask = parts_of(argument, value, ("labels", "mask"), _PARTS)
+    ids = look(argument, value, -1, deep=deep)
+    labels = if_given("labels", labels, -1, deep=deep)
+    mask = if_given("mask", mask, 0, deep=deep)
+    others = [part for part in (labels, mask) if part is not None]
+    _check_sparse(ids, others, keys, deep)
+    # What is named "ids" has no labels of its own.
+    may_be_graded = not others and "ids" not in (keys or ())
+    if ids.form == "matrix":
+        ids, stored = _stored_in(ids, items)
+        return ids, stored if may_be_graded else None, None
+    if may_be_graded and len(ids.shape) == axes + 1 and ids.shape[-1] == 2:
+        numbers = ids.numbers
+        labels = Given("labels", ids.form, numbers[..., 1])
+        return ids._replace(numbers=numbers[..., 0]), labels, None
+    return ids, labels, mask
+
+
+def _check_sparse(
+    ids: Given, others: Sequence[Given], keys: list[Any] | None, at_positions: bool
+) -> None:
+    """Raises for a sparse matrix that is not one of ids or of labels by itself."""
+    argument = ids.argument
+    if ids.form == "matrix" and others:
+        expected = "have no labels or mask beside a sparse matrix of ids: the labels "
+        expected += "are the values of a matrix that is given by itself"
+        raise refused(argument, expected, f"{argument} with the keys {keys}")
+    if ids.form == "matrix" and at_positions:
+        received = "a sparse matrix, which has rows for lists: give scores of shape "
+        received += "(rows, items)"
+        raise refused(argument, "hold ids where each position has scores", received)
+    for name, numbers in ((x.argument, x.numbers) for x in others if x.form in SPARSE):
+        received = f"{name} of type {type(numbers).__name__}, which is sparse: give it "
+        received += "in the shape of the ids"
+        raise refused(name, "hold real numbers", received)
+
+
+def _stored_in(given: Given, items: int | None) -> tuple[Given, Given]:
+    """Returns the columns that are stored in each row, padded with -1, and values.
+
+    Args:
+        given: a sparse matrix of SciPy, of shape `(batch, items)`, in any format.
         items: the number of items, `None` if it is unknown.
     """
+    argument, matrix = given.argument, given.numbers
     if len(matrix.shape) != 2 or matrix.shape[1] != (items or matrix.shape[1]):
         number = items or "any number"
-        raise ValueError(
-            f"`{argument}` should have a row for each list and a column for each item "
-            f"({number} in all) where it is a sparse matrix. Received: "
-            f"{argument}.shape={tuple(matrix.shape)}"
-        )
+        expected = "have a row for each list and a column for each item "
+        expected += f"({number} in all) where it is a sparse matrix"
+        raise refused(argument, expected, f"{argument}.shape={given.shape}")
     by_row = matrix.tocsr()
     if matrix.format == "bsr":
         # Its zeros fill blocks.
@@ -84,89 +128,77 @@ def stored_in(argument: str, matrix: Any, items: int | None) -> Stored:
     columns = np.full(is_stored.shape, -1, "int64")
     values = np.zeros(is_stored.shape, by_row.data.dtype)
     columns[is_stored], values[is_stored] = by_row.indices, by_row.data
-    return Stored(columns, values)
+    return Given(argument, "array", columns), Given("labels", "array", values)
 
 
-def to_ids(argument: str, value: Any, items: int | None) -> Tensor:
-    """Converts to a tensor of ids, in a dtype that also holds the number of items.
+def to_ids(
+    argument: str, value: Any, items: int | None, *, in_model: bool = False
+) -> Tensor:
+    """Converts ids, or a sparse matrix, to a tensor: see `as_ids`."""
+    given = look(argument, value, -1)
+    if given.form == "matrix":
+        given, _ = _stored_in(given, items)
+    return as_ids(given, items).tensor(in_model=in_model)
+
+
+def as_ids(given: Given, items: int | None) -> Given:
+    """Ids in a dtype that also holds the number of items.
+
+    Raises for what are no ids, or ids that their dtype may have rounded. So the dtypes
+    that were given count: wider floats don't bring back what half precision has
+    rounded.
 
     Args:
-        argument: the name of the argument.
-        value: ids, or a sparse matrix of SciPy.
+        given: the ids.
         items: the number of items, `None` if it is unknown.
     """
-    if is_matrix(value):
-        value = stored_in(argument, value, items).columns
-    check_kind(argument, value, items)
-    value = ragged.unboxed(value)
-    if ragged.is_ragged(value):
-        value = ragged.padded("y_true", value)
-    if isinstance(value, list | tuple):
-        with contextlib.suppress(Exception):
-            # `to_array` has better error messages.
-            value = np.asarray(value)
-    check_kind(argument, value, items)
-    if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "S"):
-        raise ValueError(
-            f"`{argument}` should hold real numbers. Received: {argument} of dtype "
-            f"{value.dtype}. The id of an item is its place among the candidates, from "
-            "0 on: map others by `{item: place for place, item in enumerate(items)}`"
-        )
-    ids = to_array(argument, _as_integers(value))
-    check_kind(argument, ids, items)
-    dtype = keras.backend.standardize_dtype(ids.dtype)
-    if dtype in ("float64", "int64"):
-        return ids
-    if keras.backend.is_float_dtype(dtype):
-        return cast(ids, "float32")
-    return cast(
-        ids, backend.widest("int64") if dtype in ("uint32", "uint64") else "int32"
-    )
+    argument, numbers = given.argument, given.numbers
+    if given.form == "sparse":
+        expected = "hold ids of items, padded with -1, or be a sparse matrix of SciPy"
+        received = f"{argument} of type {type(numbers).__name__}, which is sparse"
+        raise refused(argument, expected, received)
+    for dtype in given.dtypes:
+        _check_dtype(argument, dtype, items)
+    if getattr(numbers.dtype, "kind", "") in ("U", "S"):
+        received = f"{argument} of dtype {numbers.dtype}. The id of an item is its "
+        received += "place among the candidates, from 0 on: map others by "
+        received += "`{item: place for place, item in enumerate(items)}`"
+        raise refused(argument, "hold real numbers", received)
+    if isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f":
+        numbers = _as_integers(numbers)
+    dtype = dtype_name(numbers)
+    if dtype in ("uint32", "uint64") and not isinstance(numbers, np.ndarray):
+        numbers = cast(numbers, backend.widest("int64"))
+    elif dtype.startswith(("float", "bfloat")) and dtype != "float64":
+        numbers = cast(numbers, "float32")
+    elif dtype in _NARROW_INTEGERS:
+        numbers = cast(numbers, "int32")
+    return given._replace(numbers=numbers)
 
 
-def check_kind(argument: str, value: Any, items: int | None) -> None:
-    """Raises for what are no ids, or ids that their dtype may have rounded.
-
-    It has to look at the dtype before any cast: wider floats don't bring back what
-    half precision has rounded.
-    """
-    if is_sparse(value) and not is_matrix(value):
-        raise ValueError(
-            f"`{argument}` should hold ids of items, padded with -1, or be a sparse "
-            f"matrix of SciPy. Received: {argument} of type {type(value).__name__}, "
-            "which is sparse"
-        )
-    if isinstance(value, list | tuple) and ragged.is_ragged(value):
-        for row in value:
-            check_kind(argument, row if hasattr(row, "dtype") else np.array(row), items)
-    dtype = dtype_name(value)
+def _check_dtype(argument: str, dtype: str, items: int | None) -> None:
+    received = f"{argument} of dtype {dtype}"
     if dtype == "bool":
-        raise ValueError(
-            f"`{argument}` should hold ids of items. If it has a flag for each item, "
-            "give the ids of those that are True. Received: "
-            f"{argument} of dtype bool"
-        )
+        expected = "hold ids of items. If it has a flag for each item, give the ids of "
+        expected += "those that are True"
+        raise refused(argument, expected, received)
     most = _WHOLE_NUMBERS.get(dtype)
     # Of an unknown number of items in a graph, float32 will do.
     number = _WHOLE_NUMBERS["float32"] if items is None else items
     if most is not None and number > most:
-        raise ValueError(
-            f"`{argument}` should hold whole numbers of a dtype that holds all ids, "
-            f"such as int32: {dtype} holds all numbers up to {most} only, and there "
-            f"are {items or 'an unknown number of'} items. In `fit`, Keras casts "
-            f"floats to `keras.config.floatx()`. Received: {argument} of dtype {dtype}"
-        )
+        expected = "hold whole numbers of a dtype that holds all ids, such as int32: "
+        expected += f"{dtype} holds all numbers up to {most} only, and there are "
+        expected += f"{items or 'an unknown number of'} items. In `fit`, Keras casts "
+        expected += "floats to `keras.config.floatx()`"
+        raise refused(argument, expected, received)
 
 
-def _as_integers(value: Any) -> Any:
-    """Returns whole floats of an array as integers, which no backend rounds."""
-    is_masked = isinstance(value, np.ma.MaskedArray)
-    if is_masked or not isinstance(value, np.ndarray) or value.dtype.kind != "f":
-        return value
+def _as_integers(array: Array) -> Array:
+    """Returns whole floats as integers, which no backend rounds."""
     # NaN pads, as -1 does. Half precision has no 2**63.
-    array = np.where(np.isnan(value), -1, value).astype("float64", copy=False)
-    are_whole = np.all((array == np.floor(array)) & (np.abs(array) < 2.0**63))
-    return array.astype("int64") if are_whole else value
+    wide = np.where(np.isnan(array), -1, array).astype("float64", copy=False)
+    are_whole = np.all((wide == np.floor(wide)) & (np.abs(wide) < 2.0**63))
+    return wide.astype("int64") if are_whole else array
 
 
 def are_items(ids: Tensor, items: Tensor | int) -> Tensor:

@@ -1,6 +1,5 @@
 """Reads what users pass to a metric: checks its shapes, and converts it to tensors."""
 
-import reprlib
 import warnings
 from typing import Any, NamedTuple
 
@@ -9,16 +8,19 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists import ragged
-from keras_rank.lists.ids import check_kind, is_matrix, stored_in, to_ids
-from keras_rank.lists.positions import are_at_positions, lists_of_positions
-from keras_rank.lists.tensors import (
-    check_values,
-    is_sparse,
-    shape_of,
-    sizes_agree,
-    to_array,
+from keras_rank.lists.given import (
+    SPARSE,
+    Given,
+    is_dict,
+    look,
+    parts_of,
+    refused,
+    require_same_lengths,
+    uneven_error,
 )
+from keras_rank.lists.ids import as_ids, look_at_ids
+from keras_rank.lists.positions import are_at_positions, lists_of_positions
+from keras_rank.lists.tensors import shape_of, sizes_agree
 
 # What to do where a row is an item, not a list.
 _SINGLE = (
@@ -27,6 +29,8 @@ _SINGLE = (
     "`keras_rank.callbacks.GroupedEvaluation`"
 )
 
+# What a dict of labels is.
+_PARTS = 'labels, or a dict with the keys "labels" and "mask" (optional)'
 
 # Of labels, as higher numbers may be scores.
 _HIGHEST_GRADE = 5
@@ -51,9 +55,23 @@ class RawBatch(NamedTuple):
     grades: Tensor | None = None
 
 
+class Reading(NamedTuple):
+    """What was read.
+
+    Attributes:
+        batch: the lists.
+        labels: the labels, in the dtype that was given, or `None`.
+        are_lists: whether a mask or a ragged type says that rows are lists.
+    """
+
+    batch: RawBatch
+    labels: Given | None
+    are_lists: bool
+
+
 def read(
     y_true: Any, y_pred: Any, sample_weight: Any = None, takes_subtopics: bool = False
-) -> RawBatch:
+) -> Reading:
     """Converts what users pass to a metric, and checks its shapes.
 
     Args:
@@ -64,43 +82,42 @@ def read(
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
         takes_subtopics: whether labels may have another axis, of subtopics.
     """
-    labels, mask = _labels_and_mask(y_true)
-    labels, scores, mask, weights = ragged.rectangular(
-        y_true=labels,
-        y_pred=y_pred,
-        mask=mask,
-        sample_weight=sample_weight,
-        deep=("y_true",) * takes_subtopics,
-    )
-    labels, scores = _lists("y_true", labels, takes_subtopics), _lists("y_pred", scores)
+    mask = None
+    if is_dict(y_true):
+        y_true, mask = parts_of("y_true", y_true, ("labels", "mask"), _PARTS)
+    y_true = look("y_true", y_true, -1, deep=takes_subtopics)
+    y_pred = look("y_pred", y_pred, -np.inf)
+    mask = None if mask is None else look("mask", mask, 0)
+    if sample_weight is not None:
+        sample_weight = look("sample_weight", sample_weight, 0)
+    require_same_lengths(y_true, y_pred, mask, sample_weight)
+    labels, scores = _lists(y_true, takes_subtopics), _lists(y_pred)
     like = labels
     if takes_subtopics and len(labels.shape) == len(scores.shape) + 1:
         _require_subtopics(labels, scores)
         like = scores
     if len(like.shape) not in (1, 2):
-        raise ValueError(
-            "`y_true` should have the shape (list_size,) or (batch, list_size). "
-            f"Received: y_true.shape={shape_of(labels)}"
-        )
+        expected = "have the shape (list_size,) or (batch, list_size)"
+        raise refused("y_true", expected, f"y_true.shape={shape_of(labels)}")
     _require_same_shape("y_pred", scores, like)
+    are_lists = mask is not None or y_true.lengths is not None
     if mask is not None:
-        mask = _lists("mask", mask)
+        mask = _lists(mask)
         _require_same_shape("mask", mask, like)
-    if weights is not None:
-        weights = _fitting(_lists("sample_weight", weights), like)
-    given = RawBatch(labels, scores, mask, weights)
+    weights = None if sample_weight is None else _fitting(_lists(sample_weight), like)
+    batch = RawBatch(labels, scores, mask, weights)
     if len(scores.shape) == 1:
-        as_batch = (x if x is None or not x.shape else x[None] for x in given)
-        given = RawBatch(*as_batch)
-    return given
+        batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
+    return Reading(batch, y_true, are_lists or y_pred.lengths is not None)
 
 
-def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
+def warn_of_first_batch(reading: Reading) -> None:
     """Warns of lists of one item, if no mask or ragged type says that they are lists.
 
     They are what a model returns that scores single items. Warns of labels in the place
     of scores, too, as in the order of torchmetrics.
     """
+    given = reading.batch
     if _seem_swapped(given.labels, given.scores):
         warnings.warn(
             "`y_true` has fractions, and `y_pred` only small whole numbers, as labels "
@@ -108,8 +125,7 @@ def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
             stacklevel=2,
         )
     lists, items = given.scores.shape
-    is_dense = given.mask is None and not any(map(ragged.is_ragged, (y_true, y_pred)))
-    if items == 1 and lists != 1 and is_dense:
+    if items == 1 and lists != 1 and not reading.are_lists:
         warnings.warn(
             "One item has no order, so that most metrics are the share of relevant "
             f"items. Labels and scores of shape (n, 1) are {_SINGLE}. See "
@@ -126,10 +142,9 @@ def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
     and most labels have to be other fractions.
     """
     are_floats = [keras.backend.is_float_dtype(x.dtype) for x in (labels, scores)]
-    # To read scores from a device would take long.
-    takes_long = are_floats[1] and backend.on_accelerator()
-    are_seen = backend.is_concrete(labels) and backend.is_concrete(scores)
-    if not (are_floats[0] and are_seen) or takes_long:
+    # To read floats from a device would take long.
+    is_seen = backend.is_at_hand if are_floats[1] else backend.is_concrete
+    if not (are_floats[0] and is_seen(labels) and is_seen(scores)):
         return False
     try:
         given, numbers = map(ops.convert_to_numpy, (labels, scores))
@@ -148,7 +163,7 @@ def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
     return not are_places and bool(np.mean((parts > 0) & (parts != 0.5)) > 0.5)
 
 
-def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
+def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     """Converts the ids of relevant items, and the scores of a catalogue.
 
     Scores may also be those at every position: see `lists_of_positions`.
@@ -162,93 +177,82 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
     """
-    if are_at_positions(y_pred):
-        y_true, y_pred, sample_weight = lists_of_positions(
-            y_true, y_pred, sample_weight
-        )
-    scores = _lists("y_pred", y_pred)
+    given = look("y_pred", y_pred, 0, deep=True)
+    if are_at_positions(given):
+        parts, of_labels = lists_of_positions(y_true, given, sample_weight)
+        return Reading(RawBatch(*parts), of_labels, are_lists=True)
+    if given.lengths is not None:
+        raise uneven_error("y_pred", y_pred)
+    scores = _lists(given)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids, labels, mask = read_ids("y_true", y_true, items)
+    ids, labels, mask, of_labels = read_ids("y_true", y_true, items)
+    received = "Received: y_true.shape={}, y_pred.shape={}"
     if len(scores.shape) != 2 or len(ids.shape) not in (1, 2):
         raise ValueError(
             "With `sparse_labels=True`, `y_true` should have the shape (batch,) or "
-            "(batch, targets) and `y_pred` the shape (batch, items). Received: "
-            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+            "(batch, targets) and `y_pred` the shape (batch, items). "
+            + received.format(shape_of(ids), shape_of(scores))
         )
     if len(ids.shape) == 1:
         ids, labels, mask = (
-            None if x is None else x[:, None] for x in (ids, labels, mask)
+            x if x is None else x[:, None] for x in (ids, labels, mask)
         )
     if not sizes_agree(shape_of(ids)[:1], shape_of(scores)[:1]):
         raise ValueError(
-            "`y_true` and `y_pred` should have the same number of lists. Received: "
-            f"y_true.shape={shape_of(ids)}, y_pred.shape={shape_of(scores)}"
+            "`y_true` and `y_pred` should have the same number of lists. "
+            + received.format(shape_of(ids), shape_of(scores))
         )
-    return RawBatch(ids, scores, mask, weights_of_lists(sample_weight, ids), labels)
+    weights = weights_of_lists(sample_weight, ids)
+    batch = RawBatch(ids, scores, mask, weights, labels)
+    return Reading(batch, of_labels, are_lists=True)
 
 
-def check_told_apart(argument: str, value: Any, sparse_labels: bool) -> None:
+def check_told_apart(labels: Given | None, argument: str | None = None) -> None:
     """Raises for different labels of a list that tie as they are compared."""
-    tied = tied_labels(argument, value, sparse_labels)
+    tied = tied_labels(labels, argument)
     if tied is not None:
         raise ValueError(tied)
 
 
-def tied_labels(argument: str, value: Any, sparse_labels: bool) -> str | None:
+def tied_labels(given: Given | None, argument: str | None = None) -> str | None:
     """What is wrong if different labels of a list tie as they are compared, or `None`.
 
-    Args:
-        argument: the name of the argument.
-        value: labels, as for `read`; or ids and their labels, as for `read_sparse`.
-            Those that are traced can't be seen, and those on a device are read only
-            where it has no float64.
-        sparse_labels: which of both.
+    Labels that are traced can't be seen, and those on a device are read only where it
+    has no float64.
     """
-    if isinstance(value, keras.KerasTensor):
-        return None
-    if sparse_labels:
-        _, labels, _ = _ids_labels_and_mask(argument, value, 0)
-    else:
-        labels, _ = _labels_and_mask(value)
-    (labels,) = ragged.rectangular(y_true=labels)
     dtype = backend.widest("float64")
-    is_on_device = ops.is_tensor(labels) and not isinstance(labels, np.ndarray)
-    if labels is None or (dtype == "float64" and is_on_device):
+    if given is None or given.form in SPARSE or not given.shape:
         return None
-    is_traced = ops.is_tensor(labels) and not backend.is_concrete(labels)
-    if is_sparse(labels) or is_traced or not np.ndim(labels):
-        return None
-    labels = np.asarray(labels)
-    are_whole, whole = labels.dtype.kind in "iu", 2 ** (np.finfo(dtype).nmant + 1)
-    is_exact = not are_whole and np.can_cast(labels.dtype, dtype)
-    if is_exact or (are_whole and labels.max(initial=0) <= whole):
-        return None
+    labels = given.numbers
+    if not isinstance(labels, np.ndarray):
+        if dtype == "float64" or not backend.is_concrete(labels):
+            return None
+        labels = ops.convert_to_numpy(labels)
     if labels.dtype.kind not in "iuf":
         return None
-    in_order = np.sort(labels, axis=-1)
-    compared = in_order.astype(dtype)
-    differ, tie = (
-        in_order[..., 1:] != in_order[..., :-1],
-        compared[..., 1:] == compared[..., :-1],
-    )
-    if not np.any(differ & tie & (in_order[..., :-1] >= 0)):
+    is_float, whole = labels.dtype.kind == "f", 2 ** (np.finfo(dtype).nmant + 1)
+    if np.can_cast(labels.dtype, dtype) if is_float else labels.max(initial=0) <= whole:
         return None
-    way_out = "subtract the same number from all labels of a list"
+    in_order = np.sort(labels, axis=-1)
+    compared, lower = in_order.astype(dtype), in_order[..., :-1]
+    are_tied = compared[..., 1:] == compared[..., :-1]
+    if not np.any(are_tied & (in_order[..., 1:] != lower) & (lower >= 0)):
+        return None
+    expected = f"hold labels that {dtype} tells apart: subtract the same number from "
+    expected += "all labels of a list"
     if dtype == "float32":
-        way_out += (
-            ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has no '
-            "float64 unless asked for"
-        )
-    return (
-        f"`{argument}` should hold labels that {dtype} tells apart: {way_out}. "
-        f"Received: different labels in a list that {dtype} rounds to the same"
-    )
+        expected += ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has '
+        expected += "no float64 unless asked for"
+    received = f"different labels in a list that {dtype} rounds to the same"
+    return str(refused(argument or given.argument, expected, received))
 
 
 def read_ids(
     argument: str, value: Any, items: int | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> tuple[Tensor, Tensor | None, Tensor | None, Given | None]:
     """Returns ids, and their labels and mask if there are any, of the same shape.
+
+    And the labels in the dtype that was given.
 
     Args:
         argument: the name of the argument.
@@ -256,102 +260,29 @@ def read_ids(
         items: the number of items, `None` if it is unknown in a graph, 0 to leave it
             unchecked.
     """
-    ids, labels, mask = _ids_labels_and_mask(argument, value, items)
-    check_kind(argument, ids, items)
-    ids, labels, mask = ragged.rectangular(y_true=ids, labels=labels, mask=mask)
-    ids = _lists(argument, to_ids(argument, ids, items))
-    if labels is not None:
-        labels = _lists("labels", labels)
-        _require_same_shape("labels", labels, ids)
-    if mask is not None:
-        mask = _lists("mask", mask)
-        _require_same_shape("mask", mask, ids)
-    return ids, labels, mask
+    ids, labels, mask = look_at_ids(argument, value, items)
+    require_same_lengths(ids, labels, mask)
+    x = _lists(as_ids(ids, items))
+    parts = [None if part is None else _lists(part) for part in (labels, mask)]
+    for name, part in zip(("labels", "mask"), parts, strict=True):
+        if part is not None:
+            _require_same_shape(name, part, x, argument)
+    return x, *parts, labels
 
 
-def _ids_labels_and_mask(
-    argument: str, value: Any, items: int | None
-) -> tuple[Any, Any, Any]:
-    if is_matrix(value):
-        return *stored_in(argument, value, items), None
-    if not isinstance(value, dict):
-        # A nested tensor of torch may have no shape.
-        is_ragged = ragged.is_ragged_tensor(value)
-        shape = () if is_ragged else tuple(getattr(value, "shape", ()))
-        if len(shape) == 3 and shape[2] == 2:
-            return value[:, :, 0], value[:, :, 1], None
-        return value, None, None
-    unknown = sorted(str(key) for key in value if key not in ("ids", "labels", "mask"))
-    # Those of `y_true` may be meant as of dense lists.
-    if unknown and ("ids" in value or argument != "y_true"):
-        keys, unknown_keys = map(reprlib.repr, (list(value), unknown))
-        raise ValueError(
-            f'`{argument}` should be ids, or a dict with the keys "ids", "labels" '
-            f'(optional) and "mask" (optional). Received: {argument} with the keys '
-            f"{keys}, of which {unknown_keys} are unknown"
-        )
-    if "ids" not in value:
-        # The ids take the place of the labels of dense lists.
-        ids, mask = _labels_and_mask(value)
-        if mask is None:
-            return _ids_labels_and_mask(argument, ids, items)
-        value = {"ids": ids, "mask": mask}
-    ids, labels, mask = value["ids"], value.get("labels"), value.get("mask")
-    if is_matrix(ids) and (labels is not None or mask is not None):
-        raise ValueError(
-            f"`{argument}` should have no labels or mask beside a sparse matrix of "
-            "ids: the labels are the values of a matrix that is given by itself. "
-            f"Received: {argument} with the keys {list(value)}"
-        )
-    for part, given in (("labels", labels), ("mask", mask)):
-        if is_sparse(given):
-            raise ValueError(
-                f"`{part}` should hold real numbers. Received: {part} of type "
-                f"{type(given).__name__}, which is sparse: give it in the shape of the "
-                "ids"
-            )
-    return ids, labels, mask
-
-
-def _labels_and_mask(y_true: Any) -> tuple[Any, Any]:
-    if not isinstance(y_true, dict):
-        return y_true, None
-    unknown = sorted(str(key) for key in y_true if key not in ("labels", "mask"))
-    if unknown or "labels" not in y_true:
-        raise ValueError(
-            '`y_true` should be labels, or a dict with the keys "labels" and "mask" '
-            f"(optional). Received: y_true with the keys {list(y_true)}"
-            + (f", of which {unknown} are unknown" if unknown else "")
-        )
-    return y_true["labels"], y_true.get("mask")
-
-
-def _lists(argument: str, value: Any, takes_subtopics: bool = False) -> Tensor:
-    """Converts to a tensor, without the last axis of size 1 that `Dense(1)` returns.
-
-    It is also detached from torch's gradients.
-    """
-    check_values(argument, value)
-    x = to_array(argument, value)
-    x = backend.detached(x) if ops.is_tensor(x) else x
-    try:
-        rank = len(x.shape)
-    except ValueError as error:
-        # TensorFlow may not know it in a graph.
-        raise ValueError(
-            f"`{argument}` should have a known number of axes, such as after "
-            f"`tf.ensure_shape`. Received: {argument} of unknown rank"
-        ) from error
-    if rank != 3 or (takes_subtopics and x.shape[2] != 1):
+def _lists(given: Given, takes_subtopics: bool = False) -> Tensor:
+    """Its values, without the last axis of size 1 that `Dense(1)` returns."""
+    x = given.tensor()
+    if len(x.shape) != 3 or (takes_subtopics and x.shape[2] != 1):
         return x
     if x.shape[2] not in (1, None):
-        raise ValueError(
-            f"`{argument}` should have one number for each item, in the shape "
-            "(batch, list_size) or (batch, list_size, 1). Where each position of "
-            "(batch, time, items) is a list, give the ids of its relevant items with "
-            "`sparse_labels=True`, or reshape scores and labels to (batch * time, "
-            "items). "
-            f"Received: {argument}.shape={shape_of(x)}"
+        raise refused(
+            given.argument,
+            "have one number for each item, in the shape (batch, list_size) or (batch, "
+            "list_size, 1). Where each position of (batch, time, items) is a list, "
+            "give the ids of its relevant items with `sparse_labels=True`, or reshape "
+            "scores and labels to (batch * time, items)",
+            f"{given.argument}.shape={shape_of(x)}",
         )
     if isinstance(x, np.ndarray):
         return x[:, :, 0]
@@ -363,38 +294,35 @@ def _require_subtopics(labels: Tensor, scores: Tensor) -> None:
     """Raises unless labels have an axis of subtopics beside those of the scores."""
     *sizes, subtopics = shape_of(labels)
     if subtopics == 0 or not sizes_agree(sizes, shape_of(scores)):
-        raise ValueError(
-            "`y_true` should have the shape of `y_pred`, and one more axis, of one "
-            "subtopic or more: (batch, list_size, subtopics). Received: "
-            f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
-        )
+        expected = "have the shape of `y_pred`, and one more axis, of one subtopic or "
+        expected += "more: (batch, list_size, subtopics)"
+        received = f"y_true.shape={shape_of(labels)}, y_pred.shape={shape_of(scores)}"
+        raise refused("y_true", expected, received)
 
 
-def _require_same_shape(argument: str, x: Tensor, labels: Tensor) -> None:
-    if not sizes_agree(x.shape, labels.shape):
+def _require_same_shape(
+    argument: str, x: Tensor, like: Tensor, name: str = "y_true"
+) -> None:
+    if not sizes_agree(x.shape, like.shape):
         # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
-        hint = f"Scores of shape (n, 1) are {_SINGLE}. "
-        raise ValueError(
-            f"`{argument}` should have the same shape as `y_true`, a row for each list "
-            f"with a number for each item. {hint if are_single else ''}Received: "
-            f"{argument}.shape={shape_of(x)}, y_true.shape={shape_of(labels)}"
-        )
+        expected = f"have the same shape as `{name}`, a row for each list with a "
+        expected += "number for each item"
+        expected += f". Scores of shape (n, 1) are {_SINGLE}" * are_single
+        received = f"{argument}.shape={shape_of(x)}, {name}.shape={shape_of(like)}"
+        raise refused(argument, expected, received)
 
 
 def weights_of_lists(sample_weight: Any, ids: Tensor) -> Tensor | None:
     """Converts weights of lists, of shape `()` or `(batch, 1)`."""
     if sample_weight is None:
         return None
-    lists = shape_of(ids)[0]
-    return _of_shape(
-        _lists("sample_weight", sample_weight),
-        [(), (lists, 1)],
-        "a number or have one weight per list, of shape (batch,) or (batch, 1), where "
-        "relevant items are given by their ids",
-        f"ids of shape {shape_of(ids)}",
-    )
+    weights, shape = _lists(look("sample_weight", sample_weight)), shape_of(ids)
+    expected = "be a number or have one weight per list, of shape (batch,) or (batch, "
+    expected += "1), where relevant items are given by their ids"
+    accepted = [(), (shape[0], 1)]
+    return _of_shape(weights, accepted, expected, f"ids of shape {shape}")
 
 
 def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
@@ -402,15 +330,11 @@ def _fitting(weights: Tensor, labels: Tensor) -> Tensor:
     shape = shape_of(labels)
     received = f"y_true.shape={shape}"
     if len(shape) == 1:
-        expected = "a number or have the same shape as `y_true`"
+        expected = "be a number or have the same shape as `y_true`"
         return _of_shape(weights, [(), shape], expected, received)
-    return _of_shape(
-        weights,
-        [(), (shape[0], 1), shape],
-        "a number, have one weight per list, of shape (batch,) or (batch, 1), or have "
-        "the same shape as `y_true`, (batch, list_size)",
-        received,
-    )
+    expected = "be a number, have one weight per list, of shape (batch,) or (batch, "
+    expected += "1), or have the same shape as `y_true`, (batch, list_size)"
+    return _of_shape(weights, [(), (shape[0], 1), shape], expected, received)
 
 
 def _of_shape(
@@ -421,8 +345,6 @@ def _of_shape(
     if len(given) == 1 and len(accepted[-1]) == 2:
         weights = weights[:, None]
     if not any(sizes_agree(shape_of(weights), sizes) for sizes in accepted):
-        raise ValueError(
-            f"`sample_weight` should be {expected}. Received: "
-            f"sample_weight.shape={given}, {received}"
-        )
+        received = f"sample_weight.shape={given}, {received}"
+        raise refused("sample_weight", expected, received)
     return weights

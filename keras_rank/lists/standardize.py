@@ -18,7 +18,12 @@ from keras_rank.lists.ids import (
     check_items,
     check_no_matrix,
 )
-from keras_rank.lists.reading import RawBatch, read_ids, weights_of_lists
+from keras_rank.lists.reading import (
+    RawBatch,
+    read_ids,
+    tied_labels,
+    weights_of_lists,
+)
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.lists.tensors import (
     as_tensor,
@@ -34,7 +39,7 @@ _FEWEST_LISTS, _FEWEST_ITEMS = 8, 32
 
 def bucket_shapes(given: RawBatch, sparse_labels: bool = False) -> RawBatch:
     """Pads to one of a few shapes, as a program is compiled for each."""
-    if not backend.should_bucket(*(x for x in given if x is not None)):
+    if not backend.should_bucket(*[x for x in given if x is not None]):
         return given
     lists, items = given.labels.shape[:2]
     if not sparse_labels:
@@ -143,7 +148,7 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
 
 def standardize_targets(
     targets: Any, items: int, sample_weight: Any = None, dtype: str = "float32"
-) -> TargetLists:
+) -> tuple[TargetLists, str | None]:
     """Checks and casts the ids of relevant items of a catalogue.
 
     Args:
@@ -156,16 +161,18 @@ def standardize_targets(
         dtype: the dtype of labels and weights: float32 or float64.
 
     Returns:
-        `TargetLists`. An id that is given twice in a list counts once.
+        `TargetLists`, and what is wrong if labels of a list tie. An id that is given
+        twice in a list counts once.
     """
-    ids, labels, mask = read_ids("targets", targets, items)
+    ids, labels, mask, of_labels = read_ids("targets", targets, items)
     if len(ids.shape) not in (1, 2):
         raise ValueError(
             "`targets` should have the shape (batch,) or (batch, targets). Received: "
             f"targets.shape={shape_of(ids)}"
         )
     weights = weights_of_lists(sample_weight, ids)
-    return backend.enter(_targets_of, (items, dtype), ids, labels, mask, weights)
+    given = ids, labels, mask, weights
+    return backend.enter(_targets_of, (items, dtype), *given), tied_labels(of_labels)
 
 
 def _targets_of(
@@ -191,7 +198,8 @@ def read_targets(argument: str, value: Any) -> tuple[Tensor, Tensor | None]:
     above 0. With labels, `NO_CANDIDATE` is the id of a target that is not among the
     items.
     """
-    return _targets(*map(as_tensor, read_ids(argument, value, 0)))
+    *given, _ = read_ids(argument, value, 0)
+    return _targets(*map(as_tensor, given))
 
 
 def _targets(

@@ -10,7 +10,7 @@ from keras import ops
 from keras_rank.arguments import adds_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.formulas.exposure import mean_over_shown
-from keras_rank.lists.tensors import to_array
+from keras_rank.lists.given import look
 from keras_rank.metrics.exposure import ExposureArguments, ExposureMetric
 
 
@@ -32,7 +32,7 @@ class _MeanOverShown(ExposureMetric):
 
     def _checked(self, popularity: Any) -> Array:
         """Returns the popularity of each item, as float32."""
-        given = ops.convert_to_numpy(to_array("popularity", popularity))
+        given = ops.convert_to_numpy(look("popularity", popularity).tensor())
         found: Array = given.astype("float32")
         message = f"`popularity` should be {self._accepted}, one for each item. "
         if found.ndim != 1 or found.size == 0:

@@ -6,11 +6,13 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists import reading, tensors
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.ids import checked_ids, to_ids
+from keras_rank.lists.given import SPARSE, look
+from keras_rank.lists.ids import as_ids, checked_ids
+from keras_rank.lists.reading import RawBatch, read, read_sparse
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
+from keras_rank.lists.tensors import shape_of, sizes_agree
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranked import RankedLists
 from keras_rank.ranking.tie_breaking import Ties
@@ -45,15 +47,13 @@ def count(
     return [backend.enter(count_each, showing.items, x) for x in each], 0
 
 
-def _read(
-    showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any
-) -> reading.RawBatch:
+def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> RawBatch:
     """Reads lists with a score for each item."""
     items, is_sparse = showing.items, showing.sparse_labels
-    reads = reading.read_sparse if is_sparse else reading.read
-    given = reads(y_true, y_pred, sample_weight)
-    shape = tensors.shape_of(given.scores)
-    if not tensors.sizes_agree(shape[1:], (items,)):
+    reads = read_sparse if is_sparse else read
+    given = reads(y_true, y_pred, sample_weight).batch
+    shape = shape_of(given.scores)
+    if not sizes_agree(shape[1:], (items,)):
         raise ValueError(
             "`y_pred` should have a score for each item of the catalogue, of shape "
             f"(batch, {items}). Received: y_pred.shape={shape}"
@@ -68,7 +68,7 @@ def _read(
 
 
 def _count_lists(
-    showing: Showing, given: reading.RawBatch, key: Tensor, first_list: Tensor
+    showing: Showing, given: RawBatch, key: Tensor, first_list: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """The same, of lists."""
     lists = standardize((showing.sparse_labels, "float32"), given)
@@ -96,15 +96,15 @@ def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:
             "of all items in `y_pred`. Received: "
             + ("ranked lists" if sample_weight is None else "weights without scores")
         )
-    if tensors.is_sparse(ids):
+    given = look("y_true", ids, -1)
+    if given.form in SPARSE:
         raise ValueError(
             "Without `y_pred`, `y_true` should hold ids in order, the best first. A "
             "sparse matrix has no order. Received: y_true of type "
             f"{type(ids).__name__}"
         )
-    tensors.check_values("y_true", ids)
-    ids = to_ids("y_true", ids, items)
-    shape = tensors.shape_of(ids)
+    ids = as_ids(given, items).tensor()
+    shape = shape_of(ids)
     if len(shape) != 2 or not (shape[1] is None or shape[1] >= k):
         raise ValueError(
             f"Without `y_pred`, `y_true` should hold the ids of the best {k} items of "

@@ -58,20 +58,22 @@ class UpdateSpec:
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
         which = [m._order if ties is None else (ties, 0) for m in metrics]
-        by_order: dict[tuple[Ties, int], list[PerListMetric]] = {x: [] for x in which}
+        by_order: dict[tuple[Ties, int], list[PerListMetric]] = {}
         for metric, its in zip(metrics, which, strict=True):
-            by_order[its].append(metric)
-        is_sparse, places = metrics[0].sparse_labels, list(by_order)
+            by_order.setdefault(its, []).append(metric)
+        is_sparse = metrics[0].sparse_labels
+        rules, keys = zip(*by_order, strict=True)
+        orders = [
+            OrderSpec(is_sparse, its_ties, number_of_ranks(members))
+            for its_ties, members in zip(rules, by_order.values(), strict=True)
+        ]
         return cls(
             metrics=tuple(metrics),
-            arguments=tuple(metric._arguments for metric in metrics),
+            arguments=tuple([metric._arguments for metric in metrics]),
             dtype=metrics[0]._compute_dtype,
-            orders=tuple(
-                OrderSpec(is_sparse, its_ties, number_of_ranks(members))
-                for (its_ties, _), members in by_order.items()
-            ),
-            order_of=tuple(map(places.index, which)),
-            keys=tuple(key for _, key in places),
+            orders=tuple(orders),
+            order_of=tuple(map(list(by_order).index, which)),
+            keys=keys,
         )
 
     def rankings(self, of_orders: Sequence[Ranking]) -> list[Ranking]:
@@ -117,13 +119,15 @@ def updates_of(
         return sums.updates(with_ranked(metrics, y_true, new))
     for (sparse_labels, _), members in alike(metrics).items():
         if sparse_labels:
-            batch = read_sparse(y_true, y_pred, sample_weight)
+            reading = read_sparse(y_true, y_pred, sample_weight)
         else:
-            takes_subtopics = all(metric.takes_subtopics for metric in members)
-            batch = read(y_true, y_pred, sample_weight, takes_subtopics)
-        check_labels_for(members, "y_true", y_true, sparse_labels)
+            takes_subtopics = False not in {m.takes_subtopics for m in members}
+            reading = read(y_true, y_pred, sample_weight, takes_subtopics)
+        if True in {m._compares_labels for m in members}:
+            check_told_apart(reading.labels)
+        batch = reading.batch
         if not sparse_labels and _has_first_batch(members, batch):
-            warn_of_first_batch(batch, y_true, y_pred)
+            warn_of_first_batch(reading)
         slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         if backend.is_ours(spec):
             batch = bucket_shapes(batch, sparse_labels)
@@ -176,8 +180,9 @@ def _has_first_batch(metrics: Sequence[PerListMetric], batch: RawBatch) -> bool:
     """
     if backend.is_compiling() or tuple(batch.scores.shape) == (1, 1):
         return False
-    is_first = any(metric._is_new for metric in metrics)
+    is_first = False
     for metric in metrics:
+        is_first |= metric._is_new
         metric._is_new = False
     return is_first
 
@@ -186,7 +191,11 @@ def alike(
     metrics: Sequence[PerListMetric],
 ) -> dict[tuple[bool, str], list[PerListMetric]]:
     """Groups metrics that share their inputs, by `sparse_labels` and dtype."""
-    return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
+    groups: dict[tuple[bool, str], list[PerListMetric]] = {}
+    for metric in metrics:
+        kind = metric.sparse_labels, metric._compute_dtype
+        groups.setdefault(kind, []).append(metric)
+    return groups
 
 
 def check_takes_targets(metric: PerListMetric) -> None:
@@ -196,14 +205,6 @@ def check_takes_targets(metric: PerListMetric) -> None:
             f"`{type(metric).__name__}` should get the labels of all items. Received: "
             "ranked lists that hold only the relevant items"
         )
-
-
-def check_labels_for(
-    metrics: Sequence[PerListMetric], argument: str, value: Any, sparse_labels: bool
-) -> None:
-    """Raises for labels that some of the metrics could not compare."""
-    if any(metric._compares_labels for metric in metrics):
-        check_told_apart(argument, value, sparse_labels)
 
 
 def _check_take(metrics: Sequence[PerListMetric], ranked: RankedLists) -> None:

@@ -213,7 +213,8 @@ class Sums:
 
     @property
     def state(self) -> State:
-        return State(*(variable.value for variable in self.variables))
+        totals, remainders, lists_seen = self.variables
+        return State(totals.value, remainders.value, lists_seen.value)
 
     def updates(self, new: State) -> list[Update]:
         """Returns the variables with their new values."""

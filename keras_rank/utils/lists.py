@@ -10,9 +10,11 @@ from keras import ops
 from keras_rank.arguments import check_positive, names_arguments
 from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists import groups, tensors
+from keras_rank.lists import groups
+from keras_rank.lists.given import look, to_tensor
 from keras_rank.lists.ids import are_items, checked_ids, to_ids
 from keras_rank.lists.reading import check_told_apart
+from keras_rank.lists.tensors import as_tensor, ranked_as, sizes_agree
 
 
 @names_arguments
@@ -158,15 +160,15 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
     >>> [float(score) for score in scores[0]]
     [-inf, 2.0, 1.0]
     """
-    scores = tensors.to_tensor("y_pred", y_pred)
+    scores = to_tensor("y_pred", y_pred, in_model=True)
     if len(scores.shape) > 2:
         return _exclude_at_positions(scores, item_ids, keep)
     items = scores.shape[1] if len(scores.shape) == 2 else None
-    ids = to_ids("item_ids", item_ids, items)
+    ids = to_ids("item_ids", item_ids, items, in_model=True)
     if not keras.backend.is_float_dtype(scores.dtype):
-        scores = tensors.ranked_as(scores)
+        scores = ranked_as(scores)
     batch, is_matrix = scores.shape[:1], len(scores.shape) == len(ids.shape) == 2
-    if not (is_matrix and tensors.sizes_agree(batch, ids.shape[:1])):
+    if not (is_matrix and sizes_agree(batch, ids.shape[:1])):
         raise ValueError(
             "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
             f"(batch, n). Received: y_pred.shape={tuple(scores.shape)}, "
@@ -174,10 +176,10 @@ def exclude_items(y_pred: Any, item_ids: Any, *, keep: Any = None) -> Tensor:
         )
     kept = None
     if keep is not None:
-        kept = to_ids("keep", keep, items)
+        kept = to_ids("keep", keep, items, in_model=True)
         kept = kept[:, None] if len(kept.shape) == 1 else kept
         is_matrix = len(kept.shape) == 2
-        if not (is_matrix and tensors.sizes_agree(kept.shape[:1], ids.shape[:1])):
+        if not (is_matrix and sizes_agree(kept.shape[:1], ids.shape[:1])):
             raise ValueError(
                 "`keep` should have the shape (batch,) or (batch, m). Received: "
                 f"keep.shape={tuple(kept.shape)}, item_ids.shape={tuple(ids.shape)}"
@@ -189,10 +191,14 @@ def _exclude_at_positions(scores: Tensor, item_ids: Any, keep: Any) -> Tensor:
     """Does the same for each position, as a list of its own."""
     *axes, items = scores.shape
     given = {"item_ids": item_ids, "keep": keep}
-    ids = {name: to_ids(name, x, items) for name, x in given.items() if x is not None}
+    ids = {
+        name: to_ids(name, x, items, in_model=True)
+        for name, x in given.items()
+        if x is not None
+    }
     for name, x in ids.items():
         are_of_each = len(x.shape) == len(scores.shape)
-        if not (are_of_each and tensors.sizes_agree(axes, x.shape[:-1])):
+        if not (are_of_each and sizes_agree(axes, x.shape[:-1])):
             raise ValueError(
                 "`y_pred` should have the shape (batch, items), or (batch, time, "
                 f"items) with `{name}` of the shape (batch, time, n). Received: "
@@ -252,21 +258,22 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
     >>> [[int(label) for label in row] for row in labels]
     [[2, 1, -1]]
     """
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+    given = look("labels", labels)
+    if given.form == "array" and given.numbers.dtype.kind in "iu":
         # Before JAX makes floats of them.
-        check_told_apart("labels", labels, sparse_labels=False)
-    labels = tensors.to_tensor("labels", labels)
+        check_told_apart(given)
+    labels = as_tensor(given.tensor(in_model=True))
     dtype = keras.backend.standardize_dtype(labels.dtype)
     if dtype == "bool" or dtype.startswith("uint"):
         # Which have no -1.
         labels = ops.cast(labels, "float32")
-    mask = ops.cast(tensors.to_tensor("mask", mask), "bool")
+    mask = ops.cast(to_tensor("mask", mask, in_model=True), "bool")
     if len(labels.shape) == 3 and len(mask.shape) == 2:
         mask = mask[:, :, None]
         sizes = (*labels.shape[:2], 1)
     else:
         sizes = labels.shape
-    if not tensors.sizes_agree(mask.shape, sizes):
+    if not sizes_agree(mask.shape, sizes):
         raise ValueError(
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"

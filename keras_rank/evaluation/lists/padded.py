@@ -14,7 +14,7 @@ from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
 from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.lists.reading import RawBatch, read
+from keras_rank.lists.reading import Reading, check_told_apart, read
 from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.metrics import update
@@ -134,18 +134,19 @@ def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
 
 def _worth(batch: Batch, gain: Relevance) -> Array:
     """What items add to a metric: their gains times their weights."""
-    lists = standardize((False, "float32"), _given(batch, "label"))
+    lists = standardize((False, "float32"), _given(batch, "label").batch)
     worth = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
     number, size = batch["label"].shape
     return np.asarray(worth[:number, :size])
 
 
-def _given(batch: Batch, label: str) -> RawBatch:
+def _given(batch: Batch, label: str) -> Reading:
     """The lists of a padded batch, as a metric takes them."""
     of_subtopics, score = label == "subtopics", batch["score"]
     if of_subtopics:
         score = batch.get("place", score)
-    return bucket_shapes(read(batch[label], score, batch.get("weight"), of_subtopics))
+    given = read(batch[label], score, batch.get("weight"), of_subtopics)
+    return given._replace(batch=bucket_shapes(given.batch))
 
 
 def _computed(
@@ -156,12 +157,13 @@ def _computed(
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
     """Yields each metric, which lists have relevant items, values and weights."""
     for label, of_label in grouped(metrics, _labels_of).items():
-        lists = _given(batch, label)
+        lists, labels, _ = _given(batch, label)
         # The shuffle of a list depends on its number, not on its place.
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)
         for members in update.alike(of_label).values():
-            update.check_labels_for(members, "label", batch[label], sparse_labels=False)
+            if any(metric._compares_labels for metric in members):
+                check_told_apart(labels, "label")
             spec = update.UpdateSpec.of(members, ties)
             computed = backend.enter(update.values_with, spec, lists, spec.keys, keys)
             for metric, of_lists in zip(members, computed, strict=True):
