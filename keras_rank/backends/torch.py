@@ -15,6 +15,15 @@ from keras import ops
 from keras_rank import backends
 from keras_rank.backends import generic, numpy
 from keras_rank.backends.generic import Array, Tensor
+from keras_rank.backends.torch_graphs import (
+    enter,
+    hides_values,
+    lasting,
+    register_tree,
+    require,
+)
+
+__all__ = ["enter", "lasting", "register_tree", "require"]
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
@@ -39,6 +48,8 @@ def is_compiling() -> bool:
 
 def is_concrete(x: Tensor) -> bool:
     if isinstance(x, keras.KerasTensor) or torch.compiler.is_compiling():
+        return False
+    if hides_values():
         return False
     return isinstance(x, np.ndarray) or x.device.type != "meta"
 
@@ -121,15 +132,12 @@ def widest(dtype: str) -> str:
     return "float32" if accelerator and accelerator.type == "mps" else dtype
 
 
-def lasting() -> contextlib.AbstractContextManager[Any]:
-    """Tensors of inference mode take no part in gradients, nor can be assigned to."""
-    return torch.inference_mode(False)
-
-
 def constant(value: float, like: Tensor) -> Tensor:
     """Keras would copy the number to the device at each use."""
     if torch.compiler.is_compiling() or not isinstance(like, torch.Tensor):
         return generic.constant(value, like)
+    if isinstance(value, torch.Tensor):
+        return value.to(like.dtype)
     return _constant(value, like.dtype, like.device)
 
 
