@@ -293,8 +293,8 @@ def lasting() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def constant(value: float, like: Tensor) -> Tensor:
-    """A number in the dtype of a tensor, and on its device.
+def constant(value: Tensor | float, like: Tensor) -> Tensor:
+    """A number in the dtype of a tensor, and on its device. In a graph, it may be one.
 
     Keras gives a bare number the default precision: if that is bfloat16, integers
     become floats on JAX.

@@ -132,7 +132,7 @@ def widest(dtype: str) -> str:
     return "float32" if accelerator and accelerator.type == "mps" else dtype
 
 
-def constant(value: float, like: Tensor) -> Tensor:
+def constant(value: Tensor | float, like: Tensor) -> Tensor:
     """Keras would copy the number to the device at each use."""
     if torch.compiler.is_compiling() or not isinstance(like, torch.Tensor):
         return generic.constant(value, like)

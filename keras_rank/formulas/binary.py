@@ -105,7 +105,7 @@ def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
         at_last_rank(ranking, x)
         for x in (ranking.group_sizes, ranking.places, relevant)
     )
-    ranks, cutoff = ranking.ranks, ops.cast(ranking.cutoff, relevant.dtype)
+    ranks, cutoff = ranking.ranks, backend.constant(ranking.cutoff, relevant)
     place = ranks - cutoff + slots
     holds = ops.logical_and(place > 0.0, ranks <= cutoff)
     return GroupAtCutoff(holds, place, size, slots, ops.round(chance * size))
@@ -113,7 +113,7 @@ def group_at_cutoff(ranking: Ranking, relevant: Tensor) -> GroupAtCutoff:
 
 def at_last_rank(ranking: Ranking, values_by_rank: Tensor) -> Tensor:
     """The values at the cutoff, of shape `(batch, 1)`: 0 if that rank is not listed."""
-    cutoff = ops.cast(ranking.cutoff, values_by_rank.dtype)
+    cutoff = backend.constant(ranking.cutoff, values_by_rank)
     return total(backend.where(ranking.ranks == cutoff, values_by_rank, 0.0))[:, None]
 
 

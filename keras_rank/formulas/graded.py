@@ -77,12 +77,12 @@ def _over_items(items: TiedItems, ranking: Ranking) -> Tensor:
     """
     stops, fixed = items.values, items[:5]
     dtype, none_yet = stops.dtype, 0.0 * stops[:, :1]
-    last_rank = ops.cast(ranking.cutoff, dtype)
+    last_rank = backend.constant(ranking.cutoff, stops)
     subset_size = ops.arange(ranking.cutoff + 1, dtype="int32")
     subset_size = ops.cast(subset_size, dtype)[None, :]
     # Items at which nobody stops are in a group before all others, or there are none:
     # then there are no other subsets than that of no item.
-    is_one = ops.logical_or(subset_size == 0.0, items.others_first)
+    is_one = subset_size >= 0.0 if items.others_first else subset_size == 0.0
     passed_at_first = ops.cast(is_one, dtype) + none_yet
     ones = 1.0 + none_yet
     start = (none_yet[:, 0], ones, ones, passed_at_first)
@@ -91,7 +91,7 @@ def _over_items(items: TiedItems, ranking: Ranking) -> Tensor:
 
 
 # No closure, which eager JAX would compile again at each call.
-def _with_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _with_next_item(i: Tensor | int, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Adds an item to its group, and the group to the value if it is the last.
 
     If the n-th item is added, a subset of size j contains it with probability j / n:
@@ -100,7 +100,8 @@ def _with_next_item(i: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     value, reached, reached_next, passed, *fixed = state
     subset_size, last_rank, passed_at_first, *items = fixed
     stop, above, group_size, so_far, is_first = (
-        ops.take(x, i, axis=1)[:, None] for x in items
+        x[:, i : i + 1] if isinstance(i, int) else ops.take(x, i, axis=1)[:, None]
+        for x in items
     )
     passed = backend.where(is_first, passed_at_first, passed)
     with_item = backend.minimum(subset_size / so_far, 1.0)

@@ -175,6 +175,10 @@ def has_relevant(lists: JudgedLists) -> Tensor:
     return highest(lists.relevance_by_subtopic, axis=2)
 
 
+def _row(dtype: str, *numbers: float) -> Tensor:
+    return ops.convert_to_tensor([numbers], dtype)
+
+
 def mean_over_subtopics(
     lists: JudgedLists, values: Tensor, subtopic_weights: tuple[float, ...] | None
 ) -> Tensor:
@@ -193,7 +197,10 @@ def mean_over_subtopics(
                 "`subtopic_weights` should hold a number for each subtopic of "
                 f"`y_true`, {subtopics}. Received: subtopic_weights={subtopic_weights}"
             )
-        weights = weights * ops.convert_to_tensor([subtopic_weights], lists.dtype)
+        number = len(subtopic_weights)
+        weights = weights * backend.made_once(
+            _row, lists.dtype, *subtopic_weights, size=number, like=weights
+        )
     # Rounded, the mean of shares may be above 1.
     return backend.minimum(ratio(total(weights * values), total(weights)), 1.0)
 

@@ -34,7 +34,7 @@ class DenseRanking(Ranking):
         # To the end of the group at the cutoff, which may be that of the list.
         whole = rank_dense(lists, None, "average", 0, 0)
         above = whole.ranks - whole.places
-        is_in = above < ops.cast(self.cutoff, above.dtype)
+        is_in = above < backend.constant(self.cutoff, above)
         ends = backend.where(is_in, above + whole.group_sizes, 0.0)
         return TiedItems(
             values=whole.in_order(values),

@@ -51,7 +51,7 @@ class TargetRanking(Ranking):
     def tied_items(self, lists: Lists, values: Tensor) -> TiedItems:
         assert isinstance(lists, TargetLists)
         counts = lists.rank_counts
-        last_rank = ops.cast(self.cutoff, values.dtype)
+        last_rank = backend.constant(self.cutoff, values)
         found = ops.logical_and(counts.retrieved, counts.above < last_rank)
         above = backend.where(found, counts.above, math.inf)
         order = backend.argsort(above)
