@@ -37,15 +37,16 @@ class Recorded(torch_graphs.Device):
     def turn(self):
         assert not self.is_turn
         self.is_turn = True
-        yield
-        self.is_turn = False
+        try:
+            yield
+        finally:
+            self.is_turn = False
 
     def record(self, program):
         returned = program()
         self.events.append("recorded")
         outputs = returned[0]
-        for x in outputs:
-            x.copy_(torch.full_like(x, 1 if x.dtype == torch.bool else 77))
+        outputs[:] = [torch.full_like(x, 1) for x in outputs]
 
         def replay():
             assert self.is_turn
@@ -85,3 +86,8 @@ def replays():
 def errors():
     """Why programs were not recorded."""
     return [kind.error for kind in torch_graphs._kinds.values() if kind.error]
+
+
+def recorded():
+    """The kinds of calls that have a graph."""
+    return [x for x in torch_graphs._kinds.values() if x.graph is not None]

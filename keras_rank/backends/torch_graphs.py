@@ -42,6 +42,7 @@ MOST_GRAPHS, MOST_KINDS = 32, 256
 RECENT_CALLS = 1000
 
 _NAMESPACE = "keras_rank"
+_TENSORS = torch.Tensor, torch.nn.Parameter
 # Operations that read a value, or draw one.
 _NEVER = {
     torch.Tag.data_dependent_output,
@@ -320,20 +321,23 @@ def _key_of(function: Any, depends: Any, tree: Any, leaves: list[Any]) -> Any:
         # A mode of a user's, or of a program that is being recorded.
         or torch._C._len_torch_dispatch_stack() > 0
     )
-    index, keeps_gradients = device_kind.current(), torch.is_grad_enabled()
+    index = None if is_transformed else device_kind.current()
+    if index is None:
+        return None
+    keeps_gradients = torch.is_grad_enabled()
     devices, forms = set[int | None](), list[Any]()
     for x in leaves:
         if type(x) is int and -(2**31) <= x < 2**31:
             # One of its inputs, as the key of a seed may be another each time.
             forms.append(int)
-        elif type(x) in (torch.Tensor, torch.nn.Parameter):
+        elif type(x) in _TENSORS and x.layout is torch.strided:
             if x.numel() >= MOST_ENTRIES or (keeps_gradients and x.requires_grad):
                 return None
             devices.add(device_kind.of(x))
             forms.append((x.shape, x.dtype))
         else:
             return None
-    if index is None or is_transformed or devices - {None} != {index}:
+    if devices - {None} != {index}:
         return None
     modes = (
         torch.is_inference_mode_enabled(),
