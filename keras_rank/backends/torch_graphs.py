@@ -103,8 +103,10 @@ class Device:
         """Replays after whatever was replayed before, on any stream."""
         here = torch.cuda.current_stream()
         here.wait_event(self._replayed)
-        yield
-        self._replayed.record(here)
+        try:
+            yield
+        finally:
+            self._replayed.record(here)
 
     def record(self, program: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         """Returns what replays a program on the current stream, and what it returned.
@@ -294,17 +296,19 @@ def register_tree(kind: Class) -> Class:
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
     """A call that can't be replayed is one of the function itself."""
-    if torch.compiler.is_compiling() or not is_on:
+    index = None if torch.compiler.is_compiling() else _device_in_use()
+    if index is None:
         return function(depends, *tensors)
     leaves: list[Any]
     leaves, tree = optree.tree_flatten(tensors, namespace=_NAMESPACE)  # type: ignore[arg-type]
-    key = _key_of(function, depends, tree, leaves)
-    kind = None if key is None else _kind_of(key)
+    forms = _forms_of(leaves, index)
+    key = index, function, depends, tree, forms, _modes()
+    kind = None if forms is None else _kind_of(key)
     if kind is None:
         return function(depends, *tensors)
     with _lock:
         if kind.graph is None and _is_time(kind):
-            _record(kind, key[0], functools.partial(function, depends), tree, leaves)
+            _record(kind, index, functools.partial(function, depends), tree, leaves)
         graph, kind.last_call = kind.graph, next(_clock)
         outputs = [] if graph is None else graph(leaves)
     if graph is None:
@@ -313,17 +317,30 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
     return result
 
 
-def _key_of(function: Any, depends: Any, tree: Any, leaves: list[Any]) -> Any:
-    """What the graph of a call depends on, `None` if it can't have one."""
-    is_transformed = (
+def _device_in_use() -> int | None:
+    """The device whose calls may be replayed, `None` if none is, or all is traced."""
+    is_left_out = not is_on or (
         torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
         # A mode of a user's, or of a program that is being recorded.
         or torch._C._len_torch_dispatch_stack() > 0
     )
-    index = None if is_transformed else device_kind.current()
-    if index is None:
-        return None
+    return None if is_left_out else device_kind.current()
+
+
+def _modes() -> tuple[Any, ...]:
+    """What else determines the operations of a program."""
+    return (
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(),
+        keras.config.floatx(),
+    )
+
+
+def _forms_of(leaves: list[Any], index: int) -> tuple[Any, ...] | None:
+    """What a graph depends on of its inputs, `None` if there can't be one."""
     keeps_gradients = torch.is_grad_enabled()
     devices, forms = set[int | None](), list[Any]()
     for x in leaves:
@@ -337,16 +354,7 @@ def _key_of(function: Any, depends: Any, tree: Any, leaves: list[Any]) -> Any:
             forms.append((x.shape, x.dtype))
         else:
             return None
-    if devices - {None} != {index}:
-        return None
-    modes = (
-        torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.get_default_dtype(),
-        keras.config.floatx(),
-    )
-    return index, function, depends, tree, tuple(forms), modes
+    return tuple(forms) if devices - {None} == {index} else None
 
 
 def _kind_of(key: Any) -> _Kind | None:
