@@ -196,7 +196,9 @@ def has_order_by_score_then_by_hash(scores):
     )
     keys = ops.convert_to_numpy(keys).astype("int64")
     expected = np.lexsort((-keys, -scores), axis=1)
-    np.testing.assert_array_equal(ops.convert_to_numpy(ranking.order), expected)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(ranking.order), expected
+    )
 
 
 @pytest.mark.parametrize("distinct", [2, 30, 1400, 8000, 10**9])
@@ -227,7 +229,9 @@ def test_many_entries_are_sorted_in_the_same_order(k, batch, rng):
     lists = lists_of(np.ones_like(scores), scores)
     ranking = rank_by_scores(OrderSpec(False, "stable", k), lists)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(ops.convert_to_numpy(ranking.order), expected)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(ranking.order), expected
+    )
 
 
 @pytest.mark.parametrize("name", ["bpref", "average_precision", "ndcg", "recall"])
