@@ -1,11 +1,13 @@
-# `make demo` trains a ranker and plots what it learned, `make test` checks everything on
-# the four backends, and `make check` runs the quick tests. Each creates its environment.
+# `make demo` trains a ranker and plots what it learned, in about a minute. `make test` checks
+# everything on the four backends, in 20 to 25 minutes on two cores, and `make check` runs the
+# quick tests. Each creates its environment: that of the tests has four gigabytes.
 
 PYTHON ?= python3
 ALL = jax numpy tensorflow torch
 BACKEND ?= $(ALL)
 DEVELOPMENT = .venv/development
 DEMO = .venv/demo
+DOCS = .venv/docs
 OLDEST = .venv/oldest
 NIGHTLY = .venv/nightly
 TRACKERS = .venv/trackers
@@ -34,7 +36,7 @@ UNOPTIMIZED = XLA_FLAGS="--xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 
 .PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
-.PHONY: docs package
+.PHONY: docs pictures package
 .PHONY: bench bench-compiled clean
 .PHONY: $(ALL:%=test-%)
 .PHONY: $(COMPILED:%=test-%-optimized) $(COMPILED:%=test-%-unoptimized)
@@ -144,9 +146,17 @@ $(DEMO)/installed: pyproject.toml constraints.txt
 	touch $@
 
 # The site, in build/site/index.html. Every warning is an error.
-docs: $(DEVELOPMENT)/installed
+docs: $(DOCS)/installed
+	KERAS_BACKEND=numpy NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+$(DOCS)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/$(INSTALL) --constraint constraints.txt --editable ".[docs]"
+	touch $@
+
+# The pictures of the pages, by the libraries that they compare.
+pictures: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/python docs/pictures.py
-	NO_MKDOCS_2_WARNING=1 $(DEVELOPMENT)/bin/mkdocs build --strict
 
 # The wheel and the source archive, in dist, each tested in an empty environment.
 package: $(DEVELOPMENT)/installed

@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import sys
+import tempfile
 import types
 
 os.environ.setdefault("KERAS_BACKEND", "numpy")
@@ -17,8 +18,10 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 # JAX would hash each program for a cache on disk, and note where operations are from.
 os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
-# ranx would compile itself for more than a minute.
+# ranx would compile itself for more than a minute, and make a folder at home, where it
+# may not be allowed to.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+os.environ.setdefault("IR_DATASETS_HOME", f"{tempfile.gettempdir()}/ir_datasets")
 if "REFERENCE" in os.environ:
     # In a process of its own, the backend replaces nothing of the reference.
     _name = f"keras_rank.backends.{os.environ['KERAS_BACKEND']}"

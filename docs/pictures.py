@@ -1,14 +1,17 @@
-"""Draws the pictures of the site: `make docs` runs it before it builds the pages.
+"""Draws the pictures of the pages, as `make pictures` does.
 
-    python docs/pictures.py
+    python docs/pictures.py [FOLDER]
 
-The values are computed here, by the named libraries.
+The values are computed here, by the named libraries. A test compares the digest of this
+file with that in each picture: one that was drawn before a change is stale.
 """
 
+import hashlib
 import logging
 import os
 import pathlib
 import random
+import sys
 import warnings
 
 os.environ["KERAS_BACKEND"] = "torch"  # as ignite needs it
@@ -34,6 +37,7 @@ import keras_rank
 from keras_rank.discounts import clipped_log2, geometric, log2, reciprocal
 
 PICTURES = pathlib.Path(__file__).parent / "pictures"
+DRAWN_BY = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
 ITEMS = 20
 BLUE, ORANGE, GREEN, PINK, GRAY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666"
 
@@ -49,7 +53,8 @@ plt.rcParams.update(
 
 def main() -> None:
     """Writes all pictures."""
-    PICTURES.mkdir(exist_ok=True)
+    folder = pathlib.Path(*sys.argv[1:] or [PICTURES])
+    folder.mkdir(exist_ok=True)
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     for name, draw in (
         ("ties", ties),
@@ -59,7 +64,9 @@ def main() -> None:
     ):
         figure = draw()
         figure.savefig(
-            PICTURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None}
+            folder / f"{name}.svg",
+            bbox_inches="tight",
+            metadata={"Date": None, "Description": DRAWN_BY},
         )
         plt.close(figure)
 

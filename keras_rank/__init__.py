@@ -2,6 +2,15 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+try:
+    import keras as _keras  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "Keras could not import its backend, which the extra `numpy`, `jax`, "
+        "`tensorflow` or `torch` installs, and `KERAS_BACKEND` names: for NumPy, "
+        f'`pip install "jax>=0.6" scipy`. Received: {error}'
+    ) from error
+
 from keras_rank import (
     callbacks,
     catalogue,

@@ -7,6 +7,8 @@ import inspect
 import numbers
 import reprlib
 import secrets
+import sys
+import types
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
@@ -31,6 +33,8 @@ LARGEST_K = 2**31 - 1
 LARGEST_MAXIMUM = 2**20
 # On so many ranks a discount is looked at, if there is no cutoff.
 MANY_RANKS = 1024
+# How Keras calls a function that it made a loss of.
+_CALL_OF_LOSS = keras.losses.MeanSquaredError.call.__code__
 # Larger numbers become infinite in float32.
 LARGEST_NUMBER = float(np.finfo("float32").max)
 
@@ -73,6 +77,8 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
         # Fewer were found if one is given twice, or too many by position.
         is_each_found = len(found) == len(given) + len(kwargs)
         if is_each_found and needed <= found <= names:
+            if not is_method and not backend.is_compiling():
+                check_no_loss(checked, sys._getframe(1))
             return call(*args, **kwargs)
         called = call.__name__
         if is_method:
@@ -85,6 +91,23 @@ def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
 
     # Here, as every public call passes through.
     return backend.without_autograph(checked)
+
+
+def check_no_loss(called: Any, caller: types.FrameType) -> None:
+    """Raises for a metric or a function that `compile` got as a loss.
+
+    JAX would train nothing, without a word. Keras does not tell what it calls something
+    for, but a loss that it makes of a function is the caller.
+    """
+    if caller.f_code is not _CALL_OF_LOSS:
+        # To look into a frame of a user's would keep all of its tensors.
+        return
+    if vars(caller.f_locals["self"])["fn"] is called:
+        raise ValueError(
+            "`loss` should have gradients, which ranks don't have: pass metrics to "
+            "`compile` as `metrics`, and train by a loss such as those of keras-rs. "
+            f"Received: loss={called!r}"
+        )
 
 
 def _what_is_wrong(
@@ -390,8 +413,8 @@ def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> F
         return function
     find = _growth if isinstance(function, Hashable) else _growth.__wrapped__
     growth = None
-    # A user's function may fail for ranks that no list has.
-    with contextlib.suppress(Exception), backend.quiet():
+    # A user's function may fail for ranks that no list has, and a GPU then for good.
+    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
         growth = find(function, MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM))
     if growth is not None:
         raise ValueError(

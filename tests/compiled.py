@@ -87,4 +87,4 @@ def function(way, call):
         return torch.compile(call, backend="aot_eager")
     import tensorflow as tf
 
-    return tf.function(call, jit_compile="XLA" in way)
+    return tf.function(call, jit_compile="XLA" in way, autograph=False)

@@ -1,11 +1,7 @@
 """Tables of scored items, as the tests of evaluation and of its command read them."""
 
-import pathlib
-
 import numpy as np
 import pyarrow as pa
-
-TREC = pathlib.Path(__file__).parents[2] / "shared" / "data" / "trec_eval"
 
 
 def rows_of(lists=60, seed=0, noise=1.0, digits=1):

@@ -1,6 +1,7 @@
 """The arguments of a metric: what is accepted, what the errors say, what is saved."""
 
 import inspect
+import pydoc
 import random
 import re
 import secrets
@@ -317,6 +318,20 @@ def test_discounts_of_the_first_ranks():
     for discount, values in expected.items():
         found = ops.convert_to_numpy(discount(ops.convert_to_tensor(ranks)))
         np.testing.assert_allclose(found, values, rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a device of torch")
+def test_a_discount_is_looked_at_on_the_cpu():
+    """On a GPU, torch would fail for good where it is a table of few ranks."""
+    seen = []
+
+    def table(ranks):
+        seen.append(ranks.device.type)
+        return ops.take(ops.ones(10), ops.cast(ranks, "int32") - 1)
+
+    with keras.device("meta"):
+        metrics.NDCG(rank_discount_fn=table)
+    assert seen == ["cpu"]
 
 
 @keras.saving.register_keras_serializable(package="tests")
@@ -905,3 +920,17 @@ SHOWN = [
 @pytest.mark.parametrize(("metric", "shown"), SHOWN, ids=[x for _, x in SHOWN])
 def test_a_metric_shows_its_arguments(metric, shown):
     assert repr(metric) == str(metric) == shown
+
+
+@pytest.mark.parametrize("room", [metrics, functional])
+def test_signatures_are_read_by_people(room):
+    """As in `help`: every argument with its default, and no address of a function."""
+    for name in room.__all__:
+        thing = getattr(room, name)
+        signature = inspect.signature(thing)
+        assert " at 0x" not in str(signature)
+        assert "arguments" not in signature.parameters
+        assert " at 0x" not in pydoc.render_doc(thing).split("Method resolution")[0]
+        if isinstance(thing, type) and issubclass(thing, metrics.RankingMetric):
+            shared = {"shuffle_ties", "seed", "empty_value", "sparse_labels", "dtype"}
+            assert shared <= signature.parameters.keys()

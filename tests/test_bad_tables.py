@@ -38,6 +38,12 @@ WRONG_ROWS = {
         {"query": "qid"},
         "`query` should name a column. " + COLUMNS.format("query='qid'"),
     ),
+    "another name of a column": (
+        {"query": ROWS["query_id"], "Rel": ROWS["label"], "score": ROWS["score"]},
+        {"query": "query"},
+        "`label` should name a column. Received: label='label', and a table with the "
+        "columns ['query', 'Rel', 'score']. Did you mean label=\"Rel\"?",
+    ),
     "a missing kept column": (
         ROWS,
         {"keep": ["market"]},
@@ -373,7 +379,6 @@ WRONG_RUNS = {
         "`qrels` should have each item of a query once. Received twice: the item "
         "'a' of the query '2', in line 2 of QRELS and line 3 of QRELS",
     ),
-    "an empty run": (QRELS, [], "`run` should have rows. Received: none, from RUN"),
     "empty judgments": (
         [],
         RUN,
@@ -500,3 +505,31 @@ def test_queries_in_the_type_of_text_of_other_tools():
     )
     other = Evaluation(of_pandas, metrics=[MeanReciprocalRank()], query="query_id")
     assert evaluation.compare(other)["lists"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("argument", "given", "there"),
+    [
+        *(("query", "query_id", x) for x in ("qid", "q_id", "query-id", "QueryID")),
+        *(("query", "query_id", x) for x in ("user_id", "session", "query_ids")),
+        *(("label", "label", x) for x in ("relevance", "Label", "rating", "labels")),
+        *(("score", "score", x) for x in ("prediction", "y_pred", "Score", "scores")),
+        *(("item", "item_id", x) for x in ("doc_id", "docno", "Item ID", "item_ids")),
+        ("weight", "weight", "sample_weight"),
+        ("keep", "market", "markets"),
+    ],
+)
+def test_a_missing_column_offers_the_one_that_is_meant(argument, given, there):
+    rows = changed(item_id=list("abc"), weight=[1.0] * 3, market=["de"] * 3)
+    rows = {there if x == given else x: values for x, values in rows.items()}
+    arguments = {"item": "item_id", "weight": "weight", "keep": "market"}
+    with raises(f"Received: {argument}={given!r}") as error:
+        evaluate(rows, ["mrr"], **arguments)
+    assert str(error.value).endswith(f'Did you mean {argument}="{there}"?')
+
+
+def test_a_missing_column_that_nothing_resembles_offers_none():
+    rows = {"a": [1], "b": [1], "c": [0.5]}
+    with raises("and a table with the columns ['a', 'b', 'c']") as error:
+        evaluate(rows, ["mrr"])
+    assert "Did you mean" not in str(error.value)

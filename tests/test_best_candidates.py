@@ -205,3 +205,21 @@ def test_errors(arguments, message):
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         catalogue.top_k(*given_arguments, **options)
+
+
+def test_scores_that_a_user_keeps_stay_as_they_are(rng):
+    """A function may return the same tensor each time, or one that is expanded."""
+    queries = rng.normal(size=(4, 3)).astype("float32")
+    kept = ops.convert_to_tensor(rng.normal(size=(4, 30)).astype("float32"))
+    before = ops.convert_to_numpy(kept).copy()
+    of_all = ops.broadcast_to(kept[:1], (4, 30))
+
+    def from_kept(some, candidates):
+        return kept
+
+    ids = ops.convert_to_numpy(ops.argsort(-kept, axis=1))
+    for score in (from_kept, lambda some, candidates: of_all):
+        given = queries, np.zeros((30, 3), "float32"), 30
+        scores, _ = catalogue.top_k(*given, score=score, exclude=ids[:, :5])
+        assert np.isneginf(ops.convert_to_numpy(scores)).any(axis=1).all()
+        np.testing.assert_array_equal(ops.convert_to_numpy(kept), before)

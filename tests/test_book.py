@@ -4,7 +4,9 @@ import contextlib
 import dataclasses
 import io
 import pathlib
+import pydoc
 import re
+import sys
 import textwrap
 
 import keras
@@ -21,6 +23,7 @@ PAGES = sorted(
     for page in DOCS.glob("*.md")
     if "```python" in page.read_text() and page.stem not in ("devices", "trackers")
 )
+REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 BACKENDS = ("jax", "tensorflow", "torch")
 
 # A block of Python, and the block of text that follows it: what it prints.
@@ -141,6 +144,36 @@ def test_links_of_a_page_outside_of_the_site_lead_somewhere(name):
         page = DOCS.parent / (target or name)
         assert page.exists(), link
         assert not anchor or anchor in anchors_of(page), link
+
+
+def test_pages_are_read_without_a_build():
+    """On a code host: no tabs or boxes of the site, and pictures that are there."""
+    for page in (README, *DOCS.rglob("*.md")):
+        text = page.read_text()
+        assert not re.findall(r"^ *(?:===|!!!|\?\?\?) .*", text, re.MULTILINE), page
+        for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_the_reference_says_where_it_is_without_a_build(page):
+    text = page.read_text()
+    (note,) = re.findall(r"^> In a checkout, (?:.*\n)+?\n", text, re.MULTILINE)
+    linked = [page.parent / link for link in re.findall(r"\]\(([^)]+)\)", note)]
+    files = {file.resolve() for each in linked for file in [each, *each.rglob("*.py")]}
+    names = re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)
+    for name in names:
+        module = sys.modules[pydoc.locate(name).__module__]
+        assert pathlib.Path(module.__file__).resolve() in files, name
+    (entry,) = re.findall(r"`help\((.*?)\)`", note)
+    assert entry in names
+
+
+def test_make_knows_what_the_pages_name():
+    makefile = (DOCS.parent / "Makefile").read_text()
+    text = README.read_text() + (DOCS.parent / "CONTRIBUTING.md").read_text()
+    for name in re.findall(r"make ([a-z-]+)", text):
+        assert re.search(rf"^\.PHONY:.* {name}\b", makefile, re.MULTILINE), name
 
 
 def test_every_block_of_python_is_found():

@@ -73,7 +73,7 @@ BUDGETS = {
     "tensorflow": {
         "NDCG@10, 256 x 1000": (347, 1),
         "pairs, 256 x 1000": (649, 1),
-        "nine metrics, 256 x 1000": (668, 1),
+        "nine metrics, 256 x 1000": (672, 1),
     },
 }.get(BACKEND, {})
 ON_CPU = {

@@ -1125,3 +1125,306 @@ def test_labels_for_all_items_are_no_targets(labels):
     message = "For a label for each item, such as a one-hot matrix, give the ids"
     with pytest.raises(ValueError, match=message):
         catalogue.evaluate(labels, np.eye(3)[: len(labels)], np.eye(3), ["mrr"])
+
+
+def lists_of_targets(targets):
+    return [list(row) for row in targets.tolist()]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x: x,
+        lambda x: {"ids": x, "labels": np.ones(x.shape)},
+        lists_of_targets,
+        pytest.param(
+            lambda x: pytest.importorskip("torch").from_numpy(x), id="of torch"
+        ),
+    ],
+)
+def test_what_a_callback_keeps_may_change_afterwards(form, rng):
+    """All but inputs and candidates, which are read again after each epoch."""
+    _, queries, candidates = random_task(rng)
+    number = len(queries)
+    given = {
+        "targets": form(rng.integers(0, 300, (number, 2))),
+        "sample_weight": rng.random(number).astype("float32"),
+        "exclude": rng.integers(0, 300, (number, 5)),
+    }
+    metric = metrics.NDCG(k=20, seed=1)
+    expected = catalogue.evaluate(
+        queries=queries, candidates=candidates, metrics=metric, **given
+    )
+    features = keras.Input((queries.shape[1],))
+    model = keras.Model(features, keras.layers.Identity()(features))
+    callback = CatalogueEvaluation(
+        queries, candidates=candidates, metrics=metric, **given
+    )
+    for part in keras.tree.flatten({**given, "targets": None}):
+        if part is not None:
+            part[:] = 0
+    targets = given["targets"]
+    for part in targets.values() if isinstance(targets, dict) else [targets]:
+        part[:] = [[7, 7]] * number if isinstance(part, list) else 7
+    callback.set_model(model)
+    logs = {}
+    callback.on_train_begin()
+    callback.on_epoch_end(0, logs)
+    assert logs == {"val_ndcg_at_20": expected["ndcg_at_20"]}
+
+
+def test_ranks_do_not_depend_on_what_happens_to_the_arrays(rng):
+    ids, queries, candidates = random_task(rng)
+    ids = ids.reshape(-1, 1)
+    labels, weights = np.ones(ids.shape, "int64"), rng.random(len(ids))
+    given = {"ids": ids, "labels": labels}
+    metric = metrics.PairwiseAccuracy(shuffle_ties=False)
+
+    def number(after):
+        ranked = catalogue.rank(
+            given, queries, candidates, sample_weight=weights, shuffle_ties=False
+        )
+        after()
+        metric.reset_state()
+        metric.update_state(ranked)
+        return float(metric.result())
+
+    def change():
+        for array in (ids, queries, candidates, weights):
+            array[:] = 0
+        # That these tie would be an error.
+        labels[:] = 2**62 + np.arange(len(labels))[:, None]
+
+    assert number(lambda: None) == number(change)
+
+
+@pytest.mark.parametrize("make", [lambda x: x, "torch"])
+def test_blocks_may_be_read_into_the_same_memory(make, rng):
+    ids, queries, candidates = random_task(rng)
+    if make == "torch":
+        make = pytest.importorskip("torch").from_numpy
+
+    def blocks():
+        buffer = np.zeros((20, candidates.shape[1]), "float32")
+        for first in range(0, len(candidates), 20):
+            buffer[:] = candidates[first : first + 20]
+            yield make(buffer)
+
+    options = {"block_size": 64, "shuffle_ties": False}
+    found = reciprocal_ranks(ids, queries, blocks, **options)
+    expected = reciprocal_ranks(ids, queries, candidates, **options)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_targets_are_read_once_for_all_parts(rng, monkeypatch):
+    """With ties, lists are ranked in parts that memory has room for."""
+    ids, queries, candidates = random_task(rng)
+    targets = {"ids": ids, "labels": np.ones(ids.shape)}
+    metric = metrics.MeanReciprocalRank(shuffle_ties="average")
+    expected = catalogue.evaluate(targets, queries, candidates, metric)
+    read, tied_labels = [], catalogue.evaluation.tied_labels
+
+    def counted(argument, value, **arguments):
+        read.append(argument)
+        return tied_labels(argument, value, **arguments)
+
+    monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 1)
+    monkeypatch.setattr(catalogue.evaluation, "tied_labels", counted)
+    assert catalogue.evaluate(targets, queries, candidates, metric) == expected
+    assert read == ["targets"]
+
+
+COPIES = "`candidates` should hold each item once. Received: most targets, such as"
+
+
+@pytest.mark.parametrize("block_size", [None, 7])
+@pytest.mark.parametrize(
+    "form", [lambda x: x, lambda x: lambda: x, lambda x: [x[:20], x[20:]]]
+)
+def test_copies_of_targets_are_warned_of(form, block_size, rng):
+    """A copy of the target takes a rank: by chance, it is first or second."""
+    candidates = np.repeat(rng.normal(size=(30, 8)).astype("float32"), 2, axis=0)
+    given = np.arange(0, 60, 2), 9.0 * candidates[::2], form(candidates)
+    exact = metrics.MeanReciprocalRank(shuffle_ties="average")
+    with pytest.warns(UserWarning, match=COPIES):
+        found = catalogue.evaluate(*given, exact, block_size=block_size, score="cosine")
+    assert found["mrr"] == pytest.approx((1 + 1 / 2) / 2)
+    # Without a word where the copies take no rank.
+    excluded = {"exclude": np.arange(1, 60, 2)[:, None]}
+    catalogue.evaluate(*given, exact, **excluded, block_size=block_size)
+
+
+def test_what_ties_need_not_be_a_copy(rng):
+    queries = rng.normal(size=(20, 4)).astype("float32")
+    candidates = rng.normal(size=(40, 4)).astype("float32")
+    ids = np.arange(20)
+    catalogue.evaluate(ids, queries, candidates, ["mrr"], score=rounded)
+    # A constant model, by its queries, its items, or both.
+    ones = np.ones_like
+    catalogue.evaluate(ids, queries, ones(candidates), ["mrr"])
+    catalogue.evaluate(ids, 0.0 * queries, candidates, ["mrr"])
+    # Copies of items that few are looking for.
+    candidates[20:] = candidates[20]
+    catalogue.evaluate(ids, queries, candidates, ["mrr"])
+    # The popularity of items, which several share.
+    popularity = np.arange(40.0)[:, None] // 4
+    catalogue.evaluate(ids, ones(queries[:, :1]), popularity, ["mrr"])
+
+
+def rounded(queries, candidates):
+    return ops.round(ops.matmul(queries, ops.transpose(candidates)))
+
+
+def fitted(candidates, *, query_model=None, model=None, epochs=2, **arguments):
+    """Trains a model of users and items, evaluated after each epoch."""
+    own, of_users, _ = retrieval_model()
+    users = np.arange(6)
+    callback = CatalogueEvaluation(
+        users,
+        arguments.pop("targets", users * 4),
+        candidates,
+        arguments.pop("metrics", ["mrr"]),
+        query_model=of_users if query_model is None else query_model,
+        **arguments,
+    )
+    given = [np.repeat(users, 30), np.tile(np.arange(30), 6)], np.ones(180)
+    (model or own).fit(*given, epochs=epochs, verbose=0, callbacks=[callback])
+    return callback
+
+
+def of_ours(caught):
+    """Keras is warned of its own conversions by NumPy."""
+    return [each for each in caught if each.category is UserWarning]
+
+
+@pytest.mark.trains
+def test_copies_are_warned_of_once_in_fit(rng):
+    candidates = np.repeat(rng.normal(size=(15, 4)).astype("float32"), 2, axis=0)
+    with pytest.warns(UserWarning, match=COPIES) as caught:
+        fitted(lambda: candidates)
+    assert len(of_ours(caught)) == 1
+
+
+@pytest.mark.trains
+def test_an_array_that_stays_as_it_is_while_items_are_trained_is_warned_of(rng):
+    model, query_model, items = retrieval_model()
+    array = np.array(ops.convert_to_numpy(items.embeddings))
+    with pytest.warns(UserWarning, match="`candidates` should be a function") as caught:
+        fitted(array, query_model=query_model, model=model)
+    assert len(of_ours(caught)) == 1
+    assert items.embeddings.path in str(of_ours(caught)[0].message)
+    # What is meant, or is read again.
+    for candidates in (lambda: array, items, items.embeddings, lambda: items):
+        fitted(candidates, query_model=query_model, model=model)
+    # An array that is written to in each epoch.
+    write = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: np.copyto(array, ops.convert_to_numpy(items.embeddings))
+    )
+    callback = CatalogueEvaluation(
+        np.arange(6), np.arange(6), array, ["mrr"], query_model=query_model
+    )
+    given = [np.arange(6), np.arange(6)], np.ones(6)
+    with pytest.warns(UserWarning, match="`LambdaCallback` should be listed after"):
+        model.fit(*given, epochs=2, verbose=0, callbacks=[write, callback])
+    # Items that are not trained.
+    items.trainable = False
+    model.compile("sgd", "mse")
+    fitted(np.ones((30, 4)), query_model=query_model, model=model)
+
+
+@pytest.mark.trains
+def test_lists_without_a_relevant_item_are_warned_of():
+    """Half of the users have no item: they count as 0 unless they are left out."""
+    targets = np.array([0, -1, 8, -1, 16, -1])
+    constant = np.ones((30, 4), "float32")
+    message = re.escape(
+        "3 of 6 lists have no relevant item, and count as 0.0 in 'val_mrr'. To leave "
+        "them out, pass only lists that have one, or "
+        "`MeanReciprocalRank(..., empty_value=None)`"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        fitted(lambda: constant, targets=targets)
+    assert len(of_ours(caught)) == 1
+    fitted(
+        lambda: constant,
+        targets=targets,
+        metrics=[metrics.MeanReciprocalRank(empty_value=None)],
+    )
+    # Padding is not in any list.
+    fitted(lambda: constant, targets=np.stack([np.arange(6), targets], 1))
+    fitted(lambda: constant, targets=targets, sample_weight=targets >= 0)
+
+
+@pytest.mark.trains
+def test_weights_that_are_none_are_warned_of():
+    weights = np.array([1.0, np.nan, 1.0, -2.0, 0.0, 1.0])
+    message = "2 of 6 weights that are negative or NaN, the first, nan, in row 1. Th"
+    with pytest.warns(UserWarning, match=message) as caught:
+        fitted(lambda: np.ones((30, 4), "float32"), sample_weight=weights)
+    assert len(of_ours(caught)) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: catalogue.rank([[0, 1], [2, 7]], Q, C),
+            "below the number of items, 5. Received: a larger id, 7, in row 1",
+        ),
+        (
+            lambda: catalogue.rank({"ids": [0, 9], "labels": [1, 1]}, Q, C),
+            "Received: a larger id, 9, in row 1",
+        ),
+        (
+            lambda: catalogue.top_k(Q, C, 2, exclude=[[1, -1], [0, 6]]),
+            "`exclude` should hold ids below the number of items, 5. Received: a "
+            "larger id, 6, in row 1",
+        ),
+        (
+            lambda: catalogue.rank([[0, 1], [2, 1.5]], Q, C),
+            "Received: a fraction, 1.5, in row 1",
+        ),
+        (
+            lambda: catalogue.rank([{0, 1}, {2}], Q, C),
+            "`targets` should hold real numbers. Received: targets of dtype object, "
+            "of sets: pass lists",
+        ),
+        (
+            lambda: catalogue.rank({0, 1}, Q, C),
+            "Received: targets of type set, without an order: pass lists",
+        ),
+        (
+            lambda: catalogue.top_k(Q, C, 2, exclude=[{0, 1}, {2}]),
+            "Received: exclude of dtype object, of sets: pass lists",
+        ),
+        (
+            lambda: catalogue.rank({7: {0, 1}, 8: {2}}, Q, C),
+            '`targets` should be ids, or a dict with the keys "ids", "labels"',
+        ),
+        (
+            lambda: catalogue.rank({0: [1], 1: [2]}.values(), Q, C),
+            "Received: targets of type dict_values: pass `list(targets)`",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, "item_id", C, ["mrr"]),
+            "Received: targets of type str: for a column of a table, pass "
+            "`df['item_id']`",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [{0}, {1}], C, ["mrr"]),
+            "of sets: pass lists",
+        ),
+        (
+            lambda: catalogue.rank([0, 1], Q, keras.Sequential([])),
+            "`candidates` should be embeddings, or a function such as "
+            "`lambda: model.predict(items)`. Received: candidates=<Sequential",
+        ),
+        (
+            lambda: CatalogueEvaluation(Q, [0, 1], keras.layers.Dense(3), ["mrr"]),
+            "`lambda: model.predict(items)`. Received: candidates=<Dense name=",
+        ),
+    ],
+)
+def test_errors_say_where_and_what_to_do(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()

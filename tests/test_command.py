@@ -12,14 +12,19 @@ import tomllib
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from elsewhere import path_of
 from pyarrow import parquet
-from tables import TREC, rows_of
+from tables import rows_of
 
 import keras_rank
 import keras_rank_command
+from keras_rank.arguments import GAINS
 from keras_rank.evaluation import Evaluation, evaluate
-from keras_rank.evaluation.command import run
+from keras_rank.evaluation.command import printing, run
+from keras_rank.evaluation.lists import metric_names, settings
+from keras_rank.evaluation.report import comparison
 from keras_rank.metrics import NDCG, MeanReciprocalRank
+from keras_rank.reading import runs
 
 FEW = "Warning: all rows have fewer than 10 lists, too few for reliable intervals."
 QRELS = "1 0 a 1\n1 0 b 0\n2 0 a 1\n"
@@ -142,7 +147,9 @@ def test_a_table_and_its_slices(command):
     assert [row["market"] for row in found["summary"]] == ["de", "fr", "jp"]
     printed = command(f"{line} -o markdown").out
     assert printed.startswith("| market | metric | value |")
-    assert len(printed.splitlines()) == 2 + 3
+    *table, _, note = printed.splitlines()
+    assert len(table) == 2 + 3
+    assert note.startswith("Missing or negative labels: 0 of 1,266 rows, left out")
 
 
 def test_arguments_are_those_of_python(command):
@@ -363,7 +370,11 @@ def test_a_page_is_written(command):
     new, base = (evaluate(rows_of(noise=noise), ["mrr"]) for noise in (0.5, 3.0))
     assert new.compare(base).to_html().partition("<p>")[0] in page_of()
     # The same of stored lists, with the items that were kept, or none.
-    command("report new.parquet -m mrr")
+    before = page_of()
+    printed = command("report new.parquet -m mrr", expected=2)
+    assert "is there already: --output report.html replaces it" in printed.err
+    assert page_of() == before
+    command("report new.parquet -m mrr -o report.html")
     assert "keep_items=10" in page_of()
     line = "--item item_id --duplicates count"
     command(f"report new.parquet -m mrr {line} -o items.htm --title <New>")
@@ -372,7 +383,7 @@ def test_a_page_is_written(command):
     command("evaluate new.parquet -m mrr --per-list lists.parquet")
     command("report lists.parquet --baseline base.parquet -m mrr -o lists.html")
     assert new.compare(base).to_html().partition("<p>")[0] in page_of("lists.html")
-    command("report qrels run")
+    command("report qrels run -o report.html")
     assert "trec_eval (version 10)" in page_of()
     assert "Items of 1" in page_of()
 
@@ -457,10 +468,11 @@ WRONG = {
     "evaluate -m mrr none.parquet": "should name files that exist",
     "evaluate none": "should name files that exist. Received: 'none'",
     "compare none q": "should name files that exist. Received: 'none'",
-    "evaluate base.parquet --query qid": "`query` should name a column",
     "evaluate base.parquet --by item_id": "--by should name columns with one value",
     "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
     "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
+    "evaluate base.parquet --by markets": 'Did you mean --by "market"?',
+    "evaluate base.parquet --query qid": 'Did you mean query="query_id"?',
     "evaluate qrels run -m ndcg --relevance-threshold 2": "ndcg has the gains of all",
     "evaluate qrels run -m P(rel=2)@5 --relevance-threshold 2": "their own level",
     "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
@@ -563,7 +575,8 @@ def test_a_gate_is_shut_though_nobody_reads_the_results():
 
 @pytest.mark.slow
 def test_a_backend_that_is_none_is_no_gate():
-    done = started("-m", "keras_rank_command", "--version", KERAS_BACKEND="nope")
+    line = ["evaluate", "qrels", "run"]
+    done = started("-m", "keras_rank_command", *line, KERAS_BACKEND="nope")
     assert done.returncode == 2
     assert done.stderr.startswith("keras-rank: error: ")
     assert len(done.stderr.splitlines()) == 1
@@ -598,6 +611,7 @@ finally:
     return call
 
 
+COMMANDS = ("evaluate", "compare", "report")
 ALONE = {
     "numpy": ["tensorflow", "torch"],
     "torch": ["tensorflow", "jax"],
@@ -633,16 +647,82 @@ def test_it_answers_without_what_it_needs(line, code, start, monkeypatch, capsys
     assert (printed.out + printed.err).startswith(start)
 
 
+@pytest.mark.parametrize("line", ["", *[f"{x} -h" for x in COMMANDS], "--version", "x"])
+def test_help_is_answered_without_keras(line):
+    """Which takes seconds to import."""
+    code = f"""
+import sys
+import keras_rank_command
+
+sys.argv = ["keras-rank", *{line.split() or ["--help"]!r}]
+try:
+    keras_rank_command.main()
+finally:
+    heavy = {{"keras", "keras_rank", "numpy", "duckdb", "pyarrow", "scipy"}}
+    print(sorted(heavy & set(sys.modules)))
+"""
+    done = started("-c", code)
+    assert done.returncode == (2 if line == "x" else 0)
+    start = {"x": "", "--version": keras_rank.__version__}.get(
+        line, "usage: keras-rank"
+    )
+    assert done.stdout.startswith(start)
+    assert done.stdout.endswith("[]\n")
+
+
+def test_options_accept_what_the_functions_accept():
+    """They are written out, as the parser imports nothing of the package."""
+    found = {}
+    for table in keras_rank_command._OF_COMMANDS.values():
+        for _, name, values, *_ in keras_rank_command.options_of(table):
+            if "|" in values:
+                found[name] = set(values.split("|"))
+    known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
+    known |= {"gains": GAINS, "output": [*printing._TEXTS, "json"]}
+    known |= {"test": comparison.TESTS, "correction": [*comparison.CORRECTIONS, "none"]}
+    both = {*settings.CHOICES["duplicates"], *runs.CHOICES["duplicates"]}
+    expected = {name: set(values) for name, values in known.items()}
+    assert found == {**expected, "duplicates": both}
+
+
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy"])
+@pytest.mark.parametrize("line", ["evaluate a", "compare a b", "report a"])
+def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
+    for name in [*sys.modules]:
+        if name.startswith(("keras_rank.evaluation", "keras_rank.reading")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(sys, "argv", ["keras-rank", *line.split()])
+    with pytest.raises(SystemExit) as raised:
+        keras_rank_command.main()
+    printed = capsys.readouterr()
+    assert (raised.value.code, printed.out) == (2, "")
+    assert printed.err.startswith("keras-rank: error: `keras_rank.evaluation` needs ")
+    assert "the extra `evaluation` installs" in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_without_any_extra_it_says_what_to_install(by_name):
+    """As after `pip install .`: Keras on NumPy imports SciPy and JAX."""
+    missing = ["tensorflow", "torch", "jax", "scipy", "duckdb", "pyarrow"]
+    done = by_name("evaluate qrels run", missing)
+    assert done.returncode == 2
+    assert "the extra `numpy`, `jax`, `tensorflow` or `torch` installs" in done.stderr
+    assert "The extras `numpy` and `evaluation` install what" in done.stderr
+    assert by_name("report --help", missing).returncode == 0
+
+
 @pytest.mark.slow
 def test_without_a_backend_it_says_what_to_install(by_name):
     done = by_name("evaluate qrels run", ["tensorflow", "torch", "jax"])
     assert done.returncode == 2
-    assert done.stderr.endswith("Keras needs for NumPy too: `pip install jax`\n")
+    assert "which the extra `numpy`, `jax`, `tensorflow` or `torch` inst" in done.stderr
 
 
-@pytest.mark.skipif(not TREC.exists(), reason="the data is not here")
 def test_trec_evals_own_files(command):
-    line = f"evaluate {TREC}/qrels.test {TREC}/results.test -m map mrr r_precision"
+    qrels, run = path_of("trec_eval/qrels.test"), path_of("trec_eval/results.test")
+    line = f"evaluate {qrels} {run} -m map mrr r_precision"
     printed = command(f"{line} --ties trec_eval -o tsv").out
     found = [line.split("\t")[:2] for line in printed.splitlines()[1:]]
     values = {name: f"{float(value):.4f}" for name, value in found}

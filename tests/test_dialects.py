@@ -1013,6 +1013,40 @@ def test_torchmetrics(lists):
 
 @pytest.mark.slow
 @by_values
+def test_what_torchmetrics_ignores():
+    """As the page says: these metrics alone take scores of 0 or less for no items."""
+    import torch
+    from torchmetrics import retrieval
+
+    rng = np.random.default_rng(0)
+    scores = torch.as_tensor(rng.normal(size=60))
+    found = {
+        "target": torch.as_tensor(rng.integers(0, 2, 60)),
+        "indexes": torch.arange(60) // 10,
+    }
+    ignore = {"RetrievalMAP", "RetrievalMRR", "RetrievalPrecision", "RetrievalRecall"}
+    for name in retrieval.__all__:
+        metric = getattr(retrieval, name)()
+        # As text, as some are several tensors.
+        above, below = (str(metric(scores + shift, **found)) for shift in (10, -10))
+        assert (above == below) == (name not in ignore), name
+
+
+def test_keras_rs_shuffles_on_all_backends_but_torch(backend):
+    """Even where it is told not to, as the page says."""
+    theirs = pytest.importorskip("keras_rs").metrics
+    labels, scores = [[1.0] + [0.0] * 9], [[0.5] * 10]
+    for make, ties in ((theirs.NDCG, backend != "torch"), (metrics.NDCG, False)):
+        values = {
+            float(make(shuffle_ties=False, seed=seed)(np.array(labels), scores))
+            for seed in range(9)
+        }
+        assert (len(values) > 1) == ties
+        assert ties or values == {1.0}
+
+
+@pytest.mark.slow
+@by_values
 def test_ranx(lists):
     from ranx import Qrels, Run, evaluate
 

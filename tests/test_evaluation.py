@@ -8,10 +8,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from elsewhere import path_of
 from keras import ops
 from pyarrow import csv, feather, parquet
 from scipy import stats
-from tables import TREC, lists_of, rows_of
+from tables import lists_of, rows_of
 
 from keras_rank import functional
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
@@ -33,9 +34,6 @@ from keras_rank.metrics import (
 # What does not depend on the backend: one runs it.
 pytestmark = pytest.mark.usefixtures("only_where_it_is_quick")
 NAN = float("nan")
-needs_trec = pytest.mark.skipif(
-    not TREC.exists(), reason="the data is not here, and not ours to publish"
-)
 
 
 @pytest.fixture
@@ -266,10 +264,11 @@ def test_rules_of_missing_labels_and_scores():
         "label": [None, 1.0, -2.0, float("nan"), 1.0, 0.0, 1.0, 0.0],
         "score": [0.9, 0.5, 0.1, 0.9, 0.5, 0.1, float("nan"), None],
     }
-    assert column(evaluate(rows, ["mrr"]), "mrr").tolist() == [0.5, 0.5, 0.0]
+    found = evaluate(rows, ["mrr"], unjudged="irrelevant")
+    assert column(found, "mrr").tolist() == [0.5, 0.5, 0.0]
     rows = {name: [*values, values[0]] for name, values in rows.items()}
     rows["query_id"][-1] = 4
-    dropped = evaluate(rows, ["mrr"], unjudged="drop")
+    dropped = evaluate(rows, ["mrr"])
     # Of the last one nothing is left, which is seen.
     assert column(dropped, "mrr") == pytest.approx([1.0, 1.0, 0.0, NAN], nan_ok=True)
     assert dropped.summary()["lists"] == [3]
@@ -297,7 +296,6 @@ def test_scores_keep_their_precision():
         assert column(found, "mrr") == [0.5]
 
 
-@needs_trec
 def test_trec_eval_compares_doubles_on_all_backends():
     """Also where a backend has float32 only: the rows are in its order."""
     qrels, run = {"1": {"a": 1}}, {"1": {"b": 25_000.0, "a": 25_000.0 + 1e-6}}
@@ -310,13 +308,13 @@ def test_trec_eval_compares_doubles_on_all_backends():
 
 def test_trec_eval_prints_the_same():
     printed = {}
-    for line in (TREC / "out.test.aq").read_text().splitlines():
+    for line in path_of("trec_eval/out.test.aq").read_text().splitlines():
         measure, topic, value = line.split(maxsplit=2)
         printed[measure, topic] = value
     ours = {"map": "map", "recip_rank": "mrr", "Rprec": "r_precision", "ndcg": "ndcg"}
     ours |= {"P_10": "precision@10", "recall_100": "recall@100"}
     ours |= {"ndcg_cut_10": "ndcg@10", "map_cut_100": "map@100"}
-    files = TREC / "qrels.test", TREC / "results.test"
+    files = path_of("trec_eval/qrels.test"), path_of("trec_eval/results.test")
     evaluation = evaluate_run(*files, list(ours.values()), ties="trec_eval")
     means = dict(zip(ours, evaluation.summary()["value"], strict=True))
     topics = evaluation.per_list["query_id"].to_pylist()
@@ -550,18 +548,23 @@ class Unbounded(RankingMetric):
     base_name = "unbounded"
 
 
+NO_PADDING = (
+    "Missing or negative labels: 0 of {} rows, left out as padding (unjudged=drop)."
+)
+
+
 def test_few_lists_are_named():
     ten = evaluate(rows_of(lists=10), ["mrr"], keep=["market", "user"])
-    assert ten.summary().notes == []
-    (note,) = ten.summary(by="market").notes
+    assert ten.summary().notes == [NO_PADDING.format(80)]
+    (_, note) = ten.summary(by="market").notes
     assert note == (
         "Warning: all rows have fewer than 10 lists, too few for reliable intervals."
     )
     assert note in ten.compare(ten, by="market").notes
-    (note,) = ten.summary(cluster="user").notes
+    (_, note) = ten.summary(cluster="user").notes
     assert "all rows have fewer than 10 clusters by 'user'" in note
     many = evaluate(rows_of(lists=28), ["mrr"], keep="market")
-    (note,) = many.summary(by="market").notes
+    (_, note) = many.summary(by="market").notes
     assert "2 of 3 rows have fewer than 10 lists" in note
 
 
@@ -746,25 +749,25 @@ def test_what_only_one_side_has_is_named():
     base, new = evaluate(rows.filter(keep), ["mrr"]), evaluate(rows, ["mrr"])
     comparison = new.compare(base)
     assert comparison["lists"] == [57]
-    (note,) = comparison.notes
+    note = comparison.notes[1]
     assert "queries that only the new one has are left out (3): 57, 58, 59." in note
-    (note,) = base.compare(new).notes
+    note = base.compare(new).notes[1]
     assert "only the baseline has are left out (3): 57, 58, 59." in note
 
 
 def test_other_labels_of_the_same_queries_are_named():
     rows = rows_of()
     base = evaluate(rows, ["mrr"])
-    assert base.compare(base).notes == []
+    assert base.compare(base).notes == [NO_PADDING.format(633)]
     more = pa.array(
         np.maximum(rows["label"].to_numpy(), rows["query_id"].to_numpy() == 3)
     )
     labels = rows.column_names.index("label")
     new = evaluate(rows.set_column(labels, "label", more), ["mrr"])
-    (note,) = new.compare(base).notes
+    (_, note) = new.compare(base).notes
     assert note.startswith("Warning: 1 queries have other labels in the baseline, by")
     of_an_earlier_edition = Evaluation(base.table.drop_columns(["health/label sum"]))
-    assert new.compare(of_an_earlier_edition).notes == []
+    assert new.compare(of_an_earlier_edition).notes == [NO_PADDING.format(633)]
 
 
 # What went wrong.
@@ -805,7 +808,9 @@ def test_health_tells_why_to_mistrust_a_number():
         "label": [1, 0, None, 0, 0, 1, 0, 1],
         "score": [0.5, 0.5, 0.5, 0.3, float("nan"), 0.2, 0.1, 0.4],
     }
-    evaluation = evaluate(rows, ["ndcg@2", "mrr"], item="item_id")
+    evaluation = evaluate(
+        rows, ["ndcg@2", "mrr"], item="item_id", unjudged="irrelevant"
+    )
     found = {
         name: (row["lists"], row["share"]) for name, row in checks(evaluation).items()
     }
@@ -836,8 +841,8 @@ def test_health_tells_why_to_mistrust_a_number():
         ([2, 1, 5, 4], ["ndcg", MeanReciprocalRank(relevance_threshold=4)], 1),
         ([2, 1, 4, 3], [ExpectedReciprocalRank()], 0),
         ([0, 0, 1, 0], ["map"], 0),
-        # A label that is missing counts as 0.
-        ([1, None, 0.5, 0.7], ["map"], 0),
+        # An item whose label is missing is none.
+        ([1, None, 0.5, 0.7], ["map"], 1),
     ],
 )
 def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found):
@@ -965,12 +970,14 @@ def test_few_items_are_no_mistake_in_a_run():
     assert (found["one item"]["lists"], found["shorter than 10"]["lists"]) == (2, 3)
 
 
-@pytest.mark.parametrize("unjudged", ["irrelevant", "drop"])
-def test_a_label_below_0_is_no_judgment_to_health(unjudged):
+def test_a_label_below_0_is_no_judgment_to_health():
     rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
-    found = checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
+    found = checks(evaluate(rows, ["mrr@2"], unjudged="irrelevant"))
     assert (found["judged@2"]["lists"], found["judged@2"]["share"]) == (1, 0.5)
     assert found["nothing judged"]["lists"] == 1
+    found = checks(evaluate(rows, ["mrr@2"]))
+    assert (found["judged@2"]["lists"], found["judged@2"]["share"]) == (0, 1.0)
+    assert found["nothing judged"]["lists"] == 0
 
 
 def test_health_of_columns_that_seem_swapped():
@@ -1014,7 +1021,7 @@ def test_queries_that_were_left_out_add_up(tmp_path):
     other = Evaluation(both.table, left_out=7)
     for evaluation, number in ((parts[0], 2), (both, 4), (other, 7)):
         (warning,) = [w for w in evaluation.warnings if "left out" in w]
-        assert warning.endswith(f"without judgments are left out ({number}).")
+        assert f"without judgments are left out ({number}): 'x', 'y'" in warning
 
 
 OTHER_METADATA = [
@@ -1086,7 +1093,11 @@ def test_items_are_kept():
     found = evaluate(rows, ["mrr"], item="item_id", keep_items=2)
     expected = [(1, "a", 0.0), (2, "b", 0.0), (4, "d", 3.0), (None, "e", 2.0)]
     assert items_of(found, 1) == expected
-    assert items_of(found, 2) == [(1, "h", 0.0)]
+    assert items_of(found, 2) == []
+    counted = evaluate(
+        rows, ["mrr"], item="item_id", keep_items=2, unjudged="irrelevant"
+    )
+    assert items_of(counted, 2) == [(1, "h", 0.0)]
     assert found.items(1)["score"] == [0.9, 0.8, 0.6, None]
     assert found.per_list.equals(evaluate(rows, ["mrr"], item="item_id").per_list)
     qrels = {"1": {"a": 1, "b": 2}, "2": {"c": 1}}

@@ -533,3 +533,158 @@ def test_what_is_not_understood_is_an_error(data):
     batches = Batches(inputs, labels[:, None] * np.ones(2))
     with pytest.raises(ValueError, match=r"`labels` should have .*shape=\(16, 2\)"):
         evaluated(named, GroupedEvaluation(batches, None, "query", ["mrr"]))
+
+
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: x[:, None], "torch"])
+def test_what_a_callback_keeps_may_change_afterwards(data, form, rng):
+    """All but inputs, which are read again after each epoch."""
+    x, labels, ids = data
+    if form == "torch":
+        form = pytest.importorskip("torch").from_numpy
+    weights = rng.random(ROWS).astype("float32")
+    given = [form(each.copy()) for each in (labels, ids, weights)]
+    for x_ in (x, Batches(x)):
+        callback = GroupedEvaluation(
+            x_,
+            *given[:2],
+            [NDCG(k=3, seed=1)],
+            sample_weight=given[2],
+            batch_size=BATCH_SIZE,
+        )
+        before = [np.array(each) for each in given]
+        for each in given:
+            each[:] = 1
+        model = scorer()
+        number = expected(NDCG(k=3, seed=1), labels, predicted(model, x), ids, weights)
+        assert evaluated(model, callback) == {"val_ndcg_at_3": number}
+        for each, value in zip(given, before, strict=True):
+            each[:] = form(value.reshape(-1)) if value.ndim == 1 else value
+
+
+class Refilled(Batches):
+    """Batches that are written to the same memory, one after the other."""
+
+    made = None
+
+    def __getitem__(self, index):
+        batch = super().__getitem__(index)
+        if self.made is None or index == self.num_batches - 1:
+            made = keras.tree.map_structure(np.copy, batch)
+            self.made = self.made or made
+            return made
+        for old, new in zip(*map(keras.tree.flatten, (self.made, batch)), strict=True):
+            old[:] = new
+        return self.made
+
+
+@pytest.mark.parametrize("labels_are_given", [False, True])
+def test_batches_may_be_read_into_the_same_memory(data, labels_are_given):
+    x, labels, ids = data
+    batches = Refilled({"features": x, "query": ids}, labels)
+    given = (labels, ids) if labels_are_given else (None, "query")
+    model = scorer(as_dict=True)
+    if labels_are_given:
+        batches = Refilled({"features": x}, labels)
+    logs = evaluated(model, GroupedEvaluation(batches, *given, ["ndcg@3"]))
+    scores = predicted(model, {"features": x})
+    assert logs == {"val_ndcg_at_3": expected(NDCG(k=3), labels, scores, ids)}
+
+
+def test_a_model_may_predict_into_the_same_memory(data, monkeypatch):
+    x, labels, ids = data
+    monkeypatch.setattr(rows, "_MOST_ROWS", BATCH_SIZE)
+
+    class Scorer:
+        scores = np.zeros((BATCH_SIZE, 1), "float32")
+
+        def predict(self, x, **arguments):
+            self.scores[: len(x)] = x[:, :1]
+            return self.scores[: len(x)]
+
+    callback = GroupedEvaluation(
+        x, labels, ids, ["ndcg@3"], model=Scorer(), batch_size=BATCH_SIZE
+    )
+    number = expected(NDCG(k=3), labels, x[:, 0], ids)
+    assert evaluated(scorer(), callback) == {"val_ndcg_at_3": number}
+
+
+def test_lists_without_a_relevant_item_are_warned_of(data):
+    """Once, and not where they are left out, nor of lists of padding."""
+    x, labels, ids = data
+    model = scorer()
+    groups = np.unique(ids)
+    padded = labels.copy()
+    labels = np.where(np.isin(ids, groups[:3]), 0, np.maximum(labels, 1))
+    padded = np.where(np.isin(ids, groups[:3]), -1, labels)
+    message = (
+        rf"3 of {len(groups)} lists have no relevant item, and count as 0.0 in "
+        r"'val_ndcg'. To leave them out, pass only lists that have one, or `NDCG\("
+    )
+    batches = Batches({"features": x, "query": ids}, labels)
+    for scoring, given in (
+        (model, (x, labels, ids)),
+        (scorer(as_dict=True), (batches, None, "query")),
+    ):
+        callback = GroupedEvaluation(*given, ["ndcg"])
+        with pytest.warns(UserWarning, match=message):
+            evaluated(scoring, callback)
+        evaluated(scoring, callback)
+    evaluated(model, GroupedEvaluation(x, labels, ids, [NDCG(empty_value=None)]))
+    evaluated(model, GroupedEvaluation(x, padded, ids, ["ndcg"]))
+    evaluated(
+        model, GroupedEvaluation(x, labels, ids, ["ndcg"], sample_weight=padded >= 0)
+    )
+
+
+def test_weights_that_are_none_are_warned_of(data):
+    x, labels, ids = data
+    labels = np.maximum(labels, 1)
+    weights = np.ones(ROWS)
+    weights[[7, 9, 11]] = np.nan, -1.0, 0.0
+    message = "2 of 70 weights that are negative or NaN, the first, nan, in row 7. Th"
+    callback = GroupedEvaluation(x, labels, ids, ["mrr"], sample_weight=weights)
+    with pytest.warns(UserWarning, match=message):
+        evaluated(scorer(), callback)
+    evaluated(scorer(), callback)
+    inputs = {"features": x, "query": ids}
+    callback = GroupedEvaluation(
+        Batches(inputs, labels, weights), None, "query", ["mrr"]
+    )
+    with pytest.warns(UserWarning, match=message):
+        evaluated(scorer(as_dict=True), callback)
+
+
+def test_errors_say_where_and_what_to_do(data):
+    x, labels, ids = data
+    named = {"features": x}
+    missing = ids.astype(object)
+    missing[[7, 9]] = None
+    as_text = ids.astype(str).tolist()
+    for given, message in (
+        ((x, "label", ids), r"pass `df\['label'\]`. Received: labels='label', where"),
+        ((x, labels, "query"), r"pass `df\['query'\]`. Received: group_ids='query'"),
+        ((named, "label", ids), r"pass `df\['label'\]`. .* names are \['features'\]"),
+        ((x, labels, missing), "with None in row 7"),
+        ((x, labels, [*ids[:5], np.nan, *ids[6:]]), "with nan in row 5"),
+        ((x, labels, np.where(ids == ids[3], np.nan, ids)), "with nan in row "),
+        (
+            (x, labels, np.ma.array(ids, mask=np.arange(ROWS) == 8)),
+            "with None in row 8",
+        ),
+        ((x, labels, [*as_text[:4], 5, *as_text[5:]]), "with 5 in row 4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GroupedEvaluation(*given, ["mrr"])
+
+    class Changing(Batches):
+        """Ids of another type from the second batch on."""
+
+        def __getitem__(self, index):
+            x, y = super().__getitem__(index)
+            return {**x, "query": x["query"].astype(str if index else int)}, y
+
+    batches = Changing({"features": x, "query": ids}, labels)
+    callback = GroupedEvaluation(batches, None, "query", ["mrr"])
+    first = str(ids[BATCH_SIZE])
+    with pytest.raises(ValueError, match=f"ids of one type.* with '{first}' in row 0"):
+        evaluated(scorer(as_dict=True), callback)

@@ -1,6 +1,7 @@
 """Inside Keras: compile, fit, evaluate, callbacks, saving."""
 
 import pathlib
+import weakref
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from registry import FIRST_CASES
 from strategies import BATCH, LIST_SIZE
 
 import keras_rank
+from keras_rank import functional
 from keras_rank.metrics import (
     DCG,
     NDCG,
@@ -20,6 +22,7 @@ from keras_rank.metrics import (
     RankingMetrics,
 )
 
+BACKEND = keras.backend.backend()
 LISTS, ITEMS, FEATURES = 24, 6, 3
 
 
@@ -369,3 +372,61 @@ def test_methods_of_other_libraries_are_questions(make):
             getattr(make(), name)
     with pytest.raises(AttributeError, match=r"has no attribute 'to'$"):
         make().to("cpu")
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NDCG(k=2),
+        lambda: [NDCG(k=2)],
+        lambda: RankingMetrics(["ndcg@2", "mrr"]),
+        lambda: Coverage(k=2, items=ITEMS),
+    ],
+)
+def test_a_metric_is_no_loss(make, run_eagerly, data):
+    """JAX would train nothing, and say nothing."""
+    model = build_model(loss=make(), metrics=[], run_eagerly=run_eagerly)
+    with pytest.raises(ValueError, match="`loss` should have gradients, which ranks"):
+        model.fit(*data, verbose=0)
+
+
+@pytest.mark.trains
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras says it there")
+def test_a_function_is_no_loss(data):
+    model = build_model(loss=functional.ndcg, metrics=[])
+    with pytest.raises(ValueError, match="`loss` should have gradients, which ranks"):
+        model.fit(*data, verbose=0)
+
+
+def test_a_loss_may_have_a_metric_and_functions_of_its_own(data):
+    class Loss(keras.losses.Loss):
+        def __init__(self):
+            super().__init__()
+            self.metric = NDCG(k=2)
+
+        def call(self, y_true, y_pred):
+            self.metric(y_true, y_pred)
+            return functional.ndcg(y_true, y_pred, empty_value=1.0)
+
+    _, y = data
+    y = np.abs(y)
+    assert float(Loss()(y, y)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("call", [NDCG(), functional.ndcg])
+def test_a_call_keeps_nothing_of_its_caller(call):
+    """Scores of a whole epoch may be deleted for those of the next."""
+    labels, scores = np.ones((2, 3)), np.ones((2, 3))
+    kept = weakref.ref(scores)
+    call(labels, labels)
+    del scores
+    assert kept() is None
+
+
+@pytest.mark.parametrize("metric", [NDCG(), RankingMetrics(["mrr"]), Coverage(2, 5)])
+def test_a_metric_is_no_callback(metric):
+    message = "as a metric is no callback: pass it to `compile`"
+    with pytest.raises(AttributeError, match=message):
+        keras.callbacks.CallbackList([metric], model=build_model())

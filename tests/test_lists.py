@@ -1,5 +1,6 @@
 """What is accepted as lists, what is padding, and what the errors say."""
 
+import functools
 import re
 from contextlib import nullcontext
 
@@ -692,6 +693,20 @@ def test_what_is_meant_as_lists_is_not_warned_of(labels, scores, arguments):
         ([[0.5, 1.0]], [[7, 3]], False),
         ([[0.5, 1.0]], [[1.0, 0.0]], False),
         ([[1.0, 0.0]], [[1, 0]], False),
+        # Grades, with padding too.
+        ([[0.3, 0.9, 0.1]], [[0, 3, 1]], True),
+        ([[0.3, -1.9, 0.1]], [[4.0, 0.0, 0.0]], True),
+        ([[0.3, 0.9, 0.1]], [[2.0, 0.0, -1.0]], True),
+        # Soft labels, and a model that is saturated, or returns places or halves.
+        ([[0.3, 0.9, 0.1]], [[0.0, 1.0, 1.0]], False),
+        ([[0.3, 0.9, 0.1]], [[2.0, 0.0, 1.0]], False),
+        ([[0.3, 0.9, 0.1]], [[2, 3, 1]], False),
+        ([[0.3, 0.9, 0.1]], [[2.0, 0.0, 1.5]], False),
+        ([[0.5, 3.5, 2.5]], [[4, 0, 0]], False),
+        ([[0.3, 0.0, 0.0]], [[4, 0, 0]], False),
+        ([[0.3, np.nan, np.nan]], [[4, 0, 0]], False),
+        ([[0.3, 0.9, 0.1]], [[70, 0, 0]], False),
+        ([[2.0, 0.0, 1.0]], [[0.3, 0.9, 0.1]], False),
     ],
 )
 def test_swapped_arguments_are_warned_of_once(labels, scores, warns):
@@ -702,5 +717,27 @@ def test_swapped_arguments_are_warned_of_once(labels, scores, warns):
     with pytest.warns(UserWarning, match=message) if warns else nullcontext():
         metric.update_state(labels, scores)
     metric.update_state(labels, scores)
-    with pytest.warns(UserWarning, match=message) if warns else nullcontext():
-        functional.ndcg(labels, scores, shuffle_ties=False)
+    for way in (
+        functools.partial(functional.ndcg, shuffle_ties=False),
+        functools.partial(functional.ndcg, shuffle_ties=False, gain_fn=abs),
+        functools.partial(functional.rank, shuffle_ties=False),
+        First(),
+    ):
+        with pytest.warns(UserWarning, match=message) if warns else nullcontext():
+            way(labels, scores)
+
+
+class First(metrics.RankingMetric):
+    """A metric of a user's."""
+
+    def compute(self, lists, ranking):
+        return ranking.take(lists.relevance)[:, 0]
+
+
+@pytest.mark.parametrize("sparse_labels", [False, True])
+def test_labels_without_scores(sparse_labels):
+    message = re.escape("labels and scores are passed together, as (y_true, y_pred)")
+    metric = metrics.NDCG(sparse_labels=sparse_labels)
+    for call in (metric, metric.update_state, metrics.RankingMetrics([metric])):
+        with pytest.raises(ValueError, match=message):
+            call([[0, 1]])

@@ -12,7 +12,7 @@ from strategies import lists_of
 from keras_rank.arrays import selection
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.backends import backend
-from keras_rank.ranking import tie_breaking
+from keras_rank.ranking import dense, tie_breaking
 from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
 
 pytestmark = pytest.mark.programs
@@ -44,7 +44,7 @@ def test_top_k_is_the_start_of_a_full_sort(shape, k, levels, rng):
     scores[rng.random(shape) < 0.1] = -np.inf
     for ties in ("stable", "shuffle"):
         ranking = ranked(scores, k, ties)
-        order = ops.convert_to_numpy(ranking.order)
+        order = ops.convert_to_numpy(ranking.order.positions)
         occupied = ops.convert_to_numpy(ranking.occupied)
         for number, row in enumerate(scores):
             items = range(len(row))
@@ -66,7 +66,7 @@ def test_ranks_beyond_the_retrieved_items_are_empty(shape, ties, retrieved):
     scores = np.full(shape, -np.inf, "float32")
     scores[:, shape[1] - retrieved :] = 0.5
     ranking = ranked(scores, 7, ties)
-    order = ops.convert_to_numpy(ranking.order)
+    order = ops.convert_to_numpy(ranking.order.positions)
     assert order.min() >= 0
     assert order.max() < shape[1]
     assert ops.convert_to_numpy(ranking.occupied).sum() == shape[0] * retrieved
@@ -111,7 +111,7 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
 
 def test_shuffle_is_uniform():
     """Each of the 24 orders of four tied items comes as often as the others."""
-    order = ranked(np.zeros((24_000, 4), "float32"), None, "shuffle").order
+    order = ranked(np.zeros((24_000, 4), "float32"), None, "shuffle").order.positions
     orders = ops.convert_to_numpy(order)
     counts = [
         np.all(orders == order, axis=1).sum()
@@ -133,18 +133,18 @@ def test_top_values_are_the_largest(rng):
 
 @pytest.mark.parametrize("start", [-(2**31) + 1, -300, 2**30])
 def test_preferences_that_float32_does_not_tell_apart(start, rng, monkeypatch):
-    """Which select the tied items: up to eight are the same number there."""
+    """Nor do numbers that are sums or products in float32."""
     keys = start + 16 * np.stack([rng.permutation(60) for _ in range(4)])
     keys = keys.astype("int32")
     monkeypatch.setattr(
-        tie_breaking,
+        dense,
         "item_keys",
         lambda list_keys, numbers: backend.take(
             ops.convert_to_tensor(keys), numbers - 1
         ),
     )
     for k in (1, 7, 50):
-        order = ranked(np.zeros((4, 60), "float32"), k, "shuffle").order
+        order = ranked(np.zeros((4, 60), "float32"), k, "shuffle").order.positions
         expected = np.argsort(-keys.astype("int64"), axis=1)[:, :k]
         np.testing.assert_array_equal(ops.convert_to_numpy(order), expected)
 

@@ -220,7 +220,8 @@ def test_evaluation_says_what_to_install(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError) as raised:
         importlib.import_module("keras_rank.evaluation")
-    _, command, _ = str(raised.value).split("`")[2:]
+    _, extra, _, command, _ = str(raised.value).split("`")[2:]
+    assert extra == "evaluation"
     text = (PACKAGE.parent / "pyproject.toml").read_text()
     needed = tomllib.loads(text)["project"]["optional-dependencies"]["evaluation"]
     assert shlex.split(command) == ["pip", "install", *needed]

@@ -116,7 +116,7 @@ def test_what_is_missing_is_told():
             ([*rows(), ("q1", "d1", 3)], QUERIES, ITEMS),
             "item 'd1' twice for query 'q1'",
         ),
-        (([("q1", "d1")], QUERIES, ITEMS), "rows of a query, an item and a grade"),
+        (([("q1",)], QUERIES, ITEMS), "tuples of a query, an item and a number"),
         (([(["q1"], "d1", 1)], QUERIES, ITEMS), "Received: (['q1'], 'd1', 1) as row 0"),
         (([("q1", ["d1"], 1)], QUERIES, ITEMS), "Received: ('q1', ['d1'], 1) as row 0"),
         (({"q1": "d1"}, QUERIES, ITEMS), "Received: 'd1', for the query 'q1'"),
@@ -187,7 +187,8 @@ def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     for qrels in (QRELS, rows()):
         targets_from_qrels(qrels, QUERIES, ITEMS)
-    with pytest.raises(ImportError, match=r"`pip install .duckdb>=2. pyarrow`"):
+    message = r"the extra `evaluation` installs: `pip install .duckdb>=2. pyarrow`"
+    with pytest.raises(ImportError, match=message):
         targets_from_qrels(trec_file(tmp_path), QUERIES, ITEMS)
 
 

@@ -5,6 +5,7 @@ One cluster serves all tests here, as each process imports Keras for seconds.
 
 import os
 import pathlib
+import re
 import runpy
 import signal
 import tempfile
@@ -12,6 +13,7 @@ import tempfile
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tables import rows_of
@@ -143,6 +145,13 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
     from keras_rank.evaluation.lists import ray_data
 
     rows, shards = rows_of(lists=200, digits=0), tmp_path / "rows"
+    # Some rows are padding, and some lists have no others.
+    label = rows["label"].to_numpy().astype("float64")
+    item, query = rows["item_id"].to_numpy(), rows["query_id"].to_numpy()
+    label[(item % 5 == 0) | (query % 50 == 1)] = -1.0
+    label[item % 7 == 0] = np.nan
+    place = rows.column_names.index("label")
+    rows = rows.set_column(place, "label", pa.array(label, from_pandas=True))
     shards.mkdir()
     for shard in range(3):
         part = rows.slice(shard * 700, 700 if shard < 2 else None)
@@ -162,3 +171,10 @@ def test_a_dataset(tmp_path, dying, monkeypatch):
         found.table.to_pandas(), expected.table.to_pandas(), rtol=1e-6
     )
     assert str(found) == str(expected)
+    assert f"{np.sum(~(label >= 0.0))} of {len(label):,} rows, left out" in str(found)
+    arguments["unjudged"] = "irrelevant"
+    found = evaluate(ray.data.from_arrow(rows), metrics, **arguments)
+    assert str(found) == str(evaluate(rows, metrics, **arguments)) != str(expected)
+    message = re.escape('Did you mean query="query_id"?')
+    with pytest.raises(ValueError, match=message):
+        evaluate(ray.data.read_parquet(shards), metrics, query="qid")

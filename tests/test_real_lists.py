@@ -1,31 +1,23 @@
 """Real lists: 201 queries of a search engine, labels 0 to 4."""
 
-import pathlib
-
 import compiled
 import numpy as np
 import oracle
 import pytest
+from elsewhere import path_of
 from registry import IS_SLOW
 from sklearn.metrics import ndcg_score
 
 from keras_rank.metrics import NDCG, RankingMetrics
 
-FOLDER = pathlib.Path(__file__).parents[2] / "shared" / "data" / "lambdarank"
-
-pytestmark = [
-    pytest.mark.programs,
-    pytest.mark.skipif(
-        not FOLDER.exists(), reason="the data is not here, and not ours to publish"
-    ),
-]
+pytestmark = pytest.mark.programs
 
 
 @pytest.fixture(scope="module")
 def queries():
-    sizes = np.loadtxt(FOLDER / "rank.train.query", dtype=int)
+    sizes = np.loadtxt(path_of("lambdarank/rank.train.query"), dtype=int)
     labels, features = [], []
-    for line in (FOLDER / "rank.train").read_text().splitlines():
+    for line in path_of("lambdarank/rank.train").read_text().splitlines():
         label, *pairs = line.split()
         row = dict(pair.split(":") for pair in pairs)
         labels.append(int(label))

@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
+from elsewhere import path_of
 from pyarrow import parquet
-from tables import TREC, rows_of
+from tables import rows_of
 
 from keras_rank import catalogue
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
@@ -52,15 +53,14 @@ MEASURES += [f"success_{k}" for k in (1, 5, 10)]
 # The numbers of trec_eval.
 
 
-@pytest.mark.skipif(not TREC.exists(), reason="the data is not here")
 @pytest.mark.parametrize("file", ["out.test", "out.test.aq"])
 def test_the_files_of_trec_eval(file):
     """All of what it prints that is a mean of ours, of each query and of all."""
-    printed = [
-        line.split(maxsplit=2) for line in (TREC / file).read_text().splitlines()
-    ]
+    lines = path_of(f"trec_eval/{file}").read_text().splitlines()
+    printed = [line.split(maxsplit=2) for line in lines]
     measures = [name for name in MEASURES if name in {each for each, _, _ in printed}]
-    found = evaluate_run(TREC / "qrels.test", TREC / "results.test", measures)
+    files = path_of("trec_eval/qrels.test"), path_of("trec_eval/results.test")
+    found = evaluate_run(*files, measures)
     assert len(measures) == {"out.test": 13, "out.test.aq": len(MEASURES)}[file]
     by_query = {**values_of(found), "all": found.to_dict()}
     compared = 0
@@ -246,7 +246,8 @@ def test_the_rules_of_this_package():
     assert older.summary().notes == [note]
     mixed = evaluate_run(qrels, run, metrics, ties="metric")
     assert str(mixed).splitlines()[3] == "Rules: trec_eval (version 10), ties=metric"
-    assert evaluate(rows_of(), ["mrr"]).summary().notes == []
+    (note,) = evaluate(rows_of(), ["mrr"]).summary().notes
+    assert note.endswith("left out as padding (unjudged=drop).")
 
 
 def test_trec_eval_reads_labels_as_integers():
@@ -287,7 +288,7 @@ def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
     assert found["nDCG@5"] == found["same"]
 
 
-@pytest.mark.parametrize("string", ["P", "ndcg_cut", "gm_map", "ERR@20", "R@"])
+@pytest.mark.parametrize("string", ["P", "ndcg_cut", "gm_map", "ERR_20", "R@"])
 def test_measures_that_are_not_known(string):
     with pytest.raises(ValueError, match=string):
         evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
@@ -339,7 +340,11 @@ def test_evaluations_by_other_rules_are_not_compared():
 @pytest.mark.parametrize(
     ("qrels", "run", "message"),
     [
-        ({"q": {"a": 1}}, {}, "`run` should have rows. Received: none"),
+        (
+            {"q": {"a": 1}},
+            iter([]),
+            "`run` should have rows. Received: a list_iterator",
+        ),
         ({}, {"q": {"a": 1.0}}, "`qrels` should have rows. Received: none"),
         ({"q": {"a": np.nan}}, {"q": {"a": 1.0}}, "a finite label in each row"),
         ({"q": {"a": None, "b": 1}}, {"q": {"a": 1.0}}, "a finite label in each row"),
@@ -744,7 +749,7 @@ def test_ranks_are_not_taken_for_scores(tmp_path):
 def test_wrong_dicts(tmp_path):
     for qrels, message in (
         ({"1": {"a": 1}, "2": ["a"]}, "columns"),
-        ({"1": {"a": "good"}}, "`label` should name a column of numbers"),
+        ({"1": {"a": "good"}}, "number .* 'good' for the item 'a' of the query '1'"),
         ({"1": {}}, "`qrels` should have rows"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -794,7 +799,7 @@ def test_wrong_ids_without_numbers(qrels, run, message):
         evaluate_run(qrels or {"1": {"a": 1}}, run or {"1": {"a": 1.0}}, ["mrr"])
 
 
-@pytest.mark.parametrize("run", [[["b", "a"]], [[1, 2]], np.array([["b"]]), [3], []])
+@pytest.mark.parametrize("run", [[["b", "a"]], [[1, 2]], np.array([["b"]]), [3]])
 def test_lists_do_not_name_their_queries(run):
     with raises("or a dict of items for each query. Received: a "):
         evaluate_run(QRELS, run, ["mrr"])
@@ -929,7 +934,6 @@ def test_ids_of_a_catalogue():
         ([[1]], [["1", 1]], "`run` should have ids of one type"),
         ([[1]], iter([[1]]), "`qrels` should be"),
         ([[-1]], [[1]], "`qrels` should have rows"),
-        ([[1]], [[]], "`run` should have rows"),
         ({0: [1]}, {0: [2, -1, 1]}, "-1 only as padding at its end"),
         (RELEVANT, {"1": (x for x in "ab")}, "Received: <generator"),
         (RELEVANT, {"1": np.array(["a", None])}, "for the query '1'"),

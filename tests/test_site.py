@@ -1,5 +1,6 @@
 """The site of docs/: it is built without a warning, and opens without a network."""
 
+import hashlib
 import html.parser
 import os
 import pathlib
@@ -37,20 +38,29 @@ def site(tmp_path_factory, _on_one_backend):
     """The folder of the site, made as `make docs` makes it."""
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
     folder = tmp_path_factory.mktemp("site")
-    for command in (
-        ["docs/pictures.py"],
-        ["-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-    ):
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+    run("-m", "mkdocs", "build", "--strict", "--site-dir", folder)
     return folder
+
+
+def run(*command):
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_pictures_are_drawn_as_their_program_says(tmp_path):
+    run("docs/pictures.py", tmp_path)
+    digest = hashlib.sha256((ROOT / "docs" / "pictures.py").read_bytes()).hexdigest()
+    pictures = ROOT / "docs" / "pictures"
+    assert {x.name for x in tmp_path.iterdir()} == {x.name for x in pictures.iterdir()}
+    for picture in pictures.iterdir():
+        assert digest in picture.read_text("utf-8"), f"{picture.name}: make pictures"
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +97,10 @@ def test_every_public_name_is_on_the_site(pages):
     assert "keras_rank.RankingModel" in anchors
 
 
+def test_no_program_is_on_the_site(site):
+    assert not [*site.rglob("*.py"), *site.rglob("*.pyc")]
+
+
 def test_no_link_is_broken(pages):
     links = 0
     for path, page in pages.items():
@@ -110,6 +124,7 @@ def test_no_link_is_broken(pages):
 def test_no_argument_is_left_out(site):
     for page in (site / "reference").glob("*.html"):
         text = page.read_text()
+        assert "In a checkout" not in text, page.name
         assert not re.search(r">\s*(\*\*)?arguments\s*<", text), page.name
         assert ">as for <code>keras_rank" not in text, page.name
 

@@ -410,8 +410,10 @@ def test_duckdb_prints_no_progress(capfd):
 
 
 @pytest.mark.slow
-def test_a_kernel_of_jupyter_without_ipywidgets():
+def test_a_kernel_of_jupyter_without_ipywidgets(tmp_path, monkeypatch):
     """There, DuckDB has no progress bar, and refuses its settings."""
+    # Jupyter writes there.
+    monkeypatch.setenv("HOME", str(tmp_path))
     import nbclient
     import nbformat
 

@@ -195,7 +195,7 @@ def test_shapes_of_ids():
             [3],
             [[0.1, 0.2, 0.3]],
             "`y_true` should hold ids below the number of items, 3. "
-            "Received: a larger id",
+            "Received: a larger id, 3, in row 0",
         ),
         (
             [0, 1],

@@ -30,7 +30,9 @@ def first_labels(*values_and_weights, **arguments):
     metric = FirstLabel(relevance_threshold=1e-6, shuffle_ties=False, **arguments)
     for values, weights in values_and_weights:
         values = np.float32(values)[:, None]
-        metric.update_state(values, np.zeros_like(values), weights)
+        # A mask says that lists of one item are meant.
+        labels = {"labels": values, "mask": np.ones_like(values)}
+        metric.update_state(labels, np.zeros_like(values), weights)
     return metric
 
 

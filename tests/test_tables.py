@@ -57,9 +57,9 @@ def test_an_evaluation_in_a_notebook():
 def test_what_is_significant_is_marked():
     base, new = (evaluate(rows_of(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
     comparison = new.compare(base)
-    head, first, *_, last = str(comparison).splitlines()
+    head, first, *_, meaning, _ = str(comparison).splitlines()
     assert first.endswith("*     60")
-    assert last == "* corrected_p is below 0.05."
+    assert meaning == "* corrected_p is below 0.05."
     assert comparison.to_html().count('<tr style="font-weight: bold">') == sum(
         p < 0.05 for p in comparison["corrected_p"]
     )

@@ -31,6 +31,23 @@ def test_no_gradient_is_recorded(case):
     assert not metric.result().requires_grad
 
 
+def test_vmap_needs_what_does_not_look_for_ties():
+    """As `docs/loops.md` says. Batches need no `vmap`."""
+    labels, scores = torch.tensor(LABELS)[:, None], torch.tensor(SCORES)[:, None]
+
+    def mapped(**arguments):
+        def values(labels, scores):
+            return functional.ndcg(labels, scores, **arguments)
+
+        return torch.func.vmap(values)(labels, scores)
+
+    for ties in ({"seed": 1}, {"shuffle_ties": "average"}):
+        with pytest.raises(RuntimeError, match="data-dependent control flow"):
+            mapped(**ties)
+    expected = functional.ndcg(LABELS, SCORES, shuffle_ties=False)
+    torch.testing.assert_close(mapped(shuffle_ties=False)[:, 0], expected)
+
+
 def test_no_gradient_is_recorded_of_sparse_labels():
     scores = torch.tensor([[0.1, 0.2, 0.3]], requires_grad=True)
     assert not functional.ndcg([2], scores, sparse_labels=True).requires_grad

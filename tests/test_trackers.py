@@ -190,7 +190,7 @@ def test_tensorboard(tmp_path):
 SECTIONS = {
     "MLflow": ["mlflow"],
     "Weights & Biases": ["wandb"],
-    "TensorBoard": ["tensorboard"],
+    "TensorBoard": ["tensorboard", "tensorflow", "torch"],
     "KerasTuner": ["keras_tuner"],
     "Optuna": ["optuna", "optuna_integration"],
     "File names": [],
@@ -223,6 +223,14 @@ def test_the_page_runs(section, tmp_path, monkeypatch):
     for block in blocks_of(PAGE):
         if section_of(block) in ([], [section]):
             exec(block.code, names)
+    if section == "TensorBoard":
+        from tensorboard.backend.event_processing import event_accumulator
+
+        events = event_accumulator.EventAccumulator("logs/loop").Reload()
+        assert {*events.Tags()["scalars"]} == {"val/ndcg_at_10", "val/mrr"}
+        for name, value in names["group"].result().items():
+            last = events.Scalars(f"val/{name}")[-1]
+            assert (last.step, last.value) == (1, pytest.approx(float(value)))
 
 
 def test_all_sections_of_the_page_are_run():

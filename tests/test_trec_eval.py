@@ -1,19 +1,13 @@
 """What trec_eval prints for a real run and real judgments."""
 
 import collections
-import pathlib
 
 import numpy as np
 import pytest
+from elsewhere import path_of
 from registry import IS_SLOW
 
 from keras_rank import functional
-
-FOLDER = pathlib.Path(__file__).parents[2] / "shared" / "data" / "trec_eval"
-
-pytestmark = pytest.mark.skipif(
-    not FOLDER.exists(), reason="the data is not here, and not ours to publish"
-)
 
 CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 if IS_SLOW:
@@ -39,7 +33,7 @@ def measures():
 @pytest.fixture(scope="module")
 def judgments():
     qrels = collections.defaultdict(dict)
-    for line in (FOLDER / "qrels.test").read_text().splitlines():
+    for line in path_of("trec_eval/qrels.test").read_text().splitlines():
         topic, _, document, label = line.split()
         qrels[topic][document] = int(label)
     return qrels
@@ -48,7 +42,7 @@ def judgments():
 @pytest.fixture(scope="module")
 def run():
     scores = collections.defaultdict(dict)
-    for line in (FOLDER / "results.test").read_text().splitlines():
+    for line in path_of("trec_eval/results.test").read_text().splitlines():
         topic, _, document, _, score, _ = line.split()
         scores[topic][document] = float(score)
     return scores
@@ -72,7 +66,7 @@ def lists(judgments, run):
 def printed():
     """The numbers of `out.test.aq`, by measure and topic."""
     values = {}
-    for line in (FOLDER / "out.test.aq").read_text().splitlines():
+    for line in path_of("trec_eval/out.test.aq").read_text().splitlines():
         measure, topic, value = line.split(maxsplit=2)
         values[measure, topic] = value
     return values

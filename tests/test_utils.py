@@ -1,5 +1,7 @@
 """Padding, excluding, exporting and merging."""
 
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
@@ -103,7 +105,7 @@ def test_nothing_to_pad():
         (
             lambda: utils.pad_lists([1, 2], group_ids=["a", None]),
             "`group_ids` should be ids of one type, without missing ones. "
-            "Received: group_ids=['a', None]",
+            "Received: group_ids=['a', None], with None in row 1",
         ),
         (
             lambda: utils.pad_lists([1, 2]),
@@ -141,7 +143,7 @@ def test_nothing_to_pad():
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[2]]),
             "`item_ids` should hold ids below the number of items, 2. "
-            "Received: a larger id",
+            "Received: a larger id, 2, in row 0",
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [1]),
@@ -156,11 +158,12 @@ def test_nothing_to_pad():
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[2]),
             "`keep` should hold ids below the number of items, 2. "
-            "Received: a larger id",
+            "Received: a larger id, 2, in row 0",
         ),
         (
             lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[0.5]),
-            "`keep` should hold whole numbers as ids. Received: a fraction",
+            "`keep` should hold whole numbers as ids. "
+            "Received: a fraction, 0.5, in row 0",
         ),
         (
             lambda: utils.merge_state(NDCG(), NDCG()),
@@ -200,6 +203,18 @@ def test_exclude_items(rng):
     assert found == pytest.approx(in_top_two / 3)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "numpy", reason="memory of NumPy")
+def test_scores_are_copied_once():
+    """A matrix of all scores of a catalogue is large."""
+    scores, seen = np.zeros((16, 10**5), "float32"), np.tile([[7, 1, 4]], (16, 1))
+    utils.exclude_items(scores, seen)
+    tracemalloc.start()
+    utils.exclude_items(scores, seen)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.5 * scores.nbytes
+
+
 def test_exclude_items_in_a_model():
     """Where the size of the batch is not known."""
     scores, seen = keras.Input((4,)), keras.Input((2,), dtype="int32")
@@ -207,6 +222,13 @@ def test_exclude_items_in_a_model():
     found = model([ops.array([[4.0, 3.0, 2.0, 1.0]]), ops.array([[2, -1]])])
     expected = [[4.0, 3.0, -np.inf, 1.0]]
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def test_mask_labels_in_a_model():
+    labels, mask = keras.Input((3,)), keras.Input((3,), dtype="bool")
+    model = keras.Model([labels, mask], utils.mask_labels(labels, mask))
+    found = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([[True, True, False]])])
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), [[2.0, 0.0, -1.0]])
 
 
 @pytest.mark.parametrize(
@@ -237,3 +259,28 @@ def test_pad_lists_takes_one_column_at_a_time():
     message = r"`pad_lists\(values, group_sizes=\.\.\., .*Received: \[0.3, 0.2\] by pos"
     with pytest.raises(TypeError, match=message):
         utils.pad_lists([1, 0], [0.3, 0.2], group_ids=[1, 1])
+
+
+@pytest.mark.parametrize("size", [(8, 32), (64, 4000)])
+def test_arrays_may_change_right_after_a_call(size, rng):
+    """JAX computes after a call has returned, and may read the memory of an array."""
+    for _ in range(20):
+        scores = rng.normal(size=size).astype("float32")
+        labels = rng.integers(0, 5, size).astype("float32")
+        mask = rng.random(size) < 0.5
+        ids = rng.integers(0, size[1], (size[0], 5))
+        excluded = scores.copy()
+        np.put_along_axis(excluded, ids, -np.inf, axis=1)
+        masked = np.where(mask, labels, -1)
+        found = utils.exclude_items(scores, ids), utils.mask_labels(labels, mask)
+        for array in (scores, labels, mask, ids):
+            array[:] = 0
+        for array, right in zip(found, (excluded, masked), strict=True):
+            np.testing.assert_array_equal(ops.convert_to_numpy(array), right)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="one way is enough")
+def test_excluded_items_leave_gradients_to_the_others():
+    scores = keras.Variable([[3.0, 2.0, 1.0]]).value
+    utils.exclude_items(scores, [[0, -1]])[0, 1].backward()
+    np.testing.assert_array_equal(scores.grad, [[0.0, 1.0, 0.0]])

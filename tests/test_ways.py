@@ -89,7 +89,7 @@ class Way(NamedTuple):
             import tensorflow as tf
 
             sizes = [tf.TensorSpec([None] * x.ndim, x.dtype) for x in batch]
-            call = tf.function(call, input_signature=sizes)
+            call = tf.function(call, input_signature=sizes, autograph=False)
         elif self.compiler is not None:
             call = compiled.function(self.compiler, call)
 
@@ -235,6 +235,27 @@ def test_tied_items_at_the_cutoff_are_drawn_by_the_seed():
             found = way.of(value, labels, scores)(labels, scores)
             np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert expected > 0.0
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="a way of torch")
+@pytest.mark.parametrize("changes", [(), (pretend_accelerator,)], ids=["cpu", "gpu"])
+def test_torch_compile(changes, rng):
+    """Few functions, as it takes long to trace one."""
+    import torch
+
+    compiled.skip_unless_here("torch.compile")
+    torch.compiler.reset()
+    few = [x for x in FIRST_CASES if x.metric in (NDCG, MeanAveragePrecision)]
+
+    def values(*batch):
+        arguments = {"shuffle_ties": True, "seed": 1}
+        return ops.stack(dense_values(*batch, few, 5, **arguments))
+
+    batches = [dense_batch(rng, 12, levels) for levels in LEVELS]
+    way = Way("torch.compile", changes, "torch.compile")
+    call = way.of(values, *batches[0])
+    for batch in batches:
+        compare(call(*batch), ops.convert_to_numpy(values(*batch)))
 
 
 POPULARITY = np.arange(1.0, 151.0)

@@ -18,6 +18,11 @@ def size_of(x: Tensor, axis: int) -> Tensor | int:
     return ops.shape(x)[axis] if known is None else known
 
 
+def as_number(size: Tensor | int, dtype: str) -> Tensor | float:
+    """A size as a number of a dtype."""
+    return float(size) if isinstance(size, int) else ops.cast(size, dtype)
+
+
 def seen_maximum(x: Tensor, bound: Tensor | int) -> Tensor | int:
     """The maximum of integers up to a bound, or the bound where Python can't see it.
 

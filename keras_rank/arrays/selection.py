@@ -47,7 +47,7 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     number = -(-row_size // size)
     # The last entries of the row may be padding.
     padding = number * size - row_size
-    x = with_columns(x, -math.inf, padding) if padding else x
+    x = with_columns(x, backend.lowest_of(x.dtype), padding) if padding else x
     place = ops.arange(size, dtype="int32")
     if backend.BLOCKS_ARE_SPREAD:
         blocks = ops.reshape(x, (-1, size, number))

@@ -439,6 +439,12 @@ def quiet() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+def on_cpu() -> contextlib.AbstractContextManager[Any]:
+    """A context in which new tensors are in the memory of the CPU."""
+    context: contextlib.AbstractContextManager[Any] = keras.device("cpu")
+    return context
+
+
 def full_precision() -> contextlib.AbstractContextManager[Any]:
     """A context in which float32 matrices are multiplied in float32."""
     return contextlib.nullcontext()
@@ -463,9 +469,12 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
 
 
 def running_total(x: Tensor) -> Tensor:
-    """The running sum of each row: of float32 added one by one, it would drift."""
-    wide = ops.cast(x, backends.backend.widest("float64"))
-    return ops.cast(ops.cumsum(wide, axis=-1), x.dtype)
+    """The running sum of each row.
+
+    A backend that adds entries one by one has to add float32 as float64, or the sum of
+    thousands drifts.
+    """
+    return backends.backend.library_of(x).cumsum(x, axis=-1)
 
 
 def count_at_least(entries: Tensor, thresholds: Tensor) -> Tensor:
@@ -557,6 +566,12 @@ def group_totals(values: Tensor, group: Tensor) -> Tensor:
 # Rows: entries at positions, sorts, searches.
 
 
+def lowest_of(dtype: Any) -> float:
+    """The lowest number of a dtype of floats or int32."""
+    name = keras.backend.standardize_dtype(dtype)
+    return -math.inf if keras.backend.is_float_dtype(name) else INT32_MIN
+
+
 def take(x: Tensor, positions: Tensor) -> Tensor:
     """Returns the entries of each row at positions within the row."""
     return ops.take_along_axis(x, positions, axis=1)
@@ -602,6 +617,8 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     NaN comes first or last, by its sign on some backends, and stays NaN.
     """
     values, positions = ops.top_k(x, count)
+    if not keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
+        return values, positions
     # On a CPU, XLA turns a slice of TopK into a full sort, ten times slower, unless
     # there is an operation between the two that it doesn't recognize as a no-op.
     lowest, first = constant(-math.inf, values), constant(0, positions)
@@ -647,6 +664,20 @@ def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
     each row, and 20 to 60 times less than gathering all.
     """
     return backends.backend.take(values, backends.backend.lexsort(*keys))
+
+
+def sorts_along() -> bool:
+    """Whether to sort values along with what sorts them, rather than gather them."""
+    return False
+
+
+def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the scores of each row and their positions, sorted by score and key.
+
+    The highest scores come first, and of equal ones the largest int32 keys.
+    """
+    order = backends.backend.lexsort(-scores, -1 - keys)
+    return backends.backend.take(scores, order), order
 
 
 def sort(x: Tensor) -> Tensor:

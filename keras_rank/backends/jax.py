@@ -101,6 +101,9 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
         result: Result
         result, required = program(key, depends, *tensors)
         for condition, message in zip(required.hold, required.messages, strict=True):
+            if generic.known(condition) is False:
+                # Again by steps, where an error can tell the values.
+                function(depends, *tensors)
             generic.require(condition, message)
     return result
 
@@ -172,7 +175,8 @@ def to_tensor(array: Array) -> Tensor:
 
 def from_host(array: Array) -> Tensor:
     """A copy, as a program may read it after the call has returned."""
-    return array.copy()
+    # Symbolic tensors have nothing to copy.
+    return array.copy() if isinstance(array, np.ndarray) else array
 
 
 def own(x: Tensor) -> Tensor:
@@ -294,11 +298,6 @@ def full_precision() -> contextlib.AbstractContextManager[Any]:
     return context
 
 
-def running_total(x: Tensor) -> Tensor:
-    """XLA adds as a tree."""
-    return jnp.cumsum(x, axis=-1)
-
-
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
     """In one pass, as XLA reads memory once per reduction."""
     entries = [ops.cast(condition(), dtype) for condition in conditions]
@@ -369,6 +368,27 @@ def _rows(x: Tensor, first: int, number: int) -> Tensor:
     return jax.lax.dynamic_slice_in_dim(x, first, number)
 
 
+def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """XLA on a CPU selects the largest floats ten times as fast as integers.
+
+    A few more are selected, as the last ones may be equal in float32 only.
+    """
+    if x.dtype != "int32" or backends.backend.on_accelerator():
+        return generic.top_k(x, count)
+    some = min(count + 8, x.shape[1])
+    as_floats, among = generic.top_k(x.astype("float32"), some)
+    are_told = jnp.all(as_floats[:, count - 1] > as_floats[:, -1])
+
+    def of_some() -> Tensor:
+        return take(among, argsort(~take(x, among))[:, :count])
+
+    def of_all() -> Tensor:
+        return argsort(~x)[:, :count]
+
+    positions = backends.backend.branch(are_told, of_some, of_all)
+    return take(x, positions), positions
+
+
 def argsort(x: Tensor) -> Tensor:
     """On a CPU, XLA sorts one operand five times as fast as two."""
     is_short = x.dtype not in ("float32", "int32")
@@ -388,25 +408,39 @@ def _positions(x: Tensor) -> Tensor:
     return ops.broadcast_to(ops.arange(x.shape[1], dtype="int32"), x.shape)
 
 
+def sorts_along() -> bool:
+    return backends.backend.on_accelerator()
+
+
 def lexsort(*keys: Tensor) -> Tensor:
-    if backends.backend.on_accelerator():
+    if sorts_along():
         return sort_by(_positions(keys[0]), *keys)
     return generic.lexsort(*keys)
 
 
 def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
-    if not backends.backend.on_accelerator():
+    if not sorts_along():
         return generic.sort_by(values, *keys)
-    return _last_sorted(*map(_sortable_bits, keys), values)
+    return _sorted_together(*map(_sortable_bits, keys), values)[-1]
 
 
-def _last_sorted(*rows: Tensor) -> Tensor:
-    """The last of several tensors, whose rows are sorted by those before it.
+def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    if not sorts_along() or scores.dtype != "float32":
+        return generic.sorted_descending(scores, keys)
+    bits = _sortable_bits(-scores)
+    positions = _sorted_together(bits, -1 - keys, _positions(scores))[-1]
+    # A program that needs only one of both does not compute the other.
+    return sort_descending(scores), positions
+
+
+def _sorted_together(*rows: Tensor) -> Sequence[Tensor]:
+    """Several tensors, whose rows are sorted by all but the last, or by a single one.
 
     A stable sort would take a TPU twice as long.
     """
     keys = max(len(rows) - 1, 1)
-    return jax.lax.sort(rows, num_keys=keys, is_stable=False)[-1]
+    found: Sequence[Tensor] = jax.lax.sort(rows, num_keys=keys, is_stable=False)
+    return found
 
 
 def _sortable_bits(x: Tensor) -> Tensor:
@@ -425,7 +459,7 @@ def sort(x: Tensor) -> Tensor:
     """XLA on a CPU sorts int32 four times as fast as float32."""
     if x.dtype not in ("float32", "int32"):
         return ops.sort(x, axis=1)
-    bits = _last_sorted(_sortable_bits(x))
+    bits = _sorted_together(_sortable_bits(x))[0]
     return bits if x.dtype == "int32" else _flipped(bits).view("float32")
 
 
@@ -433,7 +467,7 @@ def sort_descending(x: Tensor) -> Tensor:
     """Without a pass over memory that would turn the rows around."""
     if x.dtype not in ("float32", "int32"):
         return generic.sort_descending(x)
-    bits = ~_last_sorted(~_sortable_bits(x))
+    bits = ~_sorted_together(~_sortable_bits(x))[0]
     return bits if x.dtype == "int32" else _flipped(bits).view("float32")
 
 

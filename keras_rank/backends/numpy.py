@@ -112,7 +112,7 @@ def take(x: Tensor, positions: Tensor) -> Tensor:
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """By partitioning each row, as Keras sorts whole rows, unless they are short."""
     if x.shape[1] <= max(_SHORT_ROW, 8 * count):
-        positions = argsort(-x)[:, :count]
+        positions = argsort(_reversed(x))[:, :count]
         return take(x, positions), positions
     positions = np.argpartition(x, -count, axis=1)[:, -count:]
     values = np.take_along_axis(x, positions, axis=1)
@@ -121,6 +121,11 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
         np.take_along_axis(values, descending, axis=1),
         np.take_along_axis(positions, descending, axis=1),
     )
+
+
+def _reversed(x: Array) -> Array:
+    """Numbers in the opposite order; the least integer has no negative."""
+    return -x if x.dtype.kind == "f" else ~x
 
 
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:

@@ -149,6 +149,10 @@ def tree_sum(values: Tensor, levels: int) -> Tensor:
     return values
 
 
+def running_total(x: Tensor) -> Tensor:
+    return tf.cast(tf.cumsum(tf.cast(x, "float64"), axis=-1), x.dtype)
+
+
 def scans_anew() -> bool:
     """XLA does so, except on a CPU."""
     return backends.backend.on_accelerator()

@@ -365,8 +365,8 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     if array is None:
         values, positions = torch.topk(x, count)
         return values, positions
-    positions = torch.from_numpy(numpy.argsort(-array)[:, :count])
-    return take(x, positions), positions
+    found, places = numpy.top_k(array, count)
+    return torch.from_numpy(found), torch.from_numpy(places)
 
 
 def top_values(x: Tensor, count: Tensor | int) -> Tensor:

@@ -1,5 +1,6 @@
 """A callback that evaluates a retrieval model over its whole catalogue in `fit`."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -7,11 +8,13 @@ import keras
 import numpy as np
 
 from keras_rank.arguments import names_arguments
-from keras_rank.backends import Tensor
+from keras_rank.backends import Array, Tensor
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
 from keras_rank.catalogue import evaluation
-from keras_rank.catalogue.ranks import check_block_size, retrieval
+from keras_rank.catalogue.candidates import check_no_model
+from keras_rank.catalogue.ranks import check_block_size, retrieval, wanted_ids
 from keras_rank.catalogue.scoring import check_score
+from keras_rank.lists.copies import own
 
 
 class CatalogueEvaluation(EpochEvaluation):
@@ -27,12 +30,14 @@ class CatalogueEvaluation(EpochEvaluation):
     ones if there is a `keras.callbacks.SwapEMAWeights`, listed before or after.
 
     Args:
-        x: the inputs of the query model, as for `predict`.
+        x: the inputs of the query model, as for `predict`. They are read again at each
+            evaluation, unlike targets, weights and what is excluded, which are copied.
         targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
-        candidates: embeddings of all items, in any form that
-            `keras_rank.catalogue.rank` takes. To encode them again at each evaluation,
-            pass a function, such as `lambda: item_model.predict(items)`. An `Embedding`
-            layer is also read again at each evaluation.
+        candidates: a function that embeds all items at each evaluation, such as
+            `lambda: item_model.predict(items)`, or an `Embedding` layer. An array, or
+            any other form that `keras_rank.catalogue.rank` takes, is right for items
+            that are not trained: it holds the embeddings of when it was made. A warning
+            says so after the first evaluation where the model trains other weights.
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
         query_model: model that embeds queries. Defaults to `None`: the trained one.
@@ -99,30 +104,61 @@ class CatalogueEvaluation(EpochEvaluation):
         )
         self.query_model = check_model("query_model", query_model)
         check_score(score)
-        self.x, self.targets, self.candidates = x, targets, candidates
-        self.sample_weight, self.exclude = sample_weight, exclude
+        check_no_model(candidates)
+        self.x, self.candidates = x, candidates
+        given = targets, sample_weight, exclude
+        self.targets, self.sample_weight, self.exclude = map(own, given)
         self.score, self.block_size = score, check_block_size(block_size)
+        # What they hold is checked at once.
+        wanted_ids(self.targets)
+        # The first rows of an array, which tell whether it has changed.
+        self._before: Array | None = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that queries, targets and candidates match."""
         super().on_train_begin(logs)
+        if isinstance(self.candidates, np.ndarray) and self.candidates.ndim == 2:
+            self._before = self.candidates[:16].copy()
         inputs = keras.tree.flatten(self.x)
         if not all(hasattr(each, "shape") for each in inputs):
             return  # A data set, which can only be read in order.
         query = self._embedded(keras.tree.map_structure(lambda x: x[:1], self.x))
         repeated = np.repeat(query, int(inputs[0].shape[0]), axis=0)
-        retrieval(**self._given(repeated), dtype="float32")
+        retrieval(*(*self._given(repeated), "float32"))
 
     def evaluated(self) -> dict[str, float]:
         """Embeds the queries, and computes the metrics of their targets."""
         given = self._given(self._embedded(self.x))
-        return evaluation.evaluate(**given, metrics=self.metrics, verbose=self.verbose)
+        warns = not self._was_evaluated
+        state, of_items = evaluation.summed(self.metrics, given, self.verbose, warns)
+        if warns:
+            self.warn_of_lists(state, self.sample_weight)
+            self._warn_of_stale_candidates()
+        results = self.metrics._results_of(state, of_items)
+        return {name: float(value) for name, value in results.items()}
 
-    def _given(self, queries: Any) -> dict[str, Any]:
-        """What is evaluated, by the names of arguments."""
-        names = ("targets", "candidates", "sample_weight", "score", "exclude")
-        given = {name: getattr(self, name) for name in (*names, "block_size")}
-        return {"queries": queries, **given}
+    def _given(self, queries: Any) -> tuple[Any, ...]:
+        """What is evaluated, in the order of `retrieval`."""
+        names = ("candidates", "sample_weight", "score", "exclude", "block_size")
+        return self.targets, queries, *(getattr(self, name) for name in names)
+
+    def _warn_of_stale_candidates(self) -> None:
+        """Warns of an array that stays as it is while the model trains embeddings."""
+        if self._before is None or np.any(self._before != self.candidates[:16]):
+            return
+        weights = getattr(self.model, "trainable_variables", [])
+        known = {*map(id, getattr(self.query_model, "trainable_variables", weights))}
+        for trained in weights:
+            is_other = id(trained) not in known and len(trained.shape) > 1
+            if is_other or trained.shape == self.candidates.shape:
+                warnings.warn(
+                    "`candidates` should be a function where the model trains what "
+                    "embeds them, such as `lambda: item_model.predict(items)`. "
+                    "Received: an array that has not changed while the model trained "
+                    f"{trained.path!r}. If that is right, pass `lambda: candidates`.",
+                    stacklevel=2,
+                )
+                break
 
     def _embedded(self, x: Any) -> Any:
         model = self.query_model or self.model

@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
 from keras.callbacks import Callback, CallbackList, SwapEMAWeights
 
 from keras_rank.arguments import check_positive, unaccepted
 from keras_rank.backends import backend
 from keras_rank.catalogue.evaluation import check_verbose
+from keras_rank.lists.tensors import to_array
 from keras_rank.metrics import RankingMetrics
+from keras_rank.metrics.group import by_kind
+from keras_rank.metrics.variables import State
+from keras_rank.state import LISTS, RELEVANT
 
 
 class EpochEvaluation(Callback):
@@ -47,6 +53,7 @@ class EpochEvaluation(Callback):
         self.metrics, self.batch_size = metrics, batch_size
         self.prefix, self.verbose = prefix, check_verbose(verbose)
         self.frequency = check_positive("frequency", frequency)
+        self._was_evaluated = False
 
     def evaluated(self) -> dict[str, float]:
         """Computes the results by the names of the metrics."""
@@ -70,7 +77,33 @@ class EpochEvaluation(Callback):
             return
         with weights_of_validation(self):
             results = self.evaluated()
+        self._was_evaluated = True
         logs.update({self._key(name): x for name, x in results.items()})
+
+    def warn_of_lists(self, sums: State, sample_weight: Any) -> None:
+        """Warns of lists that count without relevant items, and of weights below 0.
+
+        Args:
+            sums: the sums of all metrics.
+            sample_weight: the weights as they were given.
+        """
+        if sample_weight is not None:
+            _warn_of_weights(sample_weight)
+        for metric in by_kind(self.metrics.members)[0]:
+            totals = ops.convert_to_numpy(sums.one(metric._slot).totals)
+            numbers = totals[:, LISTS].sum(axis=0).astype(int)
+            empty = numbers[LISTS] - numbers[RELEVANT]
+            # Any other value was chosen.
+            if empty and metric.empty_value == 0.0:
+                name = self._key(self.metrics.prefix + metric.name)
+                warnings.warn(
+                    f"{empty} of {numbers[LISTS]} lists have no relevant item, and "
+                    f"count as {metric.empty_value} in {name!r}. To leave them out, "
+                    "pass only lists that have one, or "
+                    f"`{type(metric).__name__}(..., empty_value=None)`.",
+                    stacklevel=2,
+                )
+                break
 
     def _key(self, name: str) -> str:
         return self.prefix + name
@@ -81,6 +114,18 @@ def check_model(argument: str, model: Any) -> Any:
     if model is None or hasattr(model, "predict"):
         return model
     raise unaccepted(argument, "a model with a method `predict`, or None", model)
+
+
+def _warn_of_weights(sample_weight: Any) -> None:
+    weights = ops.convert_to_numpy(to_array("sample_weight", sample_weight)).ravel()
+    (rows,) = np.nonzero(~(weights >= 0))
+    if len(rows):
+        warnings.warn(
+            f"`sample_weight` should be 0 or more. Received: {len(rows)} of "
+            f"{len(weights)} weights that are negative or NaN, the first, "
+            f"{weights[rows[0]]}, in row {rows[0]}. They count as 0.",
+            stacklevel=2,
+        )
 
 
 @contextlib.contextmanager

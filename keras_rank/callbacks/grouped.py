@@ -16,6 +16,7 @@ from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
+from keras_rank.metrics.variables import State
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
 # to the longest of all.
@@ -52,7 +53,8 @@ class GroupedEvaluation(EpochEvaluation):
         x: the inputs of the model, as for `predict`: an array, a list, tuple or dict of
             arrays, or a data set that can be read again, such as a `tf.data.Dataset`, a
             torch `DataLoader` or a `keras.utils.PyDataset`, of batches of inputs,
-            targets and weights.
+            targets and weights. Inputs are read again at each evaluation, unlike the
+            arrays of the three arguments below, which are copied.
         labels: array of shape `(rows,)`. Or `None` or a name, as above.
         group_ids: array or list of shape `(rows,)`. The id of the list of each row:
             integers, strings or anything hashable, in any order. Or a name, as above.
@@ -149,6 +151,8 @@ class GroupedEvaluation(EpochEvaluation):
         state = self.metrics.stateless_reset_state()
         for lists in groups.lists(found[LABELS], np.concatenate(scores), weights):
             state = self.metrics.stateless_update_state(state, *lists)
+        if not self._was_evaluated:
+            self.warn_of_lists(State(*state[:3]), found.get(WEIGHTS))
         results = self.metrics.stateless_result(state)
         return {name: float(value) for name, value in results.items()}
 

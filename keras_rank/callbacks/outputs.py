@@ -58,7 +58,8 @@ def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Ar
             "`output` should be the name of an output that is one array. Received: "
             f"output={output!r}, which is of type {type(scores).__name__}"
         )
-    scores = np.asarray(scores)
+    # A model may return the same memory again.
+    scores = np.array(scores)
     if scores.ndim == 0 or set(scores.shape[1:]) - {1}:
         raise ValueError(
             "The model should return one score for each row, of shape (rows,) or "

@@ -13,6 +13,7 @@ from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array
 from keras_rank.callbacks.outputs import of_output
 from keras_rank.lists import ragged
+from keras_rank.lists.copies import own
 from keras_rank.lists.groups import ids_of, rows_of
 from keras_rank.lists.tensors import is_sparse
 
@@ -278,7 +279,8 @@ def column(argument: str, value: Any) -> Array:
     """Converts what was given for all rows."""
     values = value if argument == IDS else rows_of(argument, value)
     flat: Array = _flat(argument, values)
-    return ids_of(flat) if argument == IDS else flat
+    # A copy, as users may change what they gave before the end of an epoch.
+    return np.array(ids_of(flat) if argument == IDS else flat)
 
 
 def _flat(argument: str, value: Any) -> Any:
@@ -365,6 +367,8 @@ def _read(data_set: Any) -> Iterator[tuple[Any, Any, Any]]:
     if isinstance(data_set, keras.utils.PyDataset):
         batches = (data_set[i] for i in range(int(data_set.num_batches or 0)))
     for batch in batches:
+        # The next one may be written to the same memory.
+        batch = keras.tree.map_structure(own, batch)
         parts: tuple[Any, Any, Any] = keras.utils.unpack_x_y_sample_weight(batch)
         yield parts
 
@@ -378,7 +382,8 @@ def _named(argument: str, key: str, x: Any, y: Any) -> Any:
     names = sorted(str(name) for each in dicts for name in each)
     raise ValueError(
         f"`{argument}` should be values for each row, or the name of one input or "
-        f"target in `x`. Received: {argument}={key!r}, where the names are {names}"
+        f"target in `x`. For a column of a table, pass `df[{key!r}]`. Received: "
+        f"{argument}={key!r}, where the names are {names}"
     )
 
 

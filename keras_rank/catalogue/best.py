@@ -16,6 +16,7 @@ from keras_rank.arguments import (
     names_arguments,
     shuffle_key,
 )
+from keras_rank.arrays.limits import as_compared, as_ranked
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks
 from keras_rank.catalogue.blocks import Chunk, Queries
@@ -23,7 +24,6 @@ from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.ranks import excluded_ids, keys_of_queries, open_scored
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.shards import OpenShards, in_each_part
-from keras_rank.lists.limits import as_compared, as_ranked
 from keras_rank.lists.tensors import as_tensor, cast_finite
 from keras_rank.ranking.tie_breaking import item_keys
 
@@ -182,6 +182,9 @@ def _kept(
         scores = as_compared(scores)
     if chunk.wanted is not None:
         column, is_here = blocks.places_in(block, chunk.wanted)
+        if callable(score):
+            # A user's function may keep what it returned.
+            scores = ops.copy(scores)
         scores = backend.with_lowest(scores, backend.where(is_here, column, size))
     if again:
         scores = as_compared(scores)

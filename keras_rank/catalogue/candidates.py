@@ -7,8 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.tiles import block_size_of, tile_size
+from keras_rank.lists.copies import own
 from keras_rank.lists.tensors import ranked_as, shape_of, to_tensor
 
 
@@ -195,6 +197,7 @@ def open_candidates(
     The size of these depends on the number of queries, if it is not given. `wanted`
     returns the ids of candidates that will be asked for.
     """
+    check_no_model(candidates)
     is_layer = isinstance(candidates, keras.layers.Embedding)
     is_read = callable(candidates) and not hasattr(candidates, "shape")
     read = candidates if is_read and not is_layer else lambda: candidates
@@ -218,6 +221,14 @@ def open_candidates(
             f"more items. Received: candidates.shape={shape_of(given)}"
         )
     return Table(given, block_size, queries, first_id)
+
+
+def check_no_model(candidates: Any) -> None:
+    """Raises for a model, which has no embeddings until it gets inputs."""
+    is_layer = isinstance(candidates, keras.Layer)
+    if is_layer and not isinstance(candidates, keras.layers.Embedding):
+        accepted = "embeddings, or a function such as `lambda: model.predict(items)`"
+        raise unaccepted("candidates", accepted, candidates)
 
 
 def rows_of(x: Any, rows: Array) -> Any:
@@ -318,4 +329,5 @@ def _parts(blocks: Any) -> Iterator[Tensor]:
                 "`candidates` should have the same number of features in each block. "
                 f"Received: blocks with {features} and {part.shape[1]} features"
             )
-        yield as_scored(part)
+        # The next one may be written to the same memory.
+        yield as_scored(own(part))

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.arrays import counting
+from keras_rank.arrays.limits import as_compared
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue import blocks, searching
 from keras_rank.catalogue.blocks import Chunk, Queries
@@ -16,7 +17,6 @@ from keras_rank.catalogue.candidates import Block, Candidates
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.shards import OpenShards, in_each_part
 from keras_rank.catalogue.targets import score_targets
-from keras_rank.lists.limits import as_compared
 
 
 class Counts(NamedTuple):

@@ -13,8 +13,10 @@ from keras_rank.arrays.arithmetic import size_of
 from keras_rank.backends import Tensor, backend
 from keras_rank.catalogue.best import best_among
 from keras_rank.catalogue.blocks import Queries
+from keras_rank.catalogue.copies import warn_of_copies
 from keras_rank.catalogue.counting import Counts
 from keras_rank.catalogue.ranks import Retrieval, ranked_by_counts, retrieval
+from keras_rank.lists.reading import tied_labels
 from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
@@ -26,6 +28,7 @@ from keras_rank.metrics.update import (
     number_of_ranks,
     with_ranked,
 )
+from keras_rank.metrics.variables import State
 from keras_rank.ranking.tie_breaking import Ties
 
 # With `verbose="auto"`, progress is shown after this many seconds.
@@ -53,7 +56,8 @@ def evaluate(
     """Computes metrics of the ranks of targets among all candidates.
 
     Ranks are counted in one pass over the candidates, block by block, for all metrics
-    of the same tie rule. No matrix of scores is built, and no candidate is left out.
+    of the same tie rule. No matrix of scores is built, and no candidate is left out. A
+    warning says where most targets have copies among the candidates, which take ranks.
 
     Args:
         targets: as for `keras_rank.catalogue.rank`: ids of shape `(batch, n)`.
@@ -84,24 +88,43 @@ def evaluate(
     {'mrr': 0.75, 'recall@2': 1.0}
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
+    given = targets, queries, candidates, sample_weight, score, exclude, block_size
+    state, of_items = summed(group, given, verbose)
+    results = group._results_of(state, of_items)
+    return {name: float(value) for name, value in results.items()}
+
+
+def summed(
+    group: RankingMetrics, given: tuple[Any, ...], verbose: Any, warns: bool = True
+) -> tuple[State, dict[str, Tensor]]:
+    """Returns the sums of metrics of lists, and the results of those of exposure.
+
+    Args:
+        group: the metrics.
+        given: what users pass, in the order of `retrieval`.
+        verbose: how much to show.
+        warns: whether to look for copies of the targets.
+    """
     of_lists, of_exposure = by_kind(group.members)
     state, of_items = group._sums.zeros(), {}
     # Opened once, as to encode or to read the candidates may take long.
-    given = targets, queries, candidates, sample_weight, score, exclude, block_size
     task_in = functools.cache(functools.partial(retrieval, *given))
     for (dtype, ties, key), members in _by_order(of_lists).items():
         task, k = task_in(dtype), number_of_ranks(members)
         counts = task.counted(ties, key, progress(verbose, task.candidates.items))
+        if warns:
+            warn_of_copies(task, counts)
+            warns = False
+        tied = tied_labels("targets", given[0], sparse_labels=True)
         for lists, part in _parts(task.lists, counts, ties, k):
-            ranked = ranked_by_counts(lists, part, ties, k, targets)
+            ranked = ranked_by_counts(lists, part, ties, k, tied)
             state = with_ranked(members, ranked, state)
     for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
         task = task_in(dtype)
         shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
         for member in shown_by:
             of_items[member.name] = member.of_shown(shown, task.candidates.items)
-    results = group._results_of(state, of_items)
-    return {name: float(value) for name, value in results.items()}
+    return state, of_items
 
 
 def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:

@@ -75,7 +75,8 @@ def rank(
             tensor, a `np.memmap`, a variable or a `keras.layers.Embedding`. Or blocks
             of them: a `tf.data.Dataset`, a torch `DataLoader` or a
             `keras.utils.PyDataset`. Or a function that returns any of these. Or
-            `keras_rank.catalogue.Shards`, whose parts are read by workers.
+            `keras_rank.catalogue.Shards`, whose parts are read by workers. Equal
+            candidates are distinct items: a copy of a target takes a rank.
         sample_weight: `None`, or weights of shape `(batch,)` or `(batch, 1)`.
         score: `"dot"`, `"cosine"`, or a function of queries and candidates that
             returns scores of shape `(batch, candidates)`. A score may depend only on
@@ -113,7 +114,9 @@ def rank(
     task = retrieval(
         targets, queries, candidates, sample_weight, score, exclude, block_size, dtype
     )
-    return ranked_by_counts(task.lists, task.counted(ties, key), ties, k, targets)
+    counts = task.counted(ties, key)
+    tied = tied_labels("targets", targets, sparse_labels=True)
+    return ranked_by_counts(task.lists, counts, ties, k, tied)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +162,7 @@ def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
 
 
 def ranked_by_counts(
-    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, targets: Any
+    lists: TargetLists, counts: Counts, ties: Ties, k: int | None, tied: str | None
 ) -> RankedLists:
     """Returns the ranks that follow from the counts."""
     order = OrderSpec(True, ties, k)
@@ -167,7 +170,6 @@ def ranked_by_counts(
         lists, ranking = _ranked(order, lists, counts)
     else:
         lists, ranking = backend.enter(_ranked, order, lists, counts)
-    tied = tied_labels("targets", targets, sparse_labels=True)
     return RankedLists(lists, ranking, k, ties, tied)
 
 

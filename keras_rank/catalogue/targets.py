@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from keras_rank.arrays.buckets import rounded_up
+from keras_rank.arrays.limits import as_compared
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.catalogue.blocks import (
     Queries,
@@ -16,7 +17,6 @@ from keras_rank.catalogue.blocks import (
 from keras_rank.catalogue.candidates import Block, Candidates, rows_of
 from keras_rank.catalogue.scoring import Score
 from keras_rank.catalogue.tiles import TILE
-from keras_rank.lists.limits import as_compared
 from keras_rank.lists.tensors import as_tensor
 
 

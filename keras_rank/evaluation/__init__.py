@@ -6,8 +6,9 @@ try:
     import scipy as _scipy  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "`keras_rank.evaluation` needs duckdb, pyarrow and scipy: "
-        f'`pip install "duckdb>=2" pyarrow "scipy>=1.15"`. Received: {error}'
+        "`keras_rank.evaluation` needs duckdb, pyarrow and scipy, which the extra "
+        f'`evaluation` installs: `pip install "duckdb>=2" pyarrow "scipy>=1.15"`. '
+        f"Received: {error}"
     ) from error
 
 from keras_rank.evaluation.comparing import compare

@@ -162,8 +162,8 @@ class Evaluation:
             `standard_error`, the interval from `low` to `high`, and the number of
             `lists`. The interval is Student's t, up to the range of the metric. If all
             values are 0 or 1, as for hit rates, and all lists have the same weight, it
-            is Wilson's. The notes are the rules of a run, and warn of intervals of
-            fewer than ten lists or clusters.
+            is Wilson's. The notes are the rules of a run, or of rows without labels,
+            and warn of intervals of fewer than ten lists or clusters.
 
         Raises:
             ValueError: if a column was not kept, or `cluster` has missing values.
@@ -268,8 +268,8 @@ class Evaluation:
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `rank` (missing for an item
-            that was not retrieved), `item`, `label` and `score`. Items with equal
-            scores may be ordered in another way than by the metrics.
+            that was not retrieved), `item`, `label` and `score`, if it has any. Items
+            with equal scores may be ordered in another way than by the metrics.
 
         Raises:
             ValueError: if there is no such query, or no items were kept.
@@ -288,24 +288,23 @@ class Evaluation:
         cluster: str | None = None,
         confidence: float = 0.95,
         title: str = "Ranking evaluation",
+        names: Sequence[str] = (),
     ) -> None:
         """Writes a page for a colleague: one file of HTML, which needs no network.
 
-        It has the summary, the comparison with a baseline, slices, the warnings of
-        `health`, the worst queries with the items that `keep_items` has kept, and how
-        all was computed. Needs Matplotlib.
+        It has the summary, the comparison, slices, the warnings of `health`, the worst
+        queries with the items that were kept, and how it was made. Needs Matplotlib.
 
         Args:
             path: the name of a file that ends in `.html`.
-            baseline: `Evaluation` of the same queries to compare with. Defaults to
-                `None`: no comparison.
-            by: str or list of strings. Kept columns, to show each of their values.
-                Defaults to `None`: no slices.
+            baseline: `Evaluation` of the same queries. Defaults to `None`: none.
+            by: str or list of strings. Kept columns to slice by. Defaults to `None`.
             test: as for `compare`.
             correction: as for `compare`.
             cluster: as for `compare`.
             confidence: as for `compare`.
             title: str. The title of the page. Defaults to `"Ranking evaluation"`.
+            names: list of strings. Its name, and the baseline's. Defaults to none.
 
         Raises:
             ImportError: if Matplotlib is not installed.
@@ -313,9 +312,10 @@ class Evaluation:
         """
         file = files.page(path)
         plots.require_matplotlib("report")
-        how = {"test": test, "correction": correction, "cluster": cluster}
-        names = [by] if isinstance(by, str) else list(by or [])
-        page = Page(self, baseline, names, {**how, "confidence": confidence}, title)
+        how: dict[str, Any] = {"test": test, "correction": correction}
+        how |= {"cluster": cluster, "confidence": confidence}
+        columns = [by] if isinstance(by, str) else list(by or [])
+        page = Page(self, baseline, columns, how, title, names)
         file.write_text(page.html(), "utf-8")
 
     def plot(

@@ -32,7 +32,7 @@ def evaluate(
     weight: str | None = None,
     keep: str | Sequence[str] = (),
     ties: str = "metric",
-    unjudged: str = "irrelevant",
+    unjudged: str | None = None,
     duplicates: str = "error",
     keep_items: int | None = None,
     memory_limit: str | None = None,
@@ -43,9 +43,11 @@ def evaluate(
     The rows of a query may be anywhere in the table, in any of its files. They are
     sorted on disk if they do not fit in memory, and read as a stream.
 
-    A label that is missing or below 0 counts as 0. An item whose score is missing or
-    NaN was not retrieved. Missing queries or weights, labels that are not numbers, and
-    duplicate items of a query are errors.
+    A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
+    and counts nowhere, and a query of such rows only is left out of the means. The
+    summary says how many there are. An item whose score is missing or NaN was not
+    retrieved. Missing queries or weights, labels that are not numbers, and duplicate
+    items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
@@ -78,9 +80,9 @@ def evaluate(
             text comes first, and an item with a score of -inf is the last one.
             `"trec_eval-9"`: the same, and scores that are equal in float32 are tied.
             Defaults to `"metric"`.
-        unjudged: `"irrelevant"`: an item whose label is missing or below 0 has the
-            label 0. `"drop"`: it is left out, as `BPref` always does. Defaults to
-            `"irrelevant"`.
+        unjudged: `"drop"`: a row whose label is missing, NaN or below 0 is padding.
+            `"irrelevant"`: it is an item with the label 0, which only `BPref` leaves
+            out. Defaults to `None`: `"drop"`.
         duplicates: `"error"`, or `"count"`: duplicate items of a query count each time,
             and `health` reports them. Defaults to `"error"`.
         keep_items: positive int. How many items of each query are kept, for `report`
@@ -133,7 +135,7 @@ def evaluate(
         members,
         columns,
         ties,
-        unjudged,
+        "drop" if unjudged is None else unjudged,
         duplicates,
         memory_limit,
         keep_items=keep_items,
@@ -161,7 +163,7 @@ def evaluate_run(
     subtopic: str = "subtopic_id",
     rules: str = "trec_eval",
     ties: str | None = None,
-    unjudged: str = "irrelevant",
+    unjudged: str | None = None,
     duplicates: str = "error",
     missing: str = "zero",
     ignore_identical_ids: bool = False,
@@ -194,15 +196,21 @@ def evaluate_run(
             of TREC, or query, item, label and iteration, if that is clear; otherwise
             name them `"column0"`, `"column1"` and so on. A table may also have a row
             for each query, with a list of items and a list of labels, or only the
-            former.
+            former. Capitals in names make no difference; two columns that may be meant
+            are an error. Or rows: an iterable of tuples `(query, item, label)` or
+            `(query, iteration, item, label)`, or of dicts or named tuples with known
+            names, such as those of ir_measures and ir_datasets. If there are only
+            queries and items, as in pairs `(query, item)`, all have the label 1.
         run: a file with lines of `query Q0 item rank score tag`, whose rank is
             ignored, or of `query item score`; `"-"` for standard input; a dict
             `{query: {item: score}}` or `{query: [items]}`, the best first; or a table
             with the columns `query`, `item` and `score`, or lists of items and scores,
-            or only of items, the best first. Or an array of shape `(queries, k)` of
+            or only of items, the best first; or rows `(query, item, score)`, or pairs
+            `(query, item)` in their order. Or an array of shape `(queries, k)` of
             retrieved ids, with -1 as padding at the end of its rows, or lists of ids:
             then `qrels` are such lists of the relevant ids in the same order, or one
-            id for each query.
+            id for each query. A run in which nothing was found counts as 0, and
+            `health` warns of it.
         metrics: list of ranking metrics, or of strings of a name and a cutoff, such as
             `"ndcg@10"`, also as spelled in trec_eval (`"ndcg_cut_10"`), ir_measures
             (`"nDCG@10"`) or ndeval (`"strec@10"`); or a single one, or
@@ -229,7 +237,7 @@ def evaluate_run(
             smaller comes first, as in pyndeval. Defaults to `None`: as `rules` says.
         unjudged: `"irrelevant"`: an item without a judgment, or with a negative one,
             has the label 0. `"drop"`: it is left out, like `-J` in trec_eval, and as
-            `BPref` always does. Defaults to `"irrelevant"`.
+            `BPref` always does. Defaults to `None`: `"irrelevant"`.
         duplicates: `"error"`, or which row counts of an item that the run has several
             times for a query, before any cutoff: `"first"`, or `"max"`, the one with
             the highest score. Defaults to `"error"`.
@@ -279,7 +287,7 @@ def evaluate_run(
         members,
         columns,
         ties,
-        unjudged,
+        "irrelevant" if unjudged is None else unjudged,
         memory_limit=memory_limit,
         truncates=truncates(rules),
         keep_items=keep_items,

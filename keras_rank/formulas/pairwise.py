@@ -5,9 +5,9 @@ import math
 from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.limits import LARGEST_GAIN
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_GAIN
 from keras_rank.lists.relevance import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 

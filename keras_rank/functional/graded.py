@@ -3,7 +3,6 @@
 import functools
 from typing import Any, Unpack
 
-from keras_rank import discounts, gains
 from keras_rank.arguments import (
     GAINS,
     Function,
@@ -29,8 +28,8 @@ def dcg(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    gain_fn: str | Function = gains.exponential,
-    rank_discount_fn: str | Function = discounts.log2,
+    gain_fn: str | Function = "exponential",
+    rank_discount_fn: str | Function = "log2",
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
     **arguments: Unpack[SharedArguments],
@@ -48,9 +47,9 @@ def dcg(
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are clipped to the range 0 to 2**64. Defaults to
-            `keras_rank.gains.exponential`.
+            `"exponential"`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
             empty_value, sparse_labels, dtype.
@@ -98,8 +97,8 @@ def ndcg(
     *,
     sample_weight: Any = None,
     k: int | None = None,
-    gain_fn: str | Function = gains.exponential,
-    rank_discount_fn: str | Function = discounts.log2,
+    gain_fn: str | Function = "exponential",
+    rank_discount_fn: str | Function = "log2",
     empty_value: float | None = 0.0,
     relevance_threshold: float | None = None,
     **arguments: Unpack[SharedArguments],
@@ -118,10 +117,10 @@ def ndcg(
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
             are clipped to the range 0 to 2**64; exponential gains of larger labels are
             scaled down together, which leaves their ratio unchanged. Defaults to
-            `keras_rank.gains.exponential`.
+            `"exponential"`.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
+            `"log2"`.
         relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
             empty_value, sparse_labels, dtype.

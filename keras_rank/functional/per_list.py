@@ -114,11 +114,10 @@ class Formula(NamedTuple):
             batch = read_sparse(y_true, y_pred, sample_weight)
         else:
             batch = read(y_true, y_pred, sample_weight, self.takes_subtopics)
+            warn_of_first_batch(batch, y_true, y_pred)
         typed, key = (check_dtype(dtype), order), shuffle_key(ties, seed)
         if not backend.is_ours((spec, order)):
             return backend.enter(_values, spec, *_ranked(typed, batch, key))
-        if not is_sparse:
-            warn_of_first_batch(batch, y_true, y_pred)
         padded = bucket_shapes(batch, is_sparse)
         values = backend.enter(_ranked_values, (typed, spec), padded, key)
         return first_rows(values, shape_of(batch.labels)[0])
@@ -175,6 +174,7 @@ def rank(
         batch = read_sparse(y_true, y_pred, sample_weight)
     else:
         batch = read(y_true, y_pred, sample_weight, takes_subtopics=True)
+        warn_of_first_batch(batch, y_true, y_pred)
     # Kept, whatever the user does with what was given.
     batch = RawBatch(*(x if x is None else backend.own(x) for x in batch))
     # In their own shape, as formulas of a user's may see them.

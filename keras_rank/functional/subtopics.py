@@ -2,7 +2,6 @@
 
 from typing import Any, Unpack
 
-from keras_rank import discounts
 from keras_rank.arguments import (
     DENOMINATORS,
     Function,
@@ -30,7 +29,7 @@ def alpha_ndcg(
     sample_weight: Any = None,
     k: int | None = None,
     alpha: float = 0.5,
-    rank_discount_fn: str | Function = discounts.log2,
+    rank_discount_fn: str | Function = "log2",
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the normalized alpha-DCG (alpha-nDCG) of each list.
@@ -55,7 +54,7 @@ def alpha_ndcg(
             item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
+            `"log2"`.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
             empty_value, relevance_threshold, sparse_labels, dtype.
 
@@ -90,7 +89,7 @@ def alpha_dcg(
     sample_weight: Any = None,
     k: int | None = None,
     alpha: float = 0.5,
-    rank_discount_fn: str | Function = discounts.log2,
+    rank_discount_fn: str | Function = "log2",
     normalizer: str | None = None,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
@@ -115,7 +114,7 @@ def alpha_dcg(
         alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
             item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         normalizer: what the sum is divided by. `None`: nothing (TF-Ranking).
             `"maximum"`: the sum of k items that are relevant to all subtopics of the
             list, those with relevant items (ndeval). Defaults to `None`.

@@ -8,9 +8,9 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.arrays.counting import count_of
+from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.lists.tensors import ranked_as
 
 
@@ -70,12 +70,8 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def scores(self) -> Tensor:
-        return backend.where(self._have_rank, self.given_scores, -math.inf)
-
-    @backend.cached_property
-    def _have_rank(self) -> Tensor:
-        # A comparison with NaN is False.
-        return ops.logical_and(self.mask, self.given_scores > -math.inf)
+        scores = backend.without_nan(self.given_scores)
+        return backend.where(self.mask, scores, -math.inf)
 
     @backend.cached_property
     def weights(self) -> Tensor | None:
@@ -90,11 +86,11 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def has_items(self) -> Tensor:
-        return self.sizes > 0.0
+        return ops.any(self.mask, axis=1)
 
     @backend.cached_property
     def retrieved(self) -> Tensor:
-        return count_of(self._have_rank, self.dtype)
+        return count_of(self.scores > -math.inf, self.dtype)
 
     @backend.cached_property
     def mean_weights(self) -> Tensor:

@@ -84,7 +84,7 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
     """
     tensors.check_dense("group_ids", group_ids)
     if isinstance(group_ids, np.ma.MaskedArray):
-        raise _unknown_ids(group_ids)
+        raise _unknown_ids(group_ids.tolist())
     if hasattr(group_ids, "detach"):
         group_ids = group_ids.detach().cpu()
     if not isinstance(group_ids, list | tuple):
@@ -97,38 +97,44 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
     elif any(_is_tensor(each) for each in group_ids[:1]):
         # Tensors are hashed by what they are, not by their values.
         return np.asarray([np.asarray(each) for each in group_ids])
-    _check_ids(group_ids)
     known = {} if numbers_of is None else numbers_of
+    # Those of an earlier part may be of another type.
+    _check_ids(group_ids, list(known)[:1])
     try:
         found = [known.setdefault(each, len(known)) for each in group_ids]
     except TypeError as error:
         raise _unknown_ids(group_ids) from error
-    if numbers_of is not None:
-        # Those of an earlier part may be of another type.
-        _check_ids([next(iter(known), 0), *group_ids[:1]])
     return np.array(found, dtype="int64")
 
 
-def _check_ids(ids: Sequence[Any]) -> None:
+def _check_ids(ids: Sequence[Any], others: Sequence[Any] = ()) -> None:
     """Raises for ids of several types, which are never equal, and for missing ones."""
-    kinds = {type(each) for each in ids}
+    kinds = {type(each) for each in (*others, *ids)}
     alike = len(kinds) < 2 or any(
         all(issubclass(kind, common) for kind in kinds)
         for common in (str, bytes, numbers.Number)
     )
+    if not alike or any(map(_is_missing, ids)):
+        raise _unknown_ids(ids, others)
+
+
+def _is_missing(each: Any) -> bool:
     try:
         # NaN differs from itself.
-        are_known = not any(each is None or each != each for each in ids)
+        return each is None or bool(each != each)
     except (TypeError, ValueError):
-        are_known = False
-    if not (alike and are_known):
-        raise _unknown_ids(ids)
+        return True
 
 
-def _unknown_ids(ids: Any) -> ValueError:
+def _unknown_ids(ids: Any, others: Sequence[Any] = ()) -> ValueError:
+    """The error for ids, with the first that is missing, or of another type."""
+    kind = type([*others, *ids][0])
+    rows = [row for row, each in enumerate(ids) if _is_missing(each)]
+    rows += [row for row, each in enumerate(ids) if type(each) is not kind]
+    place = f", with {ids[rows[0]]!r} in row {rows[0]}" if rows else ""
     return ValueError(
         "`group_ids` should be ids of one type, without missing ones. "
-        f"Received: group_ids={reprlib.repr(ids)}"
+        f"Received: group_ids={reprlib.repr(ids)}{place}"
     )
 
 

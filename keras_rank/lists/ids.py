@@ -196,16 +196,28 @@ def checked_ids(argument_and_items: tuple[str, Tensor | int], ids: Tensor) -> Te
 
 def check_items(argument: str, ids: Tensor, items: Tensor | int) -> None:
     """Raises for invalid ids, if values can be seen."""
-    if backend.known(ops.all(are_items(ids, items))):
+    are_known = backend.known(ops.all(are_items(ids, items)))
+    if are_known:
         return
+
+    def first_without(hold: Tensor) -> str:
+        """The first id that is wrong and its row, where values can be seen."""
+        if are_known is None or backend.known(ops.all(hold)):
+            return ""
+        (row, *place), *_ = np.argwhere(~ops.convert_to_numpy(hold))
+        return f", {ops.convert_to_numpy(ids)[(row, *place)]}, in row {row}"
+
+    are_below = ids < _as(items, ids)
     backend.require(
-        ops.all(ids < _as(items, ids)),
+        ops.all(are_below),
         f"`{argument}` should hold ids below the number of items, {items}. "
-        "Received: a larger id",
+        f"Received: a larger id{first_without(are_below)}",
     )
+    are_whole = are_items(ids, items)
     backend.require(
-        ops.all(are_items(ids, items)),
-        f"`{argument}` should hold whole numbers as ids. Received: a fraction",
+        ops.all(are_whole),
+        f"`{argument}` should hold whole numbers as ids. "
+        f"Received: a fraction{first_without(are_whole)}",
     )
 
 

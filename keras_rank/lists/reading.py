@@ -1,5 +1,6 @@
 """Reads what users pass to a metric: checks its shapes, and converts it to tensors."""
 
+import reprlib
 import warnings
 from typing import Any, NamedTuple
 
@@ -25,6 +26,10 @@ _SINGLE = (
     "`keras_rank.utils.pad_lists(scores, group_ids=...)`, or in `fit` by "
     "`keras_rank.callbacks.GroupedEvaluation`"
 )
+
+
+# Of labels, as higher numbers may be scores.
+_HIGHEST_GRADE = 5
 
 
 class RawBatch(NamedTuple):
@@ -96,19 +101,12 @@ def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
     They are what a model returns that scores single items. Warns of labels in the place
     of scores, too, as in the order of torchmetrics.
     """
-    labels, scores = given.labels, given.scores
-    is_float = keras.backend.is_float_dtype
-    if is_float(labels.dtype) and not is_float(scores.dtype):
-        has_fractions = ops.any(labels != ops.floor(labels))
-        # TensorFlow does not compare booleans with numbers.
-        numbers = ops.cast(scores, "int32")
-        are_labels = ops.all((numbers == 0) | (numbers == 1))
-        if backend.known(has_fractions) and backend.known(are_labels):
-            warnings.warn(
-                "`y_true` has fractions, and `y_pred` only 0 and 1: are they swapped? "
-                "The order of Keras is (y_true, y_pred).",
-                stacklevel=2,
-            )
+    if _seem_swapped(given.labels, given.scores):
+        warnings.warn(
+            "`y_true` has fractions, and `y_pred` only small whole numbers, as labels "
+            "are: are they swapped? The order of Keras is (y_true, y_pred).",
+            stacklevel=2,
+        )
     lists, items = given.scores.shape
     is_dense = given.mask is None and not any(map(ragged.is_ragged, (y_true, y_pred)))
     if items == 1 and lists != 1 and is_dense:
@@ -118,6 +116,36 @@ def warn_of_first_batch(given: RawBatch, y_true: Any, y_pred: Any) -> None:
             "docs/rows.md.",
             stacklevel=2,
         )
+
+
+def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
+    """Whether labels look like scores, and scores like labels, where both are seen.
+
+    A model may return 0 and 1 as floats, or the places of items, and labels may be
+    halves. So floats have to be grades above 1, which need 0 and a gap or a repetition,
+    and most labels have to be other fractions.
+    """
+    are_floats = [keras.backend.is_float_dtype(x.dtype) for x in (labels, scores)]
+    # To read scores from a device would take long.
+    takes_long = are_floats[1] and backend.on_accelerator()
+    are_seen = backend.is_concrete(labels) and backend.is_concrete(scores)
+    if not (are_floats[0] and are_seen) or takes_long:
+        return False
+    try:
+        given, numbers = map(ops.convert_to_numpy, (labels, scores))
+    except RuntimeError:
+        # Within `torch.func`.
+        return False
+    # The first list of scores tells, unless they are labels.
+    for some in (numbers[:1], numbers):
+        is_grade = (some >= -1) & (some <= _HIGHEST_GRADE) & (some == np.floor(some))
+        if not (some.size and np.all(is_grade)):
+            return False
+    parts = np.abs(np.modf(given)[0])
+    if numbers.max() <= 1:
+        return not are_floats[1] and bool(np.any(parts > 0))
+    are_places = numbers.min() > 0 or np.all(np.diff(np.sort(numbers)) == 1)
+    return not are_places and bool(np.mean((parts > 0) & (parts != 0.5)) > 0.5)
 
 
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> RawBatch:
@@ -253,19 +281,21 @@ def _ids_labels_and_mask(
         if len(shape) == 3 and shape[2] == 2:
             return value[:, :, 0], value[:, :, 1], None
         return value, None, None
+    unknown = sorted(str(key) for key in value if key not in ("ids", "labels", "mask"))
+    # Those of `y_true` may be meant as of dense lists.
+    if unknown and ("ids" in value or argument != "y_true"):
+        keys, unknown_keys = map(reprlib.repr, (list(value), unknown))
+        raise ValueError(
+            f'`{argument}` should be ids, or a dict with the keys "ids", "labels" '
+            f'(optional) and "mask" (optional). Received: {argument} with the keys '
+            f"{keys}, of which {unknown_keys} are unknown"
+        )
     if "ids" not in value:
         # The ids take the place of the labels of dense lists.
         ids, mask = _labels_and_mask(value)
         if mask is None:
             return _ids_labels_and_mask(argument, ids, items)
         value = {"ids": ids, "mask": mask}
-    unknown = sorted(str(key) for key in value if key not in ("ids", "labels", "mask"))
-    if unknown:
-        raise ValueError(
-            f'`{argument}` should be ids, or a dict with the keys "ids", "labels" '
-            f'(optional) and "mask" (optional). Received: {argument} with the keys '
-            f"{list(value)}, of which {unknown} are unknown"
-        )
     ids, labels, mask = value["ids"], value.get("labels"), value.get("mask")
     if is_matrix(ids) and (labels is not None or mask is not None):
         raise ValueError(

@@ -10,10 +10,10 @@ from keras import ops
 
 from keras_rank import gains
 from keras_rank.arrays.arithmetic import highest, ratio, total
+from keras_rank.arrays.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
 from keras_rank.arrays.selection import largest_values
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import LARGEST_GAIN, SMALLEST_LABEL, within_limits
 from keras_rank.lists.tensors import check_returned, shape_of
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class JudgedLists:
         return self._of_all()
 
     def _of_all(self) -> Tensor:
-        relevance = self._worth(self.lists.masked_labels)
+        relevance = self._worth(self.lists.labels)
         return backend.where(self.lists.mask, relevance, 0.0)
 
     @backend.cached_property
@@ -284,8 +284,10 @@ class JudgedLists:
         """
         if self._by_label is None or ranking.order is None:
             return ranking.take(self.relevance)
-        relevance = self._worth(ranking.in_order(self.lists.masked_labels))
-        relevance = backend.where(ranking.occupied, relevance, 0.0)
+        labels = within_limits(ranking.in_order(self.lists.masked_labels))
+        relevance = self._worth(labels)
+        if not self._by_label.zero_at_zero:
+            relevance = backend.where(ranking.occupied, relevance, 0.0)
         return ranking.averaged(relevance, self._of_all)
 
     def hits(self, ranking: "Ranking") -> Tensor:
@@ -312,7 +314,8 @@ class JudgedLists:
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
         if self._rises_from_zero and self.lists.weights is None:
-            return self._worth(largest_values(self.lists.masked_labels, count))
+            labels = largest_values(self.lists.masked_labels, count)
+            return self._worth(within_limits(labels))
         return largest_values(self.weighted_relevance, count)
 
     @property
@@ -334,7 +337,7 @@ class JudgedLists:
     def _worth(self, labels: Tensor) -> Tensor:
         assert self._by_label is not None
         function, arguments = self._by_label.function, self._by_label.arguments
-        worth = function(within_limits(labels), self._scale, *arguments)
+        worth = function(labels, self._scale, *arguments)
         return ops.cast(worth, self.lists.dtype)
 
     @backend.cached_property

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import highest, size_of, with_columns
 from keras_rank.arrays.buckets import enlarged, rounded_up
+from keras_rank.arrays.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.ids import (
@@ -17,7 +18,6 @@ from keras_rank.lists.ids import (
     check_items,
     check_no_matrix,
 )
-from keras_rank.lists.limits import LARGEST_WEIGHT, limits_of, within_limits
 from keras_rank.lists.reading import RawBatch, read_ids, weights_of_lists
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.lists.tensors import (

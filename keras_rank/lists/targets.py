@@ -9,9 +9,9 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import highest
 from keras_rank.arrays.counting import count_above_and_tied, count_of
+from keras_rank.arrays.limits import as_compared
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.limits import as_compared
 
 
 class RankCounts(NamedTuple):

@@ -1,7 +1,7 @@
 """Converts numbers of any form to tensors that keep their values."""
 
 import reprlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set, ValuesView
 from typing import Any
 
 import keras
@@ -39,7 +39,7 @@ def to_array(argument: str, value: Any) -> Tensor:
     if has_dtype and not dtype_name(value).startswith(_NUMBERS):
         raise ValueError(
             f"`{argument}` should hold real numbers. Received: {argument} of "
-            f"dtype {value.dtype}"
+            f"dtype {value.dtype}{_remedy(argument, value)}"
         )
     if isinstance(value, np.ndarray):
         value = _within_backend(value)
@@ -83,7 +83,7 @@ def _array(argument: str, value: Any) -> Any:
             return ops.convert_to_tensor(value)
         except Exception as error:
             raise _uneven_error(argument, value) from error
-    if array.ndim == 0 and array.dtype == object:
+    if array.ndim == 0 and array.dtype.kind in "OUS":
         raise ValueError(
             f"`{argument}` should hold real numbers. Received: {argument} of type "
             f"{type(value).__name__}{_remedy(argument, value)}"
@@ -94,11 +94,24 @@ def _array(argument: str, value: Any) -> Any:
 
 
 def _remedy(argument: str, value: Any) -> str:
-    return f": pass `list({argument})`" if isinstance(value, Iterator) else ""
+    """What to pass in the place of what holds no numbers, if that is clear."""
+    if isinstance(value, str):
+        return f": for a column of a table, pass `df[{value!r}]`"
+    if isinstance(value, Iterator | ValuesView):
+        return f": pass `list({argument})`"
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    if isinstance(value[0] if is_array and len(value) else value, Set):
+        return ", of sets: pass lists" if is_array else ", without an order: pass lists"
+    return ""
 
 
 def check_values(argument: str, value: Any) -> None:
-    """Raises for a symbolic tensor."""
+    """Raises for a symbolic tensor, and for labels without scores."""
+    if value is None and argument == "y_pred":
+        raise ValueError(
+            "`y_pred` should hold real numbers: labels and scores are passed together, "
+            "as (y_true, y_pred). Received: y_pred=None"
+        )
     if isinstance(value, keras.KerasTensor):
         raise ValueError(
             f"`{argument}` should have values. For symbolic tensors, pass the metric "

@@ -4,7 +4,6 @@ from typing import Any, Unpack
 
 import keras
 
-from keras_rank import discounts, gains
 from keras_rank.arguments import (
     DISCOUNTS,
     GAINS,
@@ -40,9 +39,9 @@ class DCG(RankingMetric):
         k: positive int. The number of ranks that count. Defaults to `None`: all.
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Gains are clipped to the range 0 to 2**64. Defaults to
-            `keras_rank.gains.exponential`.
+            `"exponential"`.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         name: str. Defaults to `dcg_at_k`, or `dcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
@@ -70,8 +69,8 @@ class DCG(RankingMetric):
     def __init__(
         self,
         k: int | None = None,
-        gain_fn: str | Function = gains.exponential,
-        rank_discount_fn: str | Function = discounts.log2,
+        gain_fn: str | Function = "exponential",
+        rank_discount_fn: str | Function = "log2",
         *,
         empty_value: float | None = 0.0,
         relevance_threshold: float | None = None,
@@ -118,10 +117,10 @@ class NDCG(DCG):
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`. Gains
             are clipped to the range 0 to 2**64; exponential gains of larger labels are
             scaled down together, which leaves their ratio unchanged. Defaults to
-            `keras_rank.gains.exponential`.
+            `"exponential"`.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
+            `"log2"`.
         relevance_threshold: float. Labels below it gain nothing. Defaults to `None`.
         name: str. Defaults to `ndcg_at_k`, or `ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,

@@ -70,6 +70,7 @@ _SPELLINGS = {
     "f1": "set_F SetF",
     "hit_rate": "success_k Success@k",
     "r_precision": "Rprec Rprec@k RPrec RPrec@k",
+    "err": "ERR ERR@k",
     "bpref": "Bpref Bpref@k BPref BPref@k",
     "alpha_ndcg": "alpha_nDCG@k alpha-nDCG@k",
     "alpha_dcg": "alpha_DCG@k alpha-DCG@k",

@@ -76,7 +76,8 @@ class OrderedMetric(PlacedMetric):
         for name, parameter in inspect.signature(type(self)).parameters.items():
             default = _as_text(own.get(name, parameter.default))
             value = _as_text(getattr(self, name, parameter.default))
-            if value != default:
+            # A function may be the default by its name.
+            if value not in (default, parameter.default):
                 arguments.append(f"{name}={value}")
         return f"{type(self).__name__}({', '.join(arguments)})"
 

@@ -74,7 +74,8 @@ def _count_lists(
     lists = standardize((showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
-    positions = ops.cast(ranking.order, "int32")
+    assert ranking.order is not None
+    positions = ops.cast(ranking.order.positions, "int32")
     ids = backend.where(ranking.occupied, positions, showing.items)
     counts = [backend.bincount(ids[:, :k], showing.items) for k in showing.cutoffs]
     return counts, ops.sum(ops.cast(lists.has_items, "int32"))

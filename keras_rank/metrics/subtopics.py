@@ -4,7 +4,6 @@ from typing import Any, Unpack
 
 import keras
 
-from keras_rank import discounts
 from keras_rank.arguments import (
     DENOMINATORS,
     DISCOUNTS,
@@ -45,7 +44,7 @@ class AlphaNDCG(RankingMetric):
             item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts that do not grow, or
             `"log2"`, `"clipped_log2"` or `"reciprocal"`. Defaults to
-            `keras_rank.discounts.log2`.
+            `"log2"`.
         name: str. Defaults to `alpha_ndcg_at_k`, or `alpha_ndcg` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
             empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
@@ -73,7 +72,7 @@ class AlphaNDCG(RankingMetric):
         self,
         k: int | None = None,
         alpha: float = 0.5,
-        rank_discount_fn: str | Function = discounts.log2,
+        rank_discount_fn: str | Function = "log2",
         **arguments: Unpack[RankingArguments],
     ) -> None:
         super().__init__(k, **arguments)
@@ -112,7 +111,7 @@ class AlphaDCG(AlphaNDCG):
         alpha: number from 0 to 1. The share of a subtopic's gain that each relevant
             item takes from those below. Defaults to 0.5.
         rank_discount_fn: function from ranks to discounts, or `"log2"`,
-            `"clipped_log2"` or `"reciprocal"`. Defaults to `keras_rank.discounts.log2`.
+            `"clipped_log2"` or `"reciprocal"`. Defaults to `"log2"`.
         normalizer: what the sum is divided by. `None`: nothing (TF-Ranking).
             `"maximum"`: the sum of k items that are relevant to all subtopics of the
             list, those with relevant items (ndeval). Defaults to `None`.
@@ -142,7 +141,7 @@ class AlphaDCG(AlphaNDCG):
         self,
         k: int | None = None,
         alpha: float = 0.5,
-        rank_discount_fn: str | Function = discounts.log2,
+        rank_discount_fn: str | Function = "log2",
         *,
         normalizer: str | None = None,
         **arguments: Unpack[RankingArguments],

@@ -127,10 +127,10 @@ def updates_of(
             takes_subtopics = all(metric.takes_subtopics for metric in members)
             batch = read(y_true, y_pred, sample_weight, takes_subtopics)
         check_labels_for(members, "y_true", y_true, sparse_labels)
+        if not sparse_labels and _has_first_batch(members, batch):
+            warn_of_first_batch(batch, y_true, y_pred)
         slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         if backend.is_ours(spec):
-            if not sparse_labels and _has_first_batch(members, batch):
-                warn_of_first_batch(batch, y_true, y_pred)
             batch = bucket_shapes(batch, sparse_labels)
             its = backend.enter(_with_batch, spec, batch, spec.keys, new.of(slots))
         else:

@@ -1,12 +1,14 @@
 """The variables of metrics: sums over lists, at places of their own in a model."""
 
+import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import keras
 from keras import ops
 
 from keras_rank import state
+from keras_rank.arguments import check_no_loss
 from keras_rank.backends import Tensor, backend
 
 # A variable, and its new value.
@@ -26,6 +28,8 @@ _ELSEWHERE = {
     "reset": "reset_state",
     "reset_states": "reset_state",
 }
+# What Keras asks a callback for first.
+_OF_CALLBACKS = ("on_batch_end", "set_model", "set_params")
 # The paths of the metrics that Keras is compiling into one model.
 _places_in_model: dict[str, Place] = {}
 
@@ -59,8 +63,16 @@ class PlacedMetric(keras.metrics.Metric):
         def __getattr__(self, name: str) -> NoReturn:
             meant = _ELSEWHERE.get(name)
             question = "" if meant is None else f". Did you mean `{meant}`?"
+            if name in _OF_CALLBACKS:
+                question = ", as a metric is no callback: pass it to `compile`"
             kind = type(self).__name__
             raise AttributeError(f"{kind!r} has no attribute {name!r}{question}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds a batch, and returns the result since the last reset."""
+        if not backend.is_compiling():
+            check_no_loss(self, sys._getframe(1))
+        return super().__call__(*args, **kwargs)
 
     def _places(self) -> list[tuple[Place, str]]:
         """The places of variables, and what they are named after."""

@@ -12,15 +12,15 @@ from keras_rank.arrays.arithmetic import (
     seen_maximum,
     size_of,
 )
+from keras_rank.arrays.limits import as_ranked
+from keras_rank.arrays.ordering import Keys, Order, best_first, highest_first
 from keras_rank.arrays.selection import at_most_size, is_all
-from keras_rank.arrays.sorting import Keys, best_first
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.limits import as_ranked
 from keras_rank.ranking.pairs import pairs_of_items
 from keras_rank.ranking.ranking import Ranking, TiedItems
-from keras_rank.ranking.tie_breaking import Ties, tie_break_keys
+from keras_rank.ranking.tie_breaking import Ties, item_keys, list_keys
 from keras_rank.ranking.tie_groups import tie_groups
 
 
@@ -68,35 +68,32 @@ def rank_dense(
     scores, list_size = lists.scores, size_of(lists.scores, 1)
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=scores)
-    groups = None
-    if ties == "average":
-        by_rank, order, none = best_first(scores, depth, None)
-        groups = tie_groups(scores, by_rank, none, lists.dtype)
+    averages, keys = ties == "average", None
+    if ties == "shuffle":
+        keys = _random_keys(lists.mask, lists.has_items, key, first_list)
+    if averages:
+        by_rank, positions, none = highest_first(scores, depth)
     else:
-        keys = _keys(lists.mask, lists.has_items, ties, key, first_list)
-        _, order, _ = best_first(scores, depth, keys)
+        by_rank, positions, none = best_first(scores, depth, keys)
+    order = Order.of_best(positions, scores, keys)
     return DenseRanking(
         order=order,
-        occupied=ranks <= lists.retrieved[:, None],
+        occupied=order.occupied(by_rank, ranks, lambda: lists.retrieved),
         ranks=ranks,
         cutoff=depth,
         ideal_ranks=ranks,
-        ties=groups,
+        ties=tie_groups(scores, by_rank, none, lists.dtype) if averages else None,
     )
 
 
-def _keys(
-    mask: Tensor,
-    has_items: Tensor,
-    ties: Ties,
-    key: Tensor | int,
-    first_list: Tensor | int,
+def _random_keys(
+    mask: Tensor, has_items: Tensor, key: Tensor | int, first_list: Tensor | int
 ) -> Keys:
-    """The function that computes the keys of tied items."""
+    """The function from positions to keys that shuffle tied items."""
 
     def keys(positions: Tensor | None) -> Tensor:
         index = running_count(mask)
         index = index if positions is None else backend.take(index, positions)
-        return tie_break_keys(ties, key, first_list, has_items, index)
+        return item_keys(list_keys(key, has_items, first_list), index)
 
     return keys

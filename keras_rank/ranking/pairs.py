@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import as_number, size_of
 from keras_rank.arrays.counting import counts_in_order
 from keras_rank.arrays.sorting import in_order_of, inversions
 from keras_rank.backends import Tensor, backend
@@ -71,7 +71,7 @@ def pairs_of_targets(lists: TargetLists, labels: Tensor) -> list[Tensor]:
     targets_above, targets_from = (
         ops.cast(x, lists.dtype) for x in counts_in_order(backend.sort(known), scores)
     )
-    targets_below = size_of(labels, 1) - targets_from
+    targets_below = as_number(size_of(labels, 1), lists.dtype) - targets_from
     below = lists.sizes[:, None] - counts.above - counts.tied - targets_below
     tied = counts.tied - (targets_from - targets_above)
     others = number_of_others + 0.0 * below

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size, is_all, largest_values
-from keras_rank.arrays.sorting import in_order
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.ranking.tie_groups import TieGroups, for_all_subtopics
@@ -20,8 +20,7 @@ class Ranking:
     at random or by position, each group has one item.
 
     Attributes:
-        order: int tensor of shape `(batch, depth)`. Which item is at each rank. `None`
-            for a single target.
+        order: which item is at each rank. `None` for a single target.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape
@@ -35,7 +34,7 @@ class Ranking:
             one: the ideal order is computed up to it.
     """
 
-    order: Tensor | None
+    order: Order | None
     occupied: Tensor
     ranks: Tensor
     cutoff: Tensor | int
@@ -65,7 +64,7 @@ class Ranking:
         """The other fields if there are only k ranks."""
         ranks = self.ranks[:k]
         return {
-            "order": None if self.order is None else self.order[:, :k],
+            "order": None if self.order is None else self.order.first(k),
             "occupied": self.occupied[:, :k],
             "ranks": ranks,
             "ideal_ranks": ranks,
@@ -116,7 +115,7 @@ class Ranking:
     def in_order(self, values: Tensor) -> Tensor:
         """Returns the values of the items at the ranks, as if none were tied."""
         if self.order is not None:
-            values = in_order(values, self.order)
+            values = self.order.of(values)
         return backend.where(for_all_subtopics(self.occupied, values), values, 0.0)
 
     def averaged(self, by_rank: Tensor, values: Callable[[], Tensor]) -> Tensor:

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_rank.arrays.arithmetic import (
+    as_number,
     counted,
     none_of,
     running_total,
@@ -22,6 +23,7 @@ from keras_rank.arrays.counting import (
     counts_in_order,
     number_at_most,
 )
+from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size
 from keras_rank.backends import Tensor, backend
 from keras_rank.backends.generic import Result
@@ -65,7 +67,8 @@ class TargetRanking(Ranking):
         targets = size_of(values, 1)
         dtype = keras.backend.standardize_dtype(values.dtype)
         # The place of each target among the targets of its group.
-        place = counted(1, targets, dtype, values) - (targets - targets_from)
+        before = as_number(targets, dtype) - targets_from
+        place = counted(1, targets, dtype, values) - before
         in_group = targets_from - targets_after
         return TiedItems(
             values=values,
@@ -169,7 +172,7 @@ def _counts(
         return retrieved, above, tied
     scores, target_scores, ids = lists.scores, lists.target_scores, lists.ids
     has_items, items = lists.has_items, size_of(scores, 1)
-    limit = limit_of(items if k is None else at_most_size(k, items), lists.dtype)
+    limit = as_number(items if k is None else at_most_size(k, items), lists.dtype)
     matters = ops.logical_and(retrieved, ops.logical_and(above < limit, tied > 1.0))
 
     def by_keys() -> Tensor:
@@ -213,7 +216,7 @@ def rank_counted(
         depth = seen_maximum(spans.ends, _cutoff(lists, k))
         return call(_listed, (k, depth), lists, spans)
     cutoff = _cutoff(lists, k)
-    limit = limit_of(cutoff, lists.dtype)
+    limit = as_number(cutoff, lists.dtype)
     ranks = above + tied
     found = ops.logical_and(retrieved, ranks <= limit)
     ranks = backend.where(found, ranks, limit + 1.0)
@@ -222,7 +225,7 @@ def rank_counted(
         order = backend.argsort(ranks)
         found, ranks = backend.take(found, order), backend.take(ranks, order)
     return TargetRanking(
-        order=order,
+        order=None if order is None else Order(order),
         occupied=found,
         ranks=ranks,
         cutoff=cutoff,
@@ -254,7 +257,7 @@ class _Spans(NamedTuple):
 def _spans(
     k: int | None, lists: TargetLists, retrieved: Tensor, above: Tensor, tied: Tensor
 ) -> _Spans:
-    limit = limit_of(_cutoff(lists, k), lists.dtype)
+    limit = as_number(_cutoff(lists, k), lists.dtype)
     found = ops.logical_and(retrieved, above < limit)
     above, sizes = backend.where(found, above, limit), backend.where(found, tied, 1.0)
     targets = group = None
@@ -290,7 +293,7 @@ def _listed(
         order=None,
         occupied=occupied,
         ranks=backend.where(
-            occupied, start + places, limit_of(cutoff, lists.dtype) + 1.0
+            occupied, start + places, as_number(cutoff, lists.dtype) + 1.0
         ),
         cutoff=cutoff,
         ideal_ranks=_ideal_ranks(lists, cutoff),
@@ -316,11 +319,6 @@ def _cutoff(lists: TargetLists, k: int | None) -> Tensor | int:
     else:
         most = ops.maximum(items, size_of(lists.labels, 1))
     return most if k is None else at_most_size(k, most)
-
-
-def limit_of(cutoff: Tensor | int, dtype: str) -> Tensor | float:
-    """The cutoff as a number of the dtype of the ranks."""
-    return float(cutoff) if isinstance(cutoff, int) else ops.cast(cutoff, dtype)
 
 
 def _ideal_ranks(lists: TargetLists, cutoff: Tensor | int) -> Tensor:

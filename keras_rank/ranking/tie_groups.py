@@ -14,8 +14,8 @@ from keras_rank.arrays.arithmetic import (
     total,
 )
 from keras_rank.arrays.counting import count_of
+from keras_rank.arrays.limits import are_ranked_as
 from keras_rank.backends import Tensor, backend
-from keras_rank.lists.limits import are_ranked_as
 
 
 @backend.register_tree

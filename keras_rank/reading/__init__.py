@@ -5,6 +5,6 @@ try:
     import pyarrow as _pyarrow  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "Files and tables are read with duckdb and pyarrow: "
-        f'`pip install "duckdb>=2" pyarrow`. Received: {error}'
+        "Files and tables are read with duckdb and pyarrow, which the extra "
+        f'`evaluation` installs: `pip install "duckdb>=2" pyarrow`. Received: {error}'
     ) from error

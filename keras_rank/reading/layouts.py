@@ -30,7 +30,7 @@ def layout_of(argument: str, file: str | bytes) -> str:
         if format_ != "text":
             return format_
         text = files.text_of(argument, file)
-    layout = _layout_of_text(text) if text.strip() else "nothing"
+    layout = "nothing" if text.strip() in ("", "[]") else _layout_of_text(text)
     if argument == "rows" and layout == "nested":
         return "json"
     # Its name says so.
@@ -122,6 +122,11 @@ def lines_of(text: str) -> list[str]:
     """The lines that are neither blank nor comments."""
     lines = re.split("[\r\n]", text)
     return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def plain_name(name: str) -> str:
+    """The name of a column in lower case, its words separated by underscores."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def is_number(text: str) -> bool:

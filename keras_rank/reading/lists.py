@@ -53,6 +53,11 @@ def items_of(
     id_, item, number = sought = [
         ColumnRef(role, found[role]) for role in ("query", "item", NUMBERS[argument])
     ]
+    if "subtopic" in found:
+        raise ValueError(
+            "`qrels` with subtopics should have a row for each item. Received: "
+            f"lists of items, in {part.name}"
+        )
     has_numbers = has_lists(part, number.name)
     if not has_numbers:
         _require_no_numbers(part, item, number)

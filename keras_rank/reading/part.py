@@ -1,11 +1,13 @@
 """A table in memory, or files with the same columns."""
 
 import abc
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from keras_rank.reading.engine import Relation, in_sql, query
 from keras_rank.reading.files import folders_of
+from keras_rank.spelling import compact
 
 # DuckDB's types: integers that float64 can hold, other integers, and numbers.
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}
@@ -27,6 +29,15 @@ WRITTEN = rf"{FINITE}|[-+]?(?i:nan|inf|infinity)"
 IDS = ("query", "item")
 # Names of columns whose numbers ascend from the best item on, in lower case.
 _RANKS = {"rank", "ranks", "ranking", "position", "pos"}
+# What the columns of arguments are called, compact: errors offer the first one.
+_WORDS = {
+    "query": "queryid qid query topicid topic searchid search sessionid session srchid "
+    "requestid impressionid listid groupid group userid user uid",
+    "item": "itemid item docid doc docno documentid corpusid productid product pid",
+    "label": "label labels relevance rel rating grade target ytrue judgment click",
+    "score": "score scores prediction predictions pred preds ypred probability logit",
+    "weight": "weight weights sampleweight itemweight",
+}
 # From here on, float64 does not hold all integers.
 LARGEST_INTEGER = 2**53
 
@@ -174,11 +185,29 @@ class Part(abc.ABC):
         if number:
             reason = f"which is the name of {number} columns of {self.name}"
             raise sought.refused("one column", reason)
-        for name in filter(is_rank, self.columns):
-            if sought.argument == "score":
-                raise no_score(f"{sought.name!r}, and {self.name} with {name!r}")
-        reason = f"and {self.name} with the columns {self.columns}"
-        raise sought.refused("a column", reason)
+        raise no_column(sought, self.name, self.columns)
+
+
+def no_column(sought: ColumnRef, where: str, columns: Sequence[str]) -> ValueError:
+    """The error for a column that a table lacks, with the one that may be meant."""
+    argument, name = sought.argument, sought.name
+    for rank in filter(is_rank, columns):
+        if argument == "score":
+            return no_score(f"{name!r}, and {where} with {rank!r}")
+    of_word = {compact(each): each for each in reversed(columns)}
+    words = [compact(name), *_WORDS.get(argument, "").split()]
+    meant = [of_word[word] for word in words if word in of_word]
+    question = ""
+    for each in (meant or difflib.get_close_matches(name, columns))[:1]:
+        question = f'. Did you mean {argument}="{each}"?'
+    return sought.refused(
+        "a column", f"and {where} with the columns {columns}{question}"
+    )
+
+
+def is_called(argument: str, name: str) -> bool:
+    """Whether a name is one of those that the column of an argument may have."""
+    return compact(name) in _WORDS[argument].split()
 
 
 def is_rank(name: str) -> bool:

@@ -1,8 +1,11 @@
 """Judgments and runs that hold the items of each query, as tables of lists.
 
-They are dicts, also as JSON files, or lists and arrays in the order of the queries.
+They are dicts, also as JSON files.
 """
 
+import contextlib
+import decimal
+import numbers
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -23,6 +26,8 @@ _COLUMN = re.compile(
     r"rating|grade|score|rank|column\d",
     re.IGNORECASE,
 )
+# The types of numbers.
+_KINDS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 _ACCEPTED = {
     "qrels": "a list or set of those of relevant items, in a table perhaps with as "
     "many labels. Leave a query without judgments out",
@@ -39,56 +44,29 @@ def is_nested(name: str, source: Any) -> bool:
     return layouts.layout_of(name, files.files_of(name, source)[0]) == "nested"
 
 
-def by_place(qrels: Any, run: Any, columns: Columns) -> tuple[Any, Any]:
-    """Names queries by their places, where both sides are lists of ids in one order.
-
-    A judgment that is a single id is the one relevant item.
-    """
-    judged, found = _in_order(qrels), _in_order(run)
-    if judged is None or found is None:
-        return qrels, run
-    if len(judged) != len(found):
-        raise ValueError(
-            "`qrels` and `run` should have the ids of each query, in the same order. "
-            f"Received: those of {len(judged)} and of {len(found)} queries"
-        )
-    if not isinstance(judged, np.ndarray):
-        judged = [[x] if isinstance(x, str | int | np.integer) else x for x in judged]
-    elif judged.ndim == 1:
-        judged = judged[:, None]
-    return _placed(judged, columns), _placed(found, columns)
-
-
-def _in_order(source: Any) -> Any:
-    """A list or an array with the ids of each query, `None` for other sources."""
-    if files.are_files(source) or hasattr(source, "__arrow_c_stream__"):
-        return None
-    if isinstance(source, list | tuple):
-        return source or None
-    array = _on_host(source)
-    if isinstance(array, np.ma.MaskedArray):
-        # Ids under the mask become `None`, which is refused.
-        return array.tolist()
-    is_array = hasattr(array, "__array__") and np.ndim(array)
-    return np.asarray(array) if is_array else None
-
-
-def _on_host(x: Any) -> Any:
+def on_host(x: Any) -> Any:
     """A tensor as an array, and others unchanged."""
     is_tensor = ops.is_tensor(x) and not isinstance(x, np.ndarray)
     return ops.convert_to_numpy(x) if is_tensor else x
 
 
-def _placed(lists: Any, columns: Columns) -> Any:
-    """Lists by the places of their queries."""
-    if not isinstance(lists, np.ndarray):
-        return dict(enumerate(lists))
-    if lists.ndim != 2 or lists.dtype.kind not in "iu":
-        return dict(enumerate(lists.tolist()))
-    number, size = lists.shape
-    ends = pa.array(np.arange(number + 1) * size)
-    items = pa.LargeListArray.from_arrays(ends, pa.array(lists.ravel()))
-    return pa.table({columns.query: np.arange(number), columns.item or "": items})
+def plain(x: Any) -> Any:
+    """A real number of any library as one of Python, and others unchanged."""
+    is_number = isinstance(x, numbers.Real | decimal.Decimal)
+    is_scalar = is_number or getattr(x, "shape", None) == ()
+    is_other = isinstance(x, str | bytes | numbers.Complex) and not is_number
+    if type(x) in (int, float) or is_other or not is_scalar:
+        return x
+    # Tensors may have no value yet.
+    with contextlib.suppress(TypeError, ValueError, RuntimeError):
+        number = float(x.detach() if hasattr(x, "detach") else x)
+        return int(x) if number.is_integer() else number
+    return x
+
+
+def is_id(x: Any) -> bool:
+    """Whether a value is an id, in lists of these and in rows."""
+    return isinstance(x, str | int | np.integer) and not isinstance(x, bool)
 
 
 def tabulated(name: str, source: Any, columns: Columns) -> Any:
@@ -130,17 +108,49 @@ def tabulated(name: str, source: Any, columns: Columns) -> Any:
         ids = [_ids_of(name, *each, should_be_empty) for each in of_queries]
         found = {query: keys, item: ids or pa.array([], pa.list_(pa.string()))}
         if any(nested):
-            found[number] = [
-                list(items.values()) if isinstance(items, Mapping) else []
-                for items in values
-            ]
+            found[number] = _numbers(name, of_queries)
+    return table_of(name, found)
+
+
+def table_of(name: str, columns: Mapping[str, Any]) -> pa.Table:
+    """A table of columns, with the scalars of any library."""
     try:
-        return pa.table(found)
+        return pa.table({key: _array(values) for key, values in columns.items()})
     except (pa.ArrowException, OverflowError) as error:
         raise ValueError(
             f"`{name}` should have ids of one type, integers below 2**63 or text, and "
             f"numbers. Received: {' '.join(str(error).split())}"
         ) from error
+
+
+def _array(values: Any) -> Any:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, ValueError):
+        return pa.array(list(map(plain, values)), from_pandas=True)
+
+
+def _numbers(name: str, of_queries: Iterable[tuple[Any, Any]]) -> Any:
+    """The numbers of the items of each query, none where nothing was found."""
+    dicts = [(q, x if isinstance(x, Mapping) else {}) for q, x in of_queries]
+    with contextlib.suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
+        found = pa.array([list(items.values()) for _, items in dicts])
+        if any(is_kind(found.type.value_type) for is_kind in _KINDS):
+            return found
+    return [
+        [_number(name, query, *each) for each in items.items()]
+        for query, items in dicts
+    ]
+
+
+def _number(name: str, query: Any, item: Any, value: Any) -> Any:
+    number = plain(value)
+    if number is None or type(number) in (int, float):
+        return number
+    raise ValueError(
+        f"`{name}` should have a number for each item. Received: "
+        f"{reprlib.repr(value)} for the item {item!r} of the query {query!r}"
+    )
 
 
 def _rows_of_subtopics(of_queries: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
@@ -153,7 +163,7 @@ def _rows_of_subtopics(of_queries: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
             ids = _ids_of("qrels", query, items, should_be_empty=False)
             labels = items.values() if isinstance(items, Mapping) else [1] * len(ids)
             for item, label in zip(ids, labels, strict=True):
-                yield query, subtopic, item, label
+                yield query, subtopic, item, _number("qrels", query, item, label)
 
 
 def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[Any]:
@@ -168,15 +178,16 @@ def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[An
     """
     if isinstance(items, Mapping):
         return list(items)
-    ids = _on_host(items)
+    ids = on_host(items)
     convert = getattr(ids, "tolist", None) or getattr(ids, "to_list", None)
     ids = convert() if convert else ids
+    labels = getattr(getattr(items, "index", None), "dtype", None)
+    if labels is not None and labels.kind not in "iu":
+        # A series with its items in the index.
+        raise not_understood(name, query, items)
     accepted = (list, tuple, set, frozenset) if name == "qrels" else (list, tuple)
     if not isinstance(ids, accepted) or not all(
-        isinstance(item, str | int | np.integer)
-        and not isinstance(item, bool)
-        and not should_be_empty
-        for item in ids
+        is_id(item) and not should_be_empty for item in ids
     ):
         raise not_understood(name, query, items)
     return list(ids)
@@ -184,10 +195,15 @@ def _ids_of(name: str, query: Any, items: Any, should_be_empty: bool) -> list[An
 
 def not_understood(name: str, query: Any, items: Any) -> ValueError:
     """The error for what is no collection of the items of a query."""
+    are_pairs = isinstance(items, list | tuple) and any(
+        isinstance(x, list | tuple) and len(x) == 2 for x in items
+    )
     return ValueError(
         f"`{name}` should be a dict of columns, or have a dict of items and numbers "
         f"for each query, or ids for each: {_ACCEPTED[name]}. Received: "
         f"{reprlib.repr(items)}, for the query {query!r}"
+        + ", of which `dict` makes a dict of items and numbers"
+        * are_pairs
     )
 
 

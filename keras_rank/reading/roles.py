@@ -4,25 +4,38 @@ They are as named, or as known tools name them, or known by their places.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 
 from keras_rank.reading import engine, files, layouts, lists, query_dicts, text
+from keras_rank.reading.layouts import plain_name
 from keras_rank.reading.part import FINITE, Part
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.sources import parts_of
 
 # The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
-# and Quepid among them: the first of them that a table has.
+# and Quepid among them, in lower case and with underscores.
 _KNOWN = {
-    "query": ("query_id", "query-id", "q_id", "qid", "user_id", "query"),
-    "item": ("item_id", "corpus-id", "doc_id", "docno", "docid"),
+    "query": ("query_id", "q_id", "qid", "user_id", "query"),
+    "item": ("item_id", "corpus_id", "doc_id", "docno", "docid", "item"),
     "label": ("label", "relevance", "rel", "rating"),
     "score": ("score",),
     "subtopic": ("subtopic_id", "subtopic", "iteration"),
 }
+# Beside those of ids there may be the text of a query or an item, PyTerrier's number of
+# a document, and TREC's iteration.
+_BESIDE = {
+    "query": {"query_id", "q_id", "qid"},
+    "item": {*_KNOWN["item"]},
+    "docid": {"docno"},
+    "iteration": {"subtopic_id", "subtopic"},
+}
 # The queries and items of judgments whose label is named `score`.
-_SCORED = (("query-id", "corpus-id"), ("q_id", "doc_id"), ("query", "doc_id"))
+_SCORED = (("query_id", "corpus_id"), ("q_id", "doc_id"), ("query", "doc_id"))
 # The places of query, item and number in rows without names, by their length.
-_PLACES = {"qrels": {3: (0, 1, 2)}, "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)}}
+_PLACES: dict[str, dict[int, tuple[int, ...]]] = {
+    "qrels": {2: (0, 1), 3: (0, 1, 2)},
+    "run": {3: (0, 1, 2), 5: (0, 2, 4), 6: (0, 2, 4)},
+}
 # Query, iteration, item and label; query, item, label and iteration.
 _TREC, _TSV = (0, 2, 3), (0, 1, 2)
 
@@ -33,12 +46,14 @@ def are_judgments(file: str, columns: Columns) -> bool:
         return True
     with files.errors_of("qrels", file), engine.connect() as connection:
         (part, *_) = parts_of(connection, "qrels", file, names_of(columns))
-        found = _roles_by_name(part.columns, columns, "label")
+        if {columns.label, columns.score} <= set(part.columns):
+            return False
+        found = by_name(part.columns, columns, "label")
         if lists.has_lists(part.with_lists(found["item"]), found["item"]):
             # Their items are relevant, or ranked.
             del found["label"]
-    if {columns.label, columns.score} <= set(part.columns):
-        return False
+        if are_ids([part], found, columns):
+            return True
     return not part.has_names or set(found.values()) <= set(part.columns)
 
 
@@ -77,7 +92,7 @@ def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
     """The same without subtopics."""
     number = text.NUMBERS[name]
     if part.has_names:
-        return _roles_by_name(part.columns, columns, number)
+        return by_name(part.columns, columns, number)
     given = {"query": columns.query, "item": columns.item or ""}
     given[number] = getattr(columns, number)
     if set(given.values()) <= set(part.columns):
@@ -93,7 +108,7 @@ def _roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
             f"the `item` and the `{number}` (--query, --item, --{number}), such as "
             f'query="column0"'
         )
-    return {role: f"column{x}" for role, x in zip(given, places, strict=True)}
+    return given | {role: f"column{x}" for role, x in zip(given, places, strict=False)}
 
 
 def _places_of_four(part: Part) -> tuple[int, ...] | None:
@@ -106,7 +121,8 @@ def _places_of_four(part: Part) -> tuple[int, ...] | None:
     patterns = [(3, label), (1, iteration), (1, "0|Q0")]
     patterns += [(2, label), (3, iteration), (3, "0|Q0")]
     checks = ", ".join(
-        f"bool_and(regexp_full_match(\"{i}\", '(?i){x}'))" for i, x in patterns
+        f"bool_and(regexp_full_match(CAST(\"{i}\" AS VARCHAR), '(?i){x}'))"
+        for i, x in patterns
     )
     checks += ', count(DISTINCT "1"), count(*)'
     rows = engine.query(part.read(range(4)), f"SELECT {checks} FROM source")
@@ -123,19 +139,37 @@ def _places_of_four(part: Part) -> tuple[int, ...] | None:
     return None
 
 
-def _roles_by_name(names: list[str], columns: Columns, number: str) -> dict[str, str]:
+def by_name(names: Sequence[str], columns: Columns, number: str) -> dict[str, str]:
     """The same of a table with names: as they were given, or of a known tool."""
     roles = ("query", "item", number)
     found = {role: _known_name(role, names, columns) for role in roles}
-    is_scored = (found["query"], found["item"]) in _SCORED
-    if number == "label" and found[number] not in names and is_scored:
-        found[number] = "score"
+    are_scored = tuple(plain_name(found[role]) for role in roles[:2]) in _SCORED
+    if number == "label" and found[number] not in names and are_scored:
+        scores = (x for x in names if plain_name(x) == "score")
+        found[number] = next(scores, columns.label)
     return found
 
 
-def _known_name(role: str, names: list[str], columns: Columns) -> str:
+def are_ids(parts: Sequence[Part], found: Mapping[str, str], columns: Columns) -> bool:
+    """Whether judgments have nothing but ids: all of their items are relevant."""
+    ids = {name for role, name in found.items() if role != "label"}
+    is_default = columns.label == _KNOWN["label"][0]
+    return is_default and all(set(part.columns) == ids for part in parts)
+
+
+def _known_name(role: str, names: Sequence[str], columns: Columns) -> str:
     """The name of a column: as it was given, or that of a known tool."""
-    given: str = getattr(columns, role)
-    if given == _KNOWN[role][0] or text.PLACE.fullmatch(given):
-        return next((name for name in _KNOWN[role] if name in names), given)
-    return given
+    given: str = getattr(columns, role) or ""
+    if given in names or not (given == _KNOWN[role][0] or text.PLACE.fullmatch(given)):
+        return given
+    plain = {name: plain_name(name) for name in names}
+    found = [name for name in names if plain[name] in _KNOWN[role]]
+    others = {name: _BESIDE.get(plain[name], set()) - {plain[name]} for name in found}
+    found = [x for x in found if others[x].isdisjoint(plain[y] for y in found)]
+    if len(found) > 1:
+        raise ValueError(
+            f"`{role}` should name one column. Received: {role}={given!r}, and a table "
+            f"with {' and '.join(map(repr, found))}: say which, such as "
+            f"{role}={found[0]!r} (--{role} {found[0]}), or leave out the others"
+        )
+    return found[0] if found else given

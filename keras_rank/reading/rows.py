@@ -8,7 +8,7 @@ Nothing else is dropped: missing ids and duplicate items of a query are errors.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -83,12 +83,16 @@ class Rows:
         batches: the batches, none of which is empty. A query may continue in the next.
         left_out: the number of queries that were left out as they have no judgments,
             if known.
+        some: a few of these.
+        has_scores: whether the scores are given, not only an order.
         twice: function from a query and an item, which it has twice, to the error, if
             there may be any.
     """
 
     batches: Iterator[pa.RecordBatch]
     left_out: int | None = None
+    some: Sequence[Any] = ()
+    has_scores: bool = True
     twice: Callable[[tuple[Any, Any]], ValueError] | None = None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from keras_rank.arguments import check_choice, check_flag
-from keras_rank.reading import files, lists, query_dicts, roles, sources
+from keras_rank.reading import files, in_order, lists, query_dicts, roles, sources
 from keras_rank.reading.engine import Connection, Relation, connect, numbered
 from keras_rank.reading.part import ColumnRef, Part, common_type
 from keras_rank.reading.rows import Columns, Order, Rows, sorted_batches
@@ -59,18 +59,20 @@ def read_run(
         order: as in `read_rows`.
         protocol: which items and queries of the run count.
     """
-    given, (qrels, run) = run, query_dicts.by_place(qrels, run, columns)
-    if protocol.ignore_identical_ids and run is not given:
+    qrels, run, are_in_order = in_order.as_tables(qrels, run, columns)
+    if protocol.ignore_identical_ids and are_in_order:
         raise ValueError(
             "`ignore_identical_ids` should be False for lists in the order of the "
             "queries, which name none: pass dicts by their ids. Received: True"
         )
-    judged = _create(connection, "qrels", qrels, columns)
+    judged, _ = _create(connection, "qrels", qrels, columns)
     names = ["query", "label", "score", "item"]
     if columns.subtopic is not None:
         judged, names = _with_subtopics(connection, qrels), [*names, "subtopics"]
-    sides = {"qrels": judged}
-    sides["run"] = _create(connection, "run", run, columns, protocol.duplicates)
+    found, has_scores = _create(connection, "run", run, columns, protocol.duplicates)
+    if protocol.missing == "skip" and not found.limit(1).fetchall():
+        raise files.no_rows("run", run)
+    sides = {"qrels": judged, "run": _of_types(connection, found)}
     for i, id_ in enumerate(("query", "item")):
         types = {f"`{name}`": str(table.types[i]) for name, table in sides.items()}
         type_ = common_type(id_, types)
@@ -83,7 +85,7 @@ def read_run(
             "WHERE CAST(query AS VARCHAR) = CAST(item AS VARCHAR)"
         )
     with files.errors_of("run", run):
-        left_out = _count_left_out(connection)
+        left_out, some = _left_out(connection)
         queries = "run" if protocol.missing == "skip" else "qrels"
         rows = connection.sql(
             f"SELECT {', '.join(names)}, of_run.row FROM "
@@ -92,15 +94,16 @@ def read_run(
             "query IN (SELECT query FROM qrels)) AS of_run USING (query, item)"
         )
     batches = sorted_batches(rows, "qrels", qrels, names, order)
-    return Rows(batches, left_out)
+    return Rows(batches, left_out, some, has_scores)
 
 
 def judgments_of(source: Any) -> pa.Table:
     """Returns judgments as a table of queries, items and labels."""
     columns = Columns("query_id", "label", "score", "item_id")
+    source, _, _ = in_order.as_tables(source, {}, columns)
     with connect() as connection:
-        table = _create(connection, "qrels", source, columns).order("row")
-        return table.project("query, item, label").to_arrow_table()
+        table, _ = _create(connection, "qrels", source, columns)
+        return table.order("row").project("query, item, label").to_arrow_table()
 
 
 def _create(
@@ -109,10 +112,13 @@ def _create(
     source: Any,
     columns: Columns,
     duplicates: str = "error",
-) -> Relation:
+) -> tuple[Relation, bool]:
     """Creates the table `qrels` or `run`: queries, items, numbers, and the `row`.
 
     A query of a run for which nothing was found has a row without an item.
+
+    Returns:
+        The table, and whether items came with numbers.
     """
     if isinstance(source, str) and source == "-":
         source = _standard_input(name)
@@ -128,22 +134,22 @@ def _create(
         }
         numbers = {number: ids.pop(number)}
         are_lists = all(lists.has_lists(part, found["item"]) for part in parts)
-        are_scored = all(lists.has_lists(part, found[number]) for part in parts)
-        if are_lists and "subtopic" in ids:
-            raise ValueError(
-                "`qrels` with subtopics should have a row for each item. Received: "
-                f"lists of items, in {files.named(source)}"
-            )
+        has_numbers = name == "run" or not roles.are_ids(parts, found, columns)
         if are_lists:
+            has_numbers = all(lists.has_lists(part, found[number]) for part in parts)
             parts = [
                 lists.items_of(connection, name, part, found, is_padded)
                 for part in parts
             ]
-        numbered(sources.select(parts, ids, numbers)).create(name)
+        has_column = has_numbers or are_lists
+        rows = sources.select(parts, ids, numbers if has_column else {})
+        if not has_column:
+            rows = rows.project("*, 1::DOUBLE AS label")
+        numbered(rows).create(name)
         table = connection.table(name)
         items = table.filter("item IS NOT NULL") if are_lists else table
         _require_rows(name, source, items)
-        if name == "run" and are_lists and not are_scored:
+        if name == "run" and not has_numbers:
             _require_one_list(table)
         once = "item, subtopic" if "subtopic" in ids else "item"
         for twice in _repeated(items, once) if duplicates == "error" else ():
@@ -157,14 +163,27 @@ def _create(
             "CREATE OR REPLACE TABLE run AS SELECT * FROM run QUALIFY row_number() "
             f"OVER (PARTITION BY query, item ORDER BY {_ORDERS[duplicates]}) = 1"
         )
-    return connection.table(name)
+    return connection.table(name), has_numbers
+
+
+def _of_types(connection: Connection, run: Relation) -> Relation:
+    """The run, with ids of the types of the judgments where it has none."""
+    ((queries, items),) = run.aggregate("count(query), count(item)").fetchall()
+    if items == 0:
+        given = "run.query" if queries else "judged.query"
+        connection.execute(
+            f"CREATE OR REPLACE TABLE run AS SELECT {given}, judged.item, score, row "
+            "FROM run LEFT JOIN (SELECT query, item FROM qrels LIMIT 0) AS judged ON "
+            "true"
+        )
+    return connection.table("run")
 
 
 def _require_one_list(run: Relation) -> None:
-    for query, _ in _repeated(run, NUMBERS["run"]):
+    for of_query, _ in _repeated(run, NUMBERS["run"]):
         raise ValueError(
             "`run` should have one list for each query if it has no scores. "
-            f"Received: several for the query {query!r}"
+            f"Received: several for the query {of_query!r}"
         )
 
 
@@ -206,20 +225,24 @@ def _with_subtopics(connection: Connection, source: Any) -> Relation:
     return connection.table("qrels")
 
 
-def _count_left_out(connection: Connection) -> int:
-    """The number of queries that are only in the run. Raises if none is in both."""
-    ((in_run, common, one, other),) = connection.sql(
+def _left_out(connection: Connection) -> tuple[int, list[Any]]:
+    """The number of queries that are only in the run, and some of them.
+
+    Raises if none is in both.
+    """
+    ((in_run, common, one, other, some),) = connection.sql(
         "SELECT count(DISTINCT r.query), count(DISTINCT r.query) FILTER (q.query = "
-        "r.query), min(q.query), min(r.query) FROM (SELECT DISTINCT query FROM qrels) "
+        "r.query), min(q.query), min(r.query), min(r.query, 3) FILTER (q.query IS NULL)"
+        " FROM (SELECT DISTINCT query FROM qrels) "
         "q FULL JOIN (SELECT DISTINCT query FROM run) r ON q.query = r.query"
     ).fetchall()
-    if common == 0:
+    if common == 0 < in_run:
         raise ValueError(
             "`qrels` and `run` should have queries in common. Received: none, "
             f"with judgments of queries such as {one!r} and a run of queries such as "
             f"{other!r}"
         )
-    return int(in_run - common)
+    return int(in_run - common), some or []
 
 
 def _require_rows(name: str, source: Any, table: Relation) -> None:
@@ -234,7 +257,7 @@ def _require_rows(name: str, source: Any, table: Relation) -> None:
     counts[number] = f"count(*) FILTER ({is_number})"
     columns = ", ".join(["count(*)", *counts.values()])
     ((rows, *there),) = table.aggregate(columns).fetchall()
-    if rows == 0:
+    if rows == 0 and name == "qrels":
         raise files.no_rows(name, source)
     for what, found in zip(counts, there, strict=True):
         if found < rows:

@@ -72,6 +72,10 @@ def parts_of(
         return [ArrowPart(connection, "a table", _tabular(argument, source))]
     layouts = {x: layout_of(argument, x) for x in files.files_of(argument, source)}
     filled = [file for file, layout in layouts.items() if layout != "nothing"]
+    if not filled and argument == "run":
+        # Nothing was found.
+        nothing = pa.table({f"column{i}": pa.nulls(0) for i in range(3)})
+        return [ArrowPart(connection, files.named(source), nothing)]
     if not filled:
         raise files.no_rows(argument, source)
     found = {layouts[file] for file in filled}
@@ -99,17 +103,11 @@ def _tabular(argument: str, source: Any) -> Any:
     is_series = argument != "rows" and hasattr(source, "to_list")
     is_table = hasattr(source, "__arrow_c_stream__") or isinstance(source, Mapping)
     if is_series or not is_table:
-        accepted = (
-            ", or, on both sides, lists of the ids of each query, "
-            "or a dict of items for each query"
-        ) * (argument != "rows")
         advice = "`to_list` makes lists" if is_series else "`collect` makes a table"
-        raise ValueError(
-            f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
-            "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
-            f"{accepted}. Received: {files.named(source)}"
-            + f", which its method {advice}"
-            * (is_series or hasattr(source, "collect"))
+        has_method = is_series or hasattr(source, "collect")
+        raise not_understood(
+            argument,
+            files.named(source) + f", which its method {advice}" * has_method,
         )
     try:
         if isinstance(source, Mapping):
@@ -117,6 +115,20 @@ def _tabular(argument: str, source: Any) -> Any:
         return pa.table(source)
     except (TypeError, ValueError) as error:
         raise pa.ArrowInvalid(str(error)) from error
+
+
+def not_understood(argument: str, received: str) -> ValueError:
+    """The error for what is no source of rows."""
+    accepted = (
+        ", or rows such as tuples of a query, an item and a number, "
+        "or, on both sides, lists of the ids of each query, "
+        "or a dict of items for each query"
+    ) * (argument != "rows")
+    return ValueError(
+        f"`{argument}` should be files (Parquet, CSV, JSON lines or Arrow), or "
+        "a table of pyarrow, pandas, Polars or DuckDB, or a dict of columns"
+        f"{accepted}. Received: {received}"
+    )
 
 
 def _flat(values: Any) -> Any:
@@ -148,10 +160,15 @@ def received_twice(
                 for part in parts_of(connection, argument, file, names):
                     found += part.where(ids, values)
     query, item, *subtopic = values
+    hints = {
+        "run": '; `duplicates="first"` or "max" counts one of them',
+        "rows": '; `duplicates="count"` counts each',
+    }
     return ValueError(
         f"`{argument}` should have each item of a query once. Received twice: the item "
         f"{item!r} of the query {query!r}"
         + "".join(f" and the subtopic {x!r}" for x in subtopic)
         + ", in "
         + (" and ".join(found) or files.named(source))
+        + hints.get(argument, "")
     )

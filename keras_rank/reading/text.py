@@ -174,7 +174,11 @@ class CsvPart(TextPart):
         delimiter, (first, *_) = layouts.delimited(self.first)
         self._delimiter, self._width = delimiter or ",", len(first)
         columns = [name.strip() for name in first]
-        if set(sought) & set(columns) or not any(map(_is_value, columns)):
+        is_placed = any(map(PLACE.fullmatch, sought))
+        is_known = not set(sought).isdisjoint(
+            (*columns, *map(layouts.plain_name, columns))
+        )
+        if is_known or not (is_placed or any(map(_is_value, columns))):
             return columns
         self.has_names = False
         return [f"column{i}" for i in range(len(columns))]
@@ -249,8 +253,11 @@ class LinesPart(TextPart):
         (line, *_) = [*layouts.lines_of(self.first), ""]
         width, number = len(line.split()), NUMBERS[self.argument]
         self._fields = _FIELDS[self.argument]
+        are_names = not set(sought).isdisjoint(map(layouts.plain_name, line.split()))
         if width == 3:
             self._fields = ("query", "item", number)
+        elif width == 2 and number == "label" and not are_names:
+            self._fields = ("query", "item")
         elif width == 4 and number == "score" and "\t" in line:
             # Such as those of ColBERT, but nothing says so.
             self._fields = ("query", "item", "rank", number)
@@ -278,8 +285,9 @@ class LinesPart(TextPart):
         other = {5: "a run", 6: "a run", 4: "qrels"}.get(width)
         is_swapped = other and not other.endswith(argument)
         return ValueError(
-            f"`{argument}` should have lines of the fields {' '.join(self._fields)}, "
-            f"with a number as {NUMBERS[argument]}. Received: {self.place_of(row)}, "
+            f"`{argument}` should have lines of the fields {' '.join(self._fields)}"
+            + f", with a number as {NUMBERS[argument]}" * (len(self._fields) > 2)
+            + f". Received: {self.place_of(row)}, "
             f"{line!r}" + f", as in {other}: are they swapped?" * bool(is_swapped)
         )
 

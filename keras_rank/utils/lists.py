@@ -28,15 +28,21 @@ def pad_lists(
 
     Either `group_sizes` or `group_ids` is required.
 
+    **Pass `padding_value=0` for features**, such as rows of shape `(rows, features)`:
+    what is not told is padded with -1, which is the label of padding, and is what
+    labels of subtopics, of the same shape, need.
+
     Args:
         values: array of shape `(rows,)` or `(rows, features)`: labels, scores or
             features.
         group_sizes: ints of shape `(batch,)`. The number of rows of each list, as for
             LightGBM and XGBoost.
-        group_ids: array of shape `(rows,)`. The list that each row belongs to, as `qid`
-            in svmlight files. Lists come in the order of their first rows.
-        padding_value: number. The value that pads shorter lists. Defaults to -1, the
-            label of padding.
+        group_ids: array of shape `(rows,)`. The id of the list that each row belongs
+            to: its query id, or `qid` in svmlight files. Lists come in the order of
+            their first rows.
+        padding_value: number. The value that pads shorter lists: -1 for labels, whose
+            metrics then skip it, 0 for features, and any for scores. Defaults to -1,
+            whatever `values` are.
         list_size: int. The size of all lists. Longer ones are truncated to their first
             rows. Defaults to `None`: the size of the longest.
 
@@ -56,6 +62,9 @@ def pad_lists(
     >>> keras_rank.utils.pad_lists([2, 0, 1], group_ids=groups, padding_value=0)
     array([[2, 1],
            [0, 0]])
+    >>> features = [[0.5, 0.1], [0.2, 0.4], [0.9, 0.3]]
+    >>> keras_rank.utils.pad_lists(features, group_ids=groups, padding_value=0).shape
+    (2, 2, 2)
     """
     values = groups.rows_of("values", values)
     group, place = groups.places(len(values), group_sizes, group_ids)

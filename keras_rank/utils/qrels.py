@@ -4,7 +4,15 @@ import itertools
 import os
 import reprlib
 import warnings
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from typing import Any
 
 import numpy as np
@@ -31,7 +39,8 @@ def targets_from_qrels(
         qrels: the judgments: a dict `{query: {item: grade}}`, or an iterable of rows
             `(query, item, grade)`. With the extra `evaluation` installed, also all that
             `keras_rank.evaluation.evaluate_run` reads as `qrels`, such as TREC files,
-            the TSV of BEIR, `{query: [items]}`, or a table. Ids in text files are text.
+            the TSV of BEIR, `{query: [items]}`, a table, pairs `(query, item)`, or the
+            named tuples of ir_datasets. Ids in text files are text.
         query_ids: the id of each query, in the order of their embeddings.
         item_ids: the id of each item, in the order of their embeddings.
 
@@ -61,7 +70,7 @@ def targets_from_qrels(
                 "`qrels` should judge an item once for a query. Received: item "
                 f"{item!r} twice for query {query!r}{where}"
             )
-        of_query[item] = _number(grade, where)
+        of_query[item] = _number(query, item, grade, where)
     unknown = [query for query in grades if query not in queries]
     if unknown:
         raise ValueError(
@@ -132,20 +141,14 @@ def _rows(qrels: Any) -> Iterator[_Row]:
         for query, grades in qrels.items():
             yield from (("", query, item, grade) for item, grade in grades.items())
     elif is_dict or are_files or hasattr(qrels, "__arrow_c_stream__"):
-        # It needs DuckDB.
-        from keras_rank.reading.runs import judgments_of
-
-        columns = judgments_of(qrels).to_pydict().values()
-        yield from (("", *row) for row in zip(*columns, strict=True))
+        yield from _read(qrels)
     elif isinstance(qrels, Iterable):
-        for number, row in enumerate(qrels):
-            is_row = isinstance(row, list | tuple | np.ndarray) and len(row) == 3
-            if not (is_row and all(isinstance(x, Hashable) for x in row[:2])):
-                raise ValueError(
-                    "`qrels` should have rows of a query, an item and a grade. "
-                    f"Received: {reprlib.repr(row)} as row {number}"
-                )
-            yield (f", in row {number}", *row)
+        rows = list(qrels)
+        if all(map(_has_three, rows)) and (rows or isinstance(qrels, Sized)):
+            yield from _checked(rows)
+        else:
+            # Named, or with other fields.
+            yield from _read(iter(rows))
     else:
         raise ValueError(
             "`qrels` should be a dict, rows of a query, an item and a grade, a table, "
@@ -153,19 +156,45 @@ def _rows(qrels: Any) -> Iterator[_Row]:
         )
 
 
-def _number(grade: Any, where: str) -> float:
+def _has_three(row: Any) -> bool:
+    """Whether it is a row of three fields without names."""
+    is_row = isinstance(row, list | tuple | np.ndarray) and not hasattr(row, "_fields")
+    return is_row and len(row) == 3
+
+
+def _checked(rows: Iterable[Any]) -> Iterator[_Row]:
+    for number, row in enumerate(rows):
+        if not all(isinstance(x, Hashable) for x in row[:2]):
+            raise ValueError(
+                "`qrels` should have rows of a query, an item and a grade. "
+                f"Received: {reprlib.repr(row)} as row {number}"
+            )
+        yield (f", in row {number}", *row)
+
+
+def _read(qrels: Any) -> Iterator[_Row]:
+    # It needs DuckDB.
+    from keras_rank.reading.runs import judgments_of
+
+    columns = judgments_of(qrels).to_pydict().values()
+    yield from (("", *row) for row in zip(*columns, strict=True))
+
+
+def _number(query: Any, item: Any, grade: Any, where: str) -> float:
+    is_odd = isinstance(grade, bytes | complex | np.complexfloating)
+    is_odd |= getattr(grade, "shape", ()) != ()
     try:
-        number = float(grade)
+        number = np.nan if is_odd else float(grade)
     except (TypeError, ValueError):
         number = np.nan
     # Python reads 1_0 as 10. Only rows may come from a text.
-    is_odd = isinstance(grade, str) and ("_" in grade or not where)
+    is_odd |= isinstance(grade, str) and ("_" in grade or not where)
     is_odd |= isinstance(grade, int | np.integer) and abs(int(grade)) >= 2**53
     # Labels are of float32.
     if is_odd or not abs(number) <= LARGEST_NUMBER:
         raise ValueError(
             "`qrels` should have finite numbers as grades, and integers below 2**53. "
-            f"Received: {grade!r}{where}"
+            f"Received: {grade!r} for the item {item!r} of the query {query!r}{where}"
         )
     return number
 

@@ -1,8 +1,6 @@
 """Gates: bounds of metrics, beyond which the command exits with 1."""
 
-import argparse
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,19 +40,6 @@ class Gate(NamedTuple):
                 f"Received: {self.metric!r}"
             )
         return self._replace(metric=metric.name)
-
-
-def gate_of(side: str, text: str) -> Gate:
-    """Reads a gate, such as `ndcg@10=0.40`."""
-    metric, _, bound = text.rpartition("=")
-    try:
-        if not metric or not math.isfinite(float(bound)):
-            raise ValueError
-        return Gate(side, metric.strip(), float(bound))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"should be such as ndcg@10=0.40. Received: {text!r}"
-        ) from None
 
 
 def shut(gates: Sequence[Gate], summary: Table) -> Iterator[str]:

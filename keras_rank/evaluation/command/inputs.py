@@ -148,6 +148,7 @@ def evaluation_of(
             if f"keep={name!r}" in text:
                 text = text.replace("`keep`", option)
                 text = text.replace(f"keep={name!r}", f"{option} {name}")
+                text = text.replace("mean keep=", f"mean {option} ")
         raise ValueError(text) from error
     finally:
         if sys.stderr.isatty():

@@ -24,10 +24,12 @@ from keras_rank.evaluation.report.table import Table
 from keras_rank.metrics.group import RankingMetrics
 from keras_rank.reading.files import files_of
 from keras_rank.reading.layouts import is_table
+from keras_rank_command import parser_of_command
 
 # Tables by their names, warnings, and which gates failed.
 _Report: TypeAlias = tuple[dict[str, Table], list[str], list[str]]
-# How many items of the worst queries a page shows.
+# The page, and how many items of the worst queries it shows.
+_PAGE = "report.html"
 _ITEMS = 10
 _TABLES = "the name of a table should end in .parquet, .csv, .jsonl or .arrow"
 
@@ -46,11 +48,9 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         if sys.stdout is None:
             raise ValueError("Standard output should be open, as results go there.")
-        parser = options.parser_of(
-            evaluate=_evaluate, compare=_compare, report=_write_page
-        )
-        parsed = parser.parse_args(arguments)
-        results, notes, failed = parsed.function(parsed)
+        parsed = parser_of_command().parse_args(arguments)
+        commands = {"evaluate": _evaluate, "compare": _compare, "report": _write_page}
+        results, notes, failed = commands[parsed.command](parsed)
         try:
             print_results(results, notes, parsed.output)
             sys.stdout.flush()
@@ -90,12 +90,12 @@ def _evaluate(parsed: Namespace) -> _Report:
     if rows:
         metrics, rules = inputs.metrics_of(parsed), inputs.rules_of(parsed)
         known = [measured_of(metric) for metric in metrics.members]
-        bounds = [gate.among(known, rules) for gate in parsed.gates]
+        bounds = [gates.Gate(*x).among(known, rules) for x in parsed.gates]
         found = {str(x): inputs.evaluation_of(parsed, x, metrics) for x in sources}
     else:
         stored = inputs.evaluation_of(parsed, given[0])
         known = stored._values.metrics
-        bounds = [gate.among(known, stored.rules) for gate in parsed.gates]
+        bounds = [gates.Gate(*x).among(known, stored.rules) for x in parsed.gates]
         found = {given[0]: stored}
     if parsed.per_list is not None:
         next(iter(found.values())).write(parsed.per_list)
@@ -132,7 +132,13 @@ def _compare(parsed: Namespace) -> _Report:
 
 def _write_page(parsed: Namespace) -> _Report:
     require_matplotlib("report")
-    files.page(parsed.output, "--output")
+    if parsed.output is None and os.path.exists(_PAGE):
+        raise ValueError(
+            f"--output should name the page, as {_PAGE} is there already: --output "
+            f"{_PAGE} replaces it. Received: no --output"
+        )
+    output = _PAGE if parsed.output is None else parsed.output
+    files.page(output, "--output")
     sources = inputs.models_of(parsed)
     baseline = [parsed.baseline] if parsed.baseline else []
     for file in baseline:
@@ -144,7 +150,7 @@ def _write_page(parsed: Namespace) -> _Report:
             "A page should be of one model, to compare with a --baseline. Received: "
             f"{', '.join(sources) or 'none'}"
         )
-    inputs.require_no_input("--output", parsed.output, [*sources, *baseline], parsed)
+    inputs.require_no_input("--output", output, [*sources, *baseline], parsed)
     if parsed.keep_items is None and (parsed.qrels or parsed.item):
         parsed.keep_items = _ITEMS
     metrics = inputs.metrics_of(parsed) if rows else None
@@ -152,8 +158,9 @@ def _write_page(parsed: Namespace) -> _Report:
     new = inputs.evaluation_of(parsed, source, metrics)
     base = _baseline_of(parsed, parsed.baseline, metrics) if baseline else None
     how = {"title": parsed.title, **_how_to_compare(parsed)}
-    new.report(parsed.output, baseline=base, **how)
-    return {}, [f"The page is in {parsed.output}", *new.warnings], []
+    how["names"] = [", ".join(sources), *baseline]
+    new.report(output, baseline=base, **how)
+    return {}, [f"The page is in {output}", *new.warnings], []
 
 
 def _baseline_of(

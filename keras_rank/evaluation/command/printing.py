@@ -13,19 +13,18 @@ _TEXTS: dict[str, Callable[[Table], str]] = {
     "markdown": Table.to_markdown,
     "html": Table.to_html,
 }
-OUTPUTS = [*_TEXTS, "json"]
 
 
 def print_results(results: dict[str, Table], warnings: list[str], output: str) -> None:
     """Prints tables with their names, and warnings."""
+    notes = [note for table in results.values() for note in table.notes]
     if output == "json":
         data = {name: plain_rows(table) for name, table in results.items()}
-        notes = [note for table in results.values() for note in table.notes]
         print(json.dumps({**data, "notes": notes, "warnings": warnings}, indent=1))
     elif results:
         print("\n\n".join(map(_TEXTS[output], results.values())))
-    for warning in warnings:
-        say(warning)
+    for line in [*(notes if output == "tsv" else []), *warnings]:
+        say(line)
 
 
 def joined(tables: Mapping[str, Table]) -> Table:

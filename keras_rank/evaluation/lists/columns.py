@@ -14,6 +14,8 @@ SPREAD = HEALTH + "{}/{}"
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
 # The items of a list that are kept.
 ITEMS = HEALTH + "kept items"
+# The number of rows of a list that were left out, if the rule is to leave them out.
+PADDING = HEALTH + "padding"
 # The sum of the labels of a list, in which other judgments show.
 LABEL_SUM = "label sum"
 # The number of queries that were left out, and the definitions of the metrics. They are
@@ -21,6 +23,8 @@ LABEL_SUM = "label sum"
 # differences.
 LEFT_OUT = HEALTH + "left out"
 DEFINITION = HEALTH + "definition"
+# What the schema has for a run of ids in order.
+NO_SCORES = "no scores"
 
 
 def require_free_names(names: Sequence[str], metrics: Sequence[str]) -> None:

@@ -77,6 +77,14 @@ class ListTable:
         return pc.sum(self.table[LEFT_OUT]).as_py() if has_number else 0
 
     @property
+    def some_left_out(self) -> str:
+        """A few of these, as far as they are known, after a colon."""
+        written = (self.table.schema.metadata or {}).get(LEFT_OUT.encode(), b"[]")
+        some = json.loads(written)
+        shown = ", ".join(some) + ", ..." * (len(some) < self.left_out)
+        return f": {shown}" * bool(some)
+
+    @property
     def kept(self) -> list[str]:
         """The names of the kept columns."""
         others = {self.query, WEIGHT, *self.metric_names}
@@ -123,6 +131,8 @@ class ListTable:
         found: list[dict[str, Any]] = self.table[columns.ITEMS][
             self._places[query]
         ].as_py()
+        if columns.NO_SCORES.encode() in (self.table.schema.metadata or {}):
+            found = [{**row, "score": None} for row in found]
         return found
 
     @functools.cached_property
@@ -240,7 +250,8 @@ def _with_one_definition(
     """The table with a column that holds the definitions of its metrics."""
     name = columns.DEFINITION
     if name not in table.column_names:
-        text = json.dumps([metrics, rules], sort_keys=True)
+        rule = "drop" if columns.PADDING in table.column_names else rules
+        text = json.dumps([metrics, rule], sort_keys=True)
         number = pa.scalar(zlib.crc32(text.encode()), pa.uint32())
         table = table.append_column(name, pa.repeat(number, len(table)))
     if pc.count_distinct(table[name], mode="all").as_py() > 1:

@@ -217,7 +217,12 @@ def _judged_share(batch: Batch, is_retrieved: Array, k: int) -> Array:
     if np.all(batch["judged"]):
         return np.where(is_retrieved.any(axis=1), 1.0, np.nan).astype("float32")
     labels = np.where(is_retrieved, batch["judged"], -1.0)
-    share = functional.precision(labels, batch["score"], k=k, shuffle_ties="average")
+    # With a column of padding, as lists of single items are warned of.
+    labels, scores = (
+        np.pad(x, [(0, 0), (0, 1)], constant_values=-1.0)
+        for x in (labels, batch["score"])
+    )
+    share = functional.precision(labels, scores, k=k, shuffle_ties="average")
     return np.asarray(ops.convert_to_numpy(share))
 
 

@@ -3,8 +3,9 @@
 Columns whose names start with `health/` are read by `health`.
 """
 
+import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,18 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keras_rank.arguments import LARGEST_NUMBER
+from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import padded
 from keras_rank.evaluation.lists.columns import (
     HEALTH,
     ITEMS,
     LABEL_SUM,
+    LEFT_OUT,
+    NO_SCORES,
     OWN_WEIGHT,
+    PADDING,
     WEIGHT,
 )
 from keras_rank.evaluation.lists.kept_items import items_of_lists
 from keras_rank.evaluation.lists.settings import Settings
-from keras_rank.lists.limits import LARGEST_WEIGHT
+from keras_rank.metrics.base import RankingMetric
 from keras_rank.reading.engine import connected
 from keras_rank.reading.rows import Rows, labels_of, read_rows
 from keras_rank.reading.runs import Protocol, read_run
@@ -60,7 +65,10 @@ def table_of_run(
     columns, order = settings.columns, settings.order
     with connected(settings.memory_limit) as connection:
         rows = read_run(connection, qrels, run, columns, order, protocol)
-        return _table_of(rows, settings, progress), rows.left_out
+        table = _table_of(rows, settings, progress)
+        known = {LEFT_OUT: json.dumps(list(map(repr, rows.some)))}
+        known |= {} if rows.has_scores else {NO_SCORES: ""}
+        return table.replace_schema_metadata(known), rows.left_out
 
 
 class _Lists(NamedTuple):
@@ -128,8 +136,10 @@ def _whole_lists(rows: Rows, query_name: str) -> Iterator[pa.Table]:
 
 def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
     """Returns the table of whole lists."""
-    columns, lists = settings.columns, _Lists.of(rows["query"].combine_chunks())
-    found: dict[str, Any] = {columns.query: lists.queries}
+    columns, is_table = settings.columns, source.left_out is None
+    rows, of_lists = _without_padding(rows, is_table and settings.unjudged == "drop")
+    lists = _Lists.of(rows["query"].combine_chunks())
+    found: dict[str, Any] = {columns.query: lists.queries, **of_lists}
     for i, name in enumerate(columns.keep):
         found[name] = _kept(name, rows[str(i)].combine_chunks(), lists)
     label, score = rows["label"].to_numpy(), rows["score"].to_numpy()
@@ -139,15 +149,18 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         # are made here, or where a backend has float32 only, stay in it.
         score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
     # In runs a label below 0 is a judgment too, such as of spam.
-    is_judged = read >= 0.0 if source.left_out is None else ~np.isnan(read)
+    is_judged = read >= 0.0 if is_table else ~np.isnan(read)
+    judged = np.where(is_judged, 1.0, -1.0 if of_lists else 0.0)
     items = {
         "label": labels_of(read, lists.starts, settings.unjudged == "drop"),
         "judgment": labels_of(read, lists.starts, drop_unjudged=True),
-        "judged": is_judged.astype("float32"),
+        "judged": judged.astype("float32"),
         "score": score,
     }
+    _require_grades(settings.metrics, items["label"], lists)
     if columns.weight is not None:
-        items["weight"] = _weights(columns.weight, rows["weight"].to_numpy(), lists)
+        is_item, weights = items["label"] >= 0.0, rows["weight"].to_numpy()
+        items["weight"] = _weights(columns.weight, weights, is_item, lists)
     numbers = _numbers_of_lists(lists.queries)
     ranked = items
     if "subtopics" in rows.column_names:
@@ -175,6 +188,25 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     names += [*map(OWN_WEIGHT.format, metrics), WEIGHT]
     names += [name for name in found if name.startswith(HEALTH)]
     return pa.table({name: _column(found[name]) for name in names if name in found})
+
+
+def _without_padding(rows: pa.Table, drops: bool) -> tuple[pa.Table, dict[str, Array]]:
+    """The rows with labels, and how many others each list had, if these are dropped.
+
+    Of a list without any label, its first row remains, without one.
+    """
+    if not drops:
+        return rows, {}
+    lists, label = _Lists.of(rows["query"].combine_chunks()), rows["label"].to_numpy()
+    is_item = label >= 0.0
+    padding = lists.counts(~is_item)
+    if not padding.any():
+        return rows, {PADDING: padding}
+    labels = pa.array(label, mask=~is_item)
+    is_item[lists.starts[padding == lists.sizes]] = True
+    place = rows.column_names.index("label")
+    rows = rows.set_column(place, "label", labels).filter(pa.array(is_item))
+    return rows, {PADDING: padding}
 
 
 def _of_subtopics(
@@ -217,9 +249,24 @@ def _health_of_rows(
     }
 
 
-def _weights(name: str, weights: Array, lists: _Lists) -> Array:
+def _require_grades(
+    metrics: Sequence[RankingMetric], labels: Array, lists: _Lists
+) -> None:
+    """Raises for a label that is larger than the highest one of a metric."""
+    label, query = float(labels.max()), lists.query_of(np.argmax(labels))
+    for metric in metrics:
+        if label > (highest := float(getattr(metric, "max_grade", np.inf))):
+            new = f"{type(metric).__name__}(k={metric.k}, max_grade={label:g})"
+            raise ValueError(
+                "`metrics` should have the highest label as their `max_grade`. "
+                f"Received: {metric.name!r} with max_grade={highest:g}, and the label "
+                f"{label:g} in the query {query!r}. Pass `keras_rank.metrics.{new}`"
+            )
+
+
+def _weights(name: str, weights: Array, is_item: Array, lists: _Lists) -> Array:
     """The weights of items. Raises for missing ones."""
-    for row in np.flatnonzero(np.isnan(weights))[:1]:
+    for row in np.flatnonzero(np.isnan(weights) & is_item)[:1]:
         raise ValueError(
             f"`weight` should name a column without missing weights. Received: "
             f"weight={name!r}, with one missing in the query {lists.query_of(row)!r}"

@@ -8,6 +8,7 @@ import keras
 import pyarrow as pa
 
 import keras_rank
+from keras_rank.evaluation.lists.columns import NO_SCORES
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.metrics.base import RankingMetric
 
@@ -29,9 +30,12 @@ def stamped(table: pa.Table, settings: Settings) -> pa.Table:
         "Keras": keras.__version__,
         backend: str(sys.modules[backend].__version__),
     }
-    ties = {x.name: _order_of_ties(x, settings.ties) for x in settings.metrics}
+    known = table.schema.metadata or {}
+    # None are tied that have no scores.
+    tied = () if NO_SCORES.encode() in known else settings.metrics
+    ties = {metric.name: _order_of_ties(metric, settings.ties) for metric in tied}
     made = json.dumps({"versions": versions, "ties": ties})
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: made})
+    return table.replace_schema_metadata({**known, _KEY: made})
 
 
 def stamp_of(table: pa.Table) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import ray
 from keras_rank.evaluation.lists.per_list import table_of_rows
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.metrics.group import RankingMetrics
+from keras_rank.reading.part import ColumnRef, no_column
 
 
 def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Table:
@@ -23,15 +24,22 @@ def table_of_dataset(dataset: "ray.data.Dataset", settings: Settings) -> pa.Tabl
         settings: what is computed, and how.
     """
     columns = settings.columns
-    names = [columns.query, columns.label, columns.score, columns.item, columns.weight]
-    names += columns.keep
+    arguments = ("query", "label", "score", "item", "weight")
+    sought = [ColumnRef(x, getattr(columns, x)) for x in arguments]
+    sought = [x for x in sought if x.name] + [
+        ColumnRef("keep", x) for x in columns.keep
+    ]
+    there = dataset.schema()
+    for each in sought if there is not None else ():
+        if each.name not in there.names:
+            raise no_column(each, "a Dataset", there.names)
     blocks = ray.data.DataContext.get_current().default_hash_shuffle_parallelism
     # Keras's metrics are sent as configs.
     config = RankingMetrics(settings.metrics).get_config()
     settings = dataclasses.replace(settings, metrics=[])
     of_block = functools.partial(_of_block, config=config, settings=settings)
     tables = (
-        dataset.select_columns([name for name in dict.fromkeys(names) if name])
+        dataset.select_columns(list(dict.fromkeys(each.name for each in sought)))
         .repartition(blocks, keys=[columns.query])
         # Whole blocks, as these have all rows of their queries.
         .map_batches(of_block, batch_size=None, batch_format="pyarrow")

@@ -11,8 +11,9 @@ from keras_rank.ranking.tie_breaking import Ties
 from keras_rank.reading.rows import Columns, Order
 
 # The accepted values of arguments. `ties`: which of tied items comes first, as the
-# metric says, as in trec_eval 10, or as in trec_eval 9. `unjudged`: what an item
-# without a label is. `duplicates`: how duplicate items of a query are treated.
+# metric says, as in trec_eval 10, or as in trec_eval 9. `unjudged`: whether an item
+# without a label has the label 0, or is none. `duplicates`: how duplicate items of a
+# query are treated.
 CHOICES = {
     "ties": ("metric", "trec_eval", "trec_eval-9"),
     "unjudged": ("irrelevant", "drop"),

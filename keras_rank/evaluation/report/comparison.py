@@ -120,13 +120,14 @@ def compared(
             f"named 'model', which would name the models. Received: {list(models)}"
         )
     rows: list[dict[str, Any]] = []
-    notes: list[str] = []
+    notes = summary.notes_of_labels(baseline)
     differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
         notes += _notes_of(name or "the new one", model, baseline, places)
         pairs = _pairs_of(model, baseline, places)
+        notes += [x for x in summary.notes_of_labels(model) if x not in notes]
         differences.append(_differences(of_model, baseline, pairs, places))
         by = summary.slice_columns(model, by, _COLUMNS)
         how = (by, cluster, confidence, test == "permutation")
@@ -165,6 +166,13 @@ def _pairs_of(
         raise ValueError(
             "`baseline` should be evaluated by the rules of the models. "
             f"Received: rules {baseline.rules!r} and {model.rules!r}"
+        )
+    one, other = summary.unlabeled_of(baseline), summary.unlabeled_of(model)
+    if one and other and one[0] != other[0] and one[1] + other[1] > 0:
+        raise ValueError(
+            "`baseline` should be evaluated with the `unjudged` of the models. "
+            f"Received: unjudged={one[0]} and unjudged={other[0]}, with {one[1]} and "
+            f"{other[1]} labels that are missing or below 0"
         )
     return pairs
 

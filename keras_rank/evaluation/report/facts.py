@@ -9,7 +9,7 @@ from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.lists.provenance import stamp_of
 from keras_rank.evaluation.report import plots
-from keras_rank.evaluation.report.summary import rules_of
+from keras_rank.evaluation.report.summary import notes_of_labels, rules_of
 from keras_rank.evaluation.report.table import Table
 
 if TYPE_CHECKING:
@@ -88,9 +88,12 @@ def facts_of(
     stamp = stamp_of(lists.table)
     yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
     if lists.left_out:
-        yield "Left out", f"{counted(lists.left_out, 'list')} without judgments"
+        number = counted(lists.left_out, "list")
+        yield "Left out", f"{number} without judgments{lists.some_left_out}"
     if lists.rules is not None:
         yield "Rules", rules_of(lists.rules)
+    for note in notes_of_labels(lists):
+        yield "Labels", note
     for metric in lists.metrics:
         yield metric.name, _definition_of(metric)
     for order in dict.fromkeys(stamp["ties"].values()):

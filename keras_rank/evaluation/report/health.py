@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import ORDERS, SPREAD
+from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, SPREAD
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Marks, Table, columns_of
@@ -75,6 +75,8 @@ _SOUGHT = {
 }
 
 
+# What may be swapped in tables, and in runs.
+_SWAPPED = ("`label` and `score`", "`qrels` and `run`")
 # Checks that a run does not fail: its items are those found in a collection, or judged.
 _NOT_OF_RUNS = ("one item", "shorter than")
 
@@ -92,9 +94,11 @@ def checks_of(lists: ListTable) -> list[Check]:
             "save evaluations with `write`. Received: the columns "
             f"{lists.table.column_names}"
         )
-    if not len(lists):
-        # Which have no shares, and no problems.
+    # A list of padding has no problems of its own.
+    has_items = columns["items"] > 0
+    if not has_items.any():
         return []
+    columns = {name: values[has_items] for name, values in columns.items()}
     checks = _checks_of_lists(columns, lists.metric_names[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
@@ -102,7 +106,7 @@ def checks_of(lists: ListTable) -> list[Check]:
         checks = [
             x._replace(threshold=1.0, warning="")
             if x.check.startswith(_NOT_OF_RUNS)
-            else x
+            else x._replace(warning=x.warning.replace(*_SWAPPED))
             for x in checks
         ]
     tied = int(np.sum(columns["ties"]))
@@ -125,16 +129,22 @@ def checks_of(lists: ListTable) -> list[Check]:
 
 def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     """The warnings of failed checks, and of queries that were left out."""
+    with_items = int(np.sum(lists.array(HEALTH + "items") > 0))
     warnings = [
-        f"Warning: {check.lists} of {len(lists)} lists {check.warning}"
+        f"Warning: {check.lists} of {with_items} lists {check.warning}"
         + "." * (not check.warning.endswith("?"))
         for check in checks
         if check.warning
     ]
+    if with_items < len(lists):
+        warnings.append(
+            f"Warning: lists without a label of 0 or more are left out of the means "
+            f"({len(lists) - with_items} of {len(lists)})."
+        )
     if lists.left_out:
         warnings.append(
             "Warning: queries of the run without judgments are left out "
-            f"({lists.left_out})."
+            f"({lists.left_out}){lists.some_left_out}."
         )
     return warnings
 

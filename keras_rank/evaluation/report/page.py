@@ -26,6 +26,7 @@ class Page:
         by: the columns of slices, if any.
         how: the arguments of `compare` except for `by`.
         title: the title.
+        names: the names of the evaluation and of the baseline, if they are given.
     """
 
     new: "Evaluation"
@@ -33,6 +34,7 @@ class Page:
     by: Sequence[str]
     how: Mapping[str, Any]
     title: str
+    names: Sequence[str]
 
     def html(self) -> Html:
         """The page."""
@@ -44,11 +46,22 @@ class Page:
         return filled(
             "page",
             title=self.title,
-            counts=f"{facts.counts_of(self.new._values)}. "
+            counts=f"{self._named()}{facts.counts_of(self.new._values)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
             lead=facts.result_of(self.new, whole, self.how),
             sections=markup.joined(sections),
         )
+
+    def _named(self) -> str:
+        """What is evaluated, as far as it has names."""
+        names = [self.names] if isinstance(self.names, str) else self.names
+        roles = ["Model"] + ["Baseline"] * (self.baseline is not None)
+        if not isinstance(names, list | tuple) or len(names) > len(roles):
+            raise ValueError(
+                "`names` should be a list with the name of the model, and that of the "
+                f"`baseline` if there is one. Received: names={names!r}"
+            )
+        return "".join(f"{x}: {y}. " for x, y in zip(roles, names, strict=False))
 
     def _estimates(self, by: Sequence[str]) -> Table:
         """The differences from the baseline, or the means if there is none."""

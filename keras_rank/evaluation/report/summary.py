@@ -8,12 +8,15 @@ import pyarrow as pa
 
 from keras_rank.arguments import check_fraction
 from keras_rank.backends import Array
+from keras_rank.evaluation.lists.columns import HEALTH, PADDING
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.report.intervals import Values, estimate
 from keras_rank.evaluation.report.table import Table, columns_of
 
 # The numbers of lists, and of units of a row. No kept column has such a name.
 _NUMBERS, _UNITS = "health/", "health/units"
+# The numbers of items of a list, and of those with a label.
+ITEMS, JUDGED = f"{HEALTH}items", f"{HEALTH}judged"
 # The columns of a summary, without those of the slices.
 _COLUMNS = ("metric", "value", "standard_error", "low", "high", "lists")
 # With fewer lists, or clusters of them, intervals are rough.
@@ -31,6 +34,7 @@ def summarized(
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
     rows = [*estimates_of(lists, metrics, by, cluster, confidence)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
+    notes += notes_of_labels(lists)
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += of_few_lists(rows, cluster)
@@ -41,6 +45,34 @@ def rules_of(rules: str) -> str:
     """Rules with the version of the tool whose numbers they give."""
     name, comma, others = rules.partition(",")
     return f"{name}{_TOOLS.get(name, '')}{comma}{others}"
+
+
+def unlabeled_of(lists: ListTable) -> tuple[str, int, int] | None:
+    """The rule for rows of a table without labels, their number, and that of all.
+
+    It is `None` for a run, and if the numbers are not known.
+    """
+    known = set(lists.table.column_names)
+    if lists.rules is not None or not {ITEMS, JUDGED} <= known:
+        return None
+    items, judged = (int(lists.array(name).sum()) for name in (ITEMS, JUDGED))
+    if PADDING in known:
+        padding = int(lists.array(PADDING).sum())
+        return "drop", padding, items + padding
+    return "irrelevant", items - judged, items
+
+
+def notes_of_labels(lists: ListTable) -> list[str]:
+    """Says what rows of a table without labels are, and how many there are."""
+    found = unlabeled_of(lists)
+    if found is None:
+        return []
+    rule, number, rows = found
+    what = {"drop": "left out as padding", "irrelevant": "counted as irrelevant"}
+    return [
+        f"Missing or negative labels: {number:,} of {rows:,} rows, {what[rule]} "
+        f"(unjudged={rule})."
+    ]
 
 
 def of_few_lists(rows: Sequence[Mapping[str, Any]], cluster: str | None) -> list[str]:

@@ -38,9 +38,9 @@ def worst_of(new: "Evaluation", baseline: "Evaluation | None") -> Iterator[Html]
     if new._values.has_items:
         body += _with_items(new, baseline, worst)
     else:
+        call = "evaluate_run(..., " if new.rules else "evaluate(..., item=..., "
         text = (
-            "Their items are shown if the evaluation keeps them: "
-            "evaluate(..., item=..., keep_items=10)."
+            f"Their items are shown if the evaluation keeps them: {call}keep_items=10)."
         )
         body.append(filled("note", text=text))
     yield section(title, body)

@@ -57,12 +57,6 @@ def as_compared(scores: Tensor) -> Tensor:
     return as_ranked(backend.without_nan(scores))
 
 
-def without_denormal(labels: Tensor) -> Tensor:
-    """Sets denormal labels to 0, as some backends do, and NaN and padding too."""
-    is_normal = labels >= limits_of(labels.dtype).smallest_normal
-    return backend.where(is_normal, labels, 0.0)
-
-
 def within_limits(labels: Tensor) -> Tensor:
-    """The same, and caps infinite labels."""
-    return backend.minimum(without_denormal(labels), limits_of(labels.dtype).largest)
+    """Labels of 0 or more, of which denormal ones are 0, and infinite ones are capped."""
+    return backend.minimum(as_ranked(labels), limits_of(labels.dtype).largest)

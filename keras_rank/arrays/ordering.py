@@ -1,0 +1,276 @@
+"""The order of rows by score and key, whatever is the fastest way to it."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from keras import ops
+
+from keras_rank.arrays.arithmetic import none_of, size_of
+from keras_rank.arrays.limits import as_ranked
+from keras_rank.arrays.selection import at_most_size, is_long, top_k
+from keras_rank.backends import Tensor, backend
+
+# Of the entries at positions of each row, or of all for `None`: int32 keys, above the
+# least int32.
+Keys: TypeAlias = Callable[[Tensor | None], Tensor]
+
+# Compiled for an accelerator, longer rows are not sorted as a whole: it would take
+# eight times as long for 100,000 entries.
+_LONGEST_SORTED = 2**14
+
+
+@backend.without_autograph
+def best_first(
+    scores: Tensor, count: Tensor | int, keys: Keys | None = None
+) -> tuple[Tensor, Tensor, Tensor | bool]:
+    """Returns the first entries of each row: the highest scores, then the largest keys.
+
+    Args:
+        scores: tensor of shape `(batch, size)`, without NaN. They are ranked by
+            `as_ranked`. Those of `-inf` come last, in any order.
+        count: the number of entries.
+        keys: function that returns keys. It is called where something may tie.
+            Defaults to `None`: of equal scores, the earlier one comes first.
+
+    Returns:
+        The scores in order, and the positions of the entries, both of shape
+        `(batch, count)`, and whether none of them ties with another entry.
+    """
+    keys_of = _earlier_first(scores) if keys is None else keys
+    if _sorts_once(scores, count):
+        by_rank, positions = backend.sorted_descending(as_ranked(scores), keys_of(None))
+        some = at_most_size(count + 1, size_of(scores, 1))
+        return _first(by_rank[:, :some], positions, count)
+    in_order = _by_score(scores, count)
+    by_rank, positions, none = _first(*in_order, count)
+    takes_all = _takes_all(scores, count)
+    if takes_all and keys is None:
+        return by_rank, positions, none
+
+    def by_keys() -> Tensor:
+        if takes_all:
+            return _with_ties_resolved(by_rank, positions, keys_of(positions))
+        return _selected_by_keys(scores, by_rank, positions, keys_of)
+
+    if takes_all and not backend.is_concrete(scores):
+        # It has a short way of its own, and each one is compiled.
+        return by_rank, by_keys(), none
+    return by_rank, backend.branch(none, lambda: positions, by_keys), none
+
+
+def highest_first(
+    scores: Tensor, count: Tensor | int
+) -> tuple[Tensor, Tensor, Tensor | bool]:
+    """Returns the same where equal scores may be in any order, as for their means."""
+    if _sorts_once(scores, count):
+        return best_first(scores, count)
+    return _first(*_by_score(scores, count), count)
+
+
+def _by_score(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """The highest scores, one more than asked for if there is one, and their positions.
+
+    If these are all, equal ones stay in their order.
+    """
+    if not _takes_all(scores, count):
+        # The next one tells whether a tie crosses the last.
+        return _highest(scores, at_most_size(count + 1, size_of(scores, 1)))
+    ranked = as_ranked(scores)
+    positions = backend.argsort(-ranked)
+    return backend.take(ranked, positions), positions
+
+
+def _first(
+    by_rank: Tensor, positions: Tensor, count: Tensor | int
+) -> tuple[Tensor, Tensor, Tensor | bool]:
+    """Returns what is asked for of scores in order, and whether none of that ties.
+
+    The scores are one more than that, if there is one.
+    """
+    first, size = by_rank[:, :count], by_rank.shape[1]
+    has_next = isinstance(size, int) and isinstance(count, int) and size > count
+    ties = _ties(first if has_next else by_rank[:, :-1], by_rank[:, 1:])
+    return first, positions[:, :count], none_of(ties)
+
+
+def _takes_all(scores: Tensor, count: Tensor | int) -> bool:
+    return isinstance(count, int) and bool(scores.shape[1] == count)
+
+
+def _sorts_once(scores: Tensor, count: Tensor | int) -> bool:
+    """Whether one sort by score and key is better than to look for ties.
+
+    It is for an accelerator, where code has no branches, and each step is a launch.
+    """
+    if not backend.on_accelerator() or backend.is_concrete(scores):
+        return False
+    size = scores.shape[1]
+    return size is None or size <= _LONGEST_SORTED or not is_long(scores, count)
+
+
+def _earlier_first(scores: Tensor) -> Keys:
+    """The keys of entries of which the earlier ones come first."""
+
+    def keys(positions: Tensor | None) -> Tensor:
+        if positions is not None:
+            return -ops.cast(positions, "int32")
+        place = ops.arange(size_of(scores, 1), dtype="int32")
+        return ops.broadcast_to(-place, ops.shape(scores))
+
+    return keys
+
+
+def _highest(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+    """The highest scores of each row, as they are ranked, and their positions."""
+    highest, positions = top_k(scores, count)
+    return as_ranked(highest), positions
+
+
+def _ties(scores: Tensor, following: Tensor) -> Tensor:
+    """Whether a score is equal to the following one."""
+    return ops.logical_and(scores == following, following > -math.inf)
+
+
+def _in_order(scores: Tensor, keys: Tensor, count: Tensor | int) -> Tensor:
+    """The positions of the first entries by score and key."""
+    return backend.sorted_descending(scores, keys)[1][:, :count]
+
+
+def _with_ties_resolved(by_rank: Tensor, positions: Tensor, keys: Tensor) -> Tensor:
+    """Returns the positions of whole rows by score and key, given those by score.
+
+    Among many scores a few pairs are equal by chance, which change places.
+    """
+    tied = _ties(by_rank[:, :-1], by_rank[:, 1:])
+
+    def swapped() -> Tensor:
+        goes_up = ops.logical_and(tied, keys[:, 1:] > keys[:, :-1])
+        nowhere = ops.zeros_like(goes_up[:, :1])
+        is_above = ops.concatenate([goes_up, nowhere], axis=1)
+        is_below = ops.concatenate([nowhere, goes_up], axis=1)
+        from_below = ops.roll(positions, -1, axis=1)
+        from_above = ops.roll(positions, 1, axis=1)
+        others = backend.where(is_below, from_above, positions)
+        return backend.where(is_above, from_below, others)
+
+    def sorted_again() -> Tensor:
+        count = size_of(positions, 1)
+        return backend.take(positions, _in_order(by_rank, keys, count))
+
+    three = ops.logical_and(tied[:, 1:], tied[:, :-1])
+    return backend.branch(none_of(three), swapped, sorted_again)
+
+
+def _selected_by_keys(
+    scores: Tensor, by_rank: Tensor, positions: Tensor, keys: Keys
+) -> Tensor:
+    """Returns the positions of the first entries by score and key.
+
+    Ties rarely go beyond a few more of the highest scores. Python may see that.
+
+    Args:
+        scores: those of all entries.
+        by_rank: the highest scores in order, as many as are asked for.
+        positions: those of these.
+        keys: function that returns keys.
+    """
+    size, count = size_of(scores, 1), size_of(by_rank, 1)
+    last = by_rank[:, -1:]
+
+    def among_some() -> Tensor:
+        order = _in_order(some_scores, keys(some), count)
+        return backend.take(some, order)
+
+    def among_all() -> Tensor:
+        """Those above the last score are in; those with that score compete."""
+        is_last, all_keys = as_ranked(scores) == last, keys(None)
+        competing = backend.where(is_last, all_keys, backend.INT32_MIN)
+        its_keys, competing = top_k(competing, count)
+        is_in, competes = by_rank > last, its_keys > backend.INT32_MIN
+        chosen = ops.concatenate(
+            [positions, ops.cast(competing, positions.dtype)], axis=1
+        )
+        chosen_scores = [
+            backend.where(is_in, by_rank, -math.inf),
+            backend.where(competes, last, -math.inf),
+        ]
+        first_keys = backend.take(all_keys, positions)
+        first_keys = backend.where(is_in, first_keys, backend.INT32_MIN)
+        chosen_keys = ops.concatenate([first_keys, its_keys], axis=1)
+        order = _in_order(ops.concatenate(chosen_scores, axis=1), chosen_keys, count)
+        return backend.take(chosen, order)
+
+    enough = at_most_size(2 * count + 8, size)
+    is_seen = backend.is_concrete(scores) and not backend.on_accelerator()
+    if not is_seen or (isinstance(size, int) and enough >= size):
+        return among_all()
+    some_scores, some = _highest(scores, enough)
+    others_tie = ops.logical_and(some_scores[:, -1:] == last, last > -math.inf)
+    return backend.branch(none_of(others_tie), among_some, among_all)
+
+
+@backend.register_tree
+@dataclasses.dataclass(frozen=True, eq=False)
+class Order:
+    """Which entry of each row is at each place.
+
+    Attributes:
+        positions: int32 tensor of shape `(batch, places)`.
+        sorted_by: what the rows are sorted by, the smallest first, if to sort values
+            along takes less time than to gather them by position.
+    """
+
+    positions: Tensor
+    sorted_by: tuple[Tensor, ...] = ()
+
+    @classmethod
+    def of_best(cls, positions: Tensor, scores: Tensor, keys: Keys | None) -> "Order":
+        """The order that `best_first` returns."""
+        count = size_of(positions, 1)
+        if not backend.sorts_along() or not _sorts_once(scores, count):
+            return cls(positions)
+        keys = _earlier_first(scores) if keys is None else keys
+        return cls(positions, (-as_ranked(scores), -1 - keys(None)))
+
+    def first(self, places: Tensor | int) -> "Order":
+        """The first places of the order."""
+        return dataclasses.replace(self, positions=self.positions[:, :places])
+
+    def occupied(
+        self, by_rank: Tensor, ranks: Tensor, number_of: Callable[[], Tensor]
+    ) -> Tensor:
+        """Whether there is a score above `-inf` at each place.
+
+        Args:
+            by_rank: the scores in order.
+            ranks: the numbers of the places, from 1 on.
+            number_of: function that returns how many such scores each row has. To count
+                them takes less time than to sort them too.
+        """
+        return ranks <= number_of()[:, None] if self.sorted_by else by_rank > -math.inf
+
+    def of(self, values: Tensor) -> Tensor:
+        """The values of each row in this order.
+
+        Args:
+            values: tensor of shape `(batch, size)`, or `(batch, subtopics, size)`.
+        """
+        if len(values.shape) == 2:
+            return self._of_rows(values)
+        lists, subtopics, size = (size_of(values, axis) for axis in range(3))
+
+        def for_each(x: Tensor) -> Tensor:
+            shape = (lists, subtopics, size_of(x, 1))
+            return ops.reshape(ops.broadcast_to(x[:, None], shape), (-1, shape[2]))
+
+        order = Order(for_each(self.positions), tuple(map(for_each, self.sorted_by)))
+        in_order = order._of_rows(ops.reshape(values, (-1, size)))
+        return ops.reshape(in_order, (-1, subtopics, size_of(self.positions, 1)))
+
+    def _of_rows(self, values: Tensor) -> Tensor:
+        if not self.sorted_by:
+            return backend.take(values, self.positions)
+        in_order = backend.sort_by(values, *self.sorted_by)
+        return in_order[:, : size_of(self.positions, 1)]

@@ -1,0 +1,140 @@
+"""The law of `best_first`, in every way: the first by score, and then by key."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from test_ways import IS_COMPILED, WAYS_HERE
+
+from keras_rank.arrays.ordering import Order, best_first
+from keras_rank.backends import backend
+
+BACKEND = keras.backend.backend()
+ROWS = 6
+ODD = [0.0, -0.0, 1e-40, -1e-40, np.inf, 1.0, 2.0, -3.0]
+# On both sides of what backends sort, select, or cut into blocks.
+SHAPES = [(1, 1), (5, 1), (5, 5), (12, 3), (40, 39), (150, 150), (600, 7), (5000, 9)]
+if IS_COMPILED:
+    # Each shape is compiled in each way.
+    SHAPES = [(5, 5), (40, 7), (5000, 9), (17000, 3)]
+
+pytestmark = pytest.mark.programs
+
+
+def batches(rng, size):
+    """Distinct scores, pairs that tie, odd ones, levels, and rows of equal scores."""
+    shape = (ROWS, size)
+    normal = rng.normal(size=shape).astype("float32")
+    paired = normal.copy()
+    for row in paired:
+        for first in rng.permutation(size // 2)[: max(size // 50, 1)]:
+            row[2 * first + 1 : 2 * first + 2] = row[2 * first]
+    odd = rng.choice(ODD, size=shape).astype("float32")
+    some = np.where(rng.random(shape) < 0.5, -np.inf, normal).astype("float32")
+    levels = rng.integers(0, 3, size=shape).astype("float32")
+    few = np.full(shape, -np.inf, "float32")
+    few[:, : size // 3] = levels[:, : size // 3]
+    mixed = np.where(np.arange(ROWS)[:, None] % 2, levels, normal)
+    return normal, paired, odd, some, levels, few, mixed, np.zeros(shape, "float32")
+
+
+def keys_of(rng, size):
+    """Random int32 numbers, and such as no float32 tells apart."""
+    low, high = -(2**31) + 1, 2**31 - 1
+    spread = rng.integers(low, high, size=(ROWS, size), endpoint=True)
+    close = 2**30 + np.argsort(rng.random((ROWS, size)), axis=1)
+    return spread.astype("int32"), close.astype("int32")
+
+
+def expected_of(scores, keys, count):
+    """By NumPy, on scores of which tiny ones are 0."""
+    ranked = np.where(np.abs(scores) < np.finfo("float32").tiny, 0.0, scores)
+    if keys is None:
+        keys = np.broadcast_to(-np.arange(scores.shape[1]), scores.shape)
+    order = np.lexsort((-keys.astype("int64"), -ranked.astype("float64")))
+    in_order = np.take_along_axis(ranked, order, axis=1)
+    nothing = np.full((ROWS, 1), -np.inf)
+    following = np.append(in_order, nothing, axis=1)[:, 1 : count + 1]
+    in_order = in_order[:, :count]
+    ties = (in_order == following) & (in_order > -np.inf)
+    return in_order, order[:, :count], ~ties.any()
+
+
+def by_best_first(count, *, has_keys):
+    def call(scores, keys):
+        def of(positions):
+            return keys if positions is None else backend.take(keys, positions)
+
+        by = of if has_keys else None
+        found = best_first(scores, count, by)
+        by_rank, positions, none = found
+        # The positions, and what is at them: the entries, numbered from 0.
+        number = ops.broadcast_to(
+            ops.arange(ops.shape(scores)[1], dtype="float32"), ops.shape(scores)
+        )
+        order = Order.of_best(positions, scores, by)
+        none = ops.cast(ops.convert_to_tensor(none), "float32")
+        none = ops.broadcast_to(none, (ROWS, 1))
+        parts = (by_rank, ops.cast(positions, "float32"), order.of(number), none)
+        return ops.concatenate(parts, axis=1)
+
+    return call
+
+
+class Eager:
+    name = "eager"
+
+    def of(self, function, *_):
+        def call(*batch):
+            return ops.convert_to_numpy(function(*map(ops.convert_to_tensor, batch)))
+
+        return call
+
+
+@pytest.mark.parametrize("has_keys", [True, False], ids=["keys", "stable"])
+@pytest.mark.parametrize(("size", "count"), SHAPES, ids=str)
+def test_the_first_by_score_and_key(size, count, has_keys, rng):
+    compared = 0
+    ways = [Eager(), *WAYS_HERE]
+    each_keys = keys_of(rng, size) if has_keys else [np.zeros((ROWS, size), "int32")]
+    each_scores = batches(rng, size)
+    function = by_best_first(count, has_keys=has_keys)
+    for way in ways:
+        call = way.of(function, each_scores[0], each_keys[0])
+        for place, scores in enumerate(each_scores):
+            for keys in each_keys:
+                found = call(scores, keys)
+                which = f"{way.name}, scores {place}"
+                by_rank, positions, numbers, none = np.split(
+                    found, [count, 2 * count, 3 * count], axis=1
+                )
+                right = expected_of(scores, keys if has_keys else None, count)
+                # What is not retrieved is in any order.
+                is_in = right[0] > -np.inf
+                np.testing.assert_array_equal(by_rank, right[0], which)
+                np.testing.assert_array_equal(positions[is_in], right[1][is_in], which)
+                np.testing.assert_array_equal(numbers[is_in], positions[is_in], which)
+                assert positions.min() >= 0
+                assert positions.max() < size
+                for row in positions:
+                    assert len({*row}) == count, which
+                assert bool(none.all()) == right[2], which
+                compared += is_in.sum()
+    assert compared >= len(ways) * ROWS * count
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_no_rows_or_nothing_retrieved(rows):
+    for size in (1, 5, 600):
+        scores = ops.full((rows, size), -np.inf, dtype="float32")
+        by_rank, positions, none = best_first(scores, min(3, size))
+        assert tuple(by_rank.shape) == tuple(positions.shape) == (rows, min(3, size))
+        assert bool(none)
+
+
+def test_float64_scores_that_float32_does_not_tell_apart():
+    if backend.widest("float64") != "float64":
+        pytest.skip("JAX has no float64 unless enabled")
+    scores = np.array([[1.0, 1.0 + 1e-12, 1.0 - 1e-12, 1.0]])
+    positions = best_first(ops.convert_to_tensor(scores, "float64"), 4)[1]
+    assert ops.convert_to_numpy(positions).tolist() == [[1, 0, 3, 2]]

@@ -1,0 +1,704 @@
+"""Judgments and runs as Python has them: rows, pairs, records, and any scalars."""
+
+import collections
+import csv
+import decimal
+import fractions
+import io
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keras_rank.evaluation import evaluate, evaluate_run
+from keras_rank.evaluation.command import run as run_command
+from keras_rank.metrics import ExpectedReciprocalRank
+from keras_rank.utils import targets_from_qrels
+
+
+@pytest.fixture(autouse=True)
+def only_where_it_is_quick(backend):
+    if backend != "numpy":
+        pytest.skip("reading is the same on all backends")
+
+
+def raises(message):
+    return pytest.raises(ValueError, match=re.escape(message))
+
+
+def mrr(qrels, run, **arguments):
+    return evaluate_run(qrels, run, ["mrr"], **arguments)["mrr"]
+
+
+# Pairs of a query and an item.
+
+JUDGED, FOUND = [(1, 7), (1, 9), (2, 3)], [(1, 5), (1, 9), (2, 3)]
+# Query 1 has 9 at rank 2, and query 2 has 3 at rank 1.
+OF_PAIRS = (1 / 2 + 1) / 2
+
+
+@pytest.mark.parametrize("convert", [int, str])
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+def test_pairs_are_no_lists_of_ids(convert, order):
+    judged, found = ([tuple(map(convert, x)) for x in y] for y in (JUDGED, FOUND))
+    run = [found[i] for i in order]
+    assert mrr(judged, run) == OF_PAIRS
+    assert mrr(judged, [*run, (found[0][0], convert(8))]) == OF_PAIRS
+    scored = [(*pair, -i) for i, pair in enumerate(found)]
+    assert mrr(judged, scored) == OF_PAIRS
+    assert mrr([(*pair, 1) for pair in judged], scored) == OF_PAIRS
+    assert mrr(judged, {q: [x for p, x in found if p == q] for q, _ in found}) == (
+        OF_PAIRS
+    )
+    table = pd.DataFrame(scored, columns=["query_id", "item_id", "score"])
+    assert mrr(judged, table) == OF_PAIRS
+
+
+def rows_in_random_order():
+    rng = np.random.default_rng(0)
+    sides = [np.stack([np.arange(50), rng.integers(50, 99, 50)], 1) for _ in range(2)]
+    return [side[rng.permutation(50)] for side in sides]
+
+
+def rows_of_other_queries():
+    """Of 200 queries, of which each side lacks some."""
+    rng = np.random.default_rng(0)
+    sides = [rng.permutation(200 * 999)[:800] for _ in range(2)]
+    return [np.stack([side % 200, 200 + side // 200], 1) for side in sides]
+
+
+@pytest.mark.parametrize(
+    ("judged", "found"),
+    [
+        (JUDGED, FOUND),
+        (
+            [(1, 7, 2), (1, 9, 3), (2, 3, 4)],
+            [(1, 5, 9), (1, 9, 8), (2, 3, 7)],
+        ),
+        rows_in_random_order(),
+        rows_of_other_queries(),
+    ],
+)
+def test_pairs_that_may_be_lists_of_ids(judged, found):
+    """Whose first values repeat, or are the same on both sides."""
+    judged, found = ([list(map(int, x)) for x in y] for y in (judged, found))
+    for convert in (list, np.array):
+        with raises(
+            "`qrels` and `run` should say whether they are rows, or the ids of"
+        ):
+            mrr(convert(judged), convert(found))
+    with raises("ids as dicts such as `dict(enumerate(run))`"):
+        mrr(judged, found)
+    by_place = (dict(enumerate(x)) for x in (judged, found))
+    evaluate_run(*by_place, ["mrr"])
+
+
+def test_pairs_of_one_item_for_each_query():
+    with raises("`qrels` and `run` should say whether they are rows"):
+        mrr([(1, 7), (2, 3)], [(1, 5), (2, 3)])
+
+
+def test_lists_of_ids_that_are_no_pairs():
+    """Ids of lists of two and three, as of `catalogue.top_k`, whose first repeat."""
+    rng = np.random.default_rng(0)
+    for number, size, items in ((40, 2, 2000), (500, 3, 100), (500, 2, 100)):
+        ranked = np.argsort(rng.random((2 * number, items)), axis=1)[:, :size]
+        judged, found = ranked[:number], ranked[number:]
+        expected = [
+            next((1 / (i + 1) for i, x in enumerate(y) if x in z), 0.0)
+            for y, z in zip(found, judged, strict=True)
+        ]
+        assert mrr(judged, found) == pytest.approx(np.mean(expected))
+        assert mrr(judged.tolist(), found.tolist()) == pytest.approx(np.mean(expected))
+    assert mrr([[3, 7]], [[5, 3]]) == 1 / 2
+    assert mrr([[1, 2], [3, 4]], [[2, 1], [3, 5]]) == 1.0
+
+
+# Rows of three and four fields.
+
+Qrel = collections.namedtuple("Qrel", "query_id doc_id relevance iteration")
+TrecQrel = collections.namedtuple("TrecQrel", "query_id doc_id relevance iteration")
+ScoredDoc = collections.namedtuple("ScoredDoc", "query_id doc_id score")
+Reordered = collections.namedtuple("Reordered", "rating docno qid")
+Judged = collections.namedtuple("Judged", "query_id doc_id timestamp")
+Ranked = collections.namedtuple("Ranked", "query_id doc_id rank")
+Unknown = collections.namedtuple("Unknown", "topic passage grade")
+QRELS = [("Q0", "D0", 0), ("Q0", "D1", 1), ("Q1", "D0", 0), ("Q1", "D3", 2)]
+RUN = [("Q0", "D0", 1.2), ("Q0", "D1", 1.0), ("Q1", "D0", 2.4), ("Q1", "D3", 3.6)]
+# D1 is at rank 2, and D3 at rank 1.
+NDCG = (1 / np.log2(3) + 1) / 2
+NUMBERED = pd.DataFrame(QRELS, columns=["query_id", "doc_id", "relevance"])
+
+ROWS = {
+    "tuples": (QRELS, RUN),
+    "lists": ([list(x) for x in QRELS], [list(x) for x in RUN]),
+    "iterators": (iter(QRELS), (x for x in RUN)),
+    "iterators of lists": (map(list, QRELS), map(list, RUN)),
+    "zip": [zip(*zip(*x, strict=True), strict=True) for x in (QRELS, RUN)],
+    "named tuples": ([Qrel(*x, "0") for x in QRELS], [ScoredDoc(*x) for x in RUN]),
+    "their iterators": (
+        (TrecQrel(*x, "0") for x in QRELS),
+        (ScoredDoc(*x) for x in RUN),
+    ),
+    "without their names": ([(*x, "0") for x in QRELS], [tuple(x) for x in RUN]),
+    "as in TREC": ([(q, 0, d, y) for q, d, y in QRELS], RUN),
+    "in another order": ([Reordered(y, d, q) for q, d, y in QRELS], RUN),
+    "of unknown names": ([Unknown(*x) for x in QRELS], RUN),
+    "of a frame": (NUMBERED.itertuples(), NUMBERED.to_numpy(), RUN)[::2],
+    "an array of objects": (NUMBERED.to_numpy(), np.array(RUN, object)),
+    "records": (NUMBERED.to_dict("records"), [ScoredDoc(*x)._asdict() for x in RUN]),
+    "records in other orders": (
+        [
+            dict(sorted(x.items(), reverse=i % 2))
+            for i, x in enumerate(NUMBERED.to_dict("records"))
+        ],
+        RUN,
+    ),
+    "beside a dict": (
+        QRELS,
+        {"Q0": {"D0": 1.2, "D1": 1.0}, "Q1": {"D0": 2.4, "D3": 3.6}},
+    ),
+    "beside another dict": (
+        {"Q0": {"D0": 0, "D1": 1}, "Q1": {"D0": 0, "D3": 2}},
+        [ScoredDoc(*x) for x in RUN],
+    ),
+    "beside lists": (QRELS, {"Q0": ["D0", "D1"], "Q1": ["D3", "D0"]}),
+}
+
+
+@pytest.mark.parametrize("form", ROWS)
+def test_rows(form):
+    assert evaluate_run(*ROWS[form], ["nDCG@10"])["nDCG@10"] == pytest.approx(NDCG)
+
+
+def test_rows_of_ir_measures_and_ir_datasets():
+    ir_measures = pytest.importorskip("ir_measures")
+    ir_datasets = pytest.importorskip("ir_datasets")
+    run = [ir_measures.ScoredDoc(*x) for x in RUN]
+    of_trec = ir_datasets.formats.TrecQrel
+    for qrels in (
+        [ir_measures.Qrel(*x) for x in QRELS],
+        (of_trec(*x, "0") for x in QRELS),
+    ):
+        found = evaluate_run(qrels, iter(run), ["nDCG@10"])["nDCG@10"]
+        assert found == pytest.approx(NDCG)
+    subtopics = [ir_datasets.formats.TrecSubQrel("q", "a", 1, t) for t in ("1", "2")]
+    subtopics.append(ir_datasets.formats.TrecSubQrel("q", "b", 1, "3"))
+    found = evaluate_run(subtopics, {"q": ["a"]}, ["subtopic_recall@5"])
+    assert found["subtopic_recall@5"] == pytest.approx(2 / 3)
+
+
+def test_integers_of_rows():
+    """As queries of one side and text of the other; in rows without names."""
+    assert mrr([(1, 0, 7, 1)], [("1", "7", 0.5), ("1", "8", 0.9)]) == 1 / 2
+    assert mrr({"1": {"7": 1}}, [(1, 8, 0.9), (1, 7, 0.5)]) == 1 / 2
+
+
+BAD_ROWS = {
+    "five fields": ([("q", "d", 1, 2, 3)], "('q', 'd', 1, 2, 3) as number 0"),
+    "one field": ([("q",)], "('q',) as number 0"),
+    "none": ([("q", "d", 1), None], "with None as number 1"),
+    "shorter": ([("q", "d", 1), ("q", "e")], "('q', 'e') as number 1"),
+    "no item": ([("q", "d", 1), ("q", None, 1)], "('q', None, 1) as number 1"),
+    "no query": ([(None, "d", 1)], "(None, 'd', 1) as number 0"),
+    "a list as item": ([("q", ["d"], 1)], "('q', ['d'], 1) as number 0"),
+    "a float as query": ([(1.5, "d", 1)], "(1.5, 'd', 1) as number 0"),
+    "a boolean as query": ([(True, 7, 1)], "(True, 7, 1) as number 0"),
+    "numbers": ([1, 2], "a list, with 1 as number 0"),
+    "a generator of numbers": ((x for x in (1, 2)), "a generator, with 1 as number 0"),
+    "floats": (np.array([[1.0, 2.0, 3.0]]), "array([1., 2., 3.]) as number 0"),
+    "a set": ({("q", "d", 1)}, "Received: a set"),
+    "a function": (len, "Received: a builtin"),
+    "lists of ids": ([[1, 2, 3], [4, 5, 6]], "[1, 2, 3] as number 0"),
+    "other records": ([{"a": 1}], "{'a': 1} as number 0"),
+    "records of other keys": (
+        [{"query_id": "q", "doc_id": "d", "score": 1, "label": 1}, {"query_id": "q"}],
+        "{'query_id': 'q'} as number 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("side", ["qrels", "run"])
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_what_is_no_row(name, side):
+    rows, message = BAD_ROWS[name]
+    if name.startswith("a generator"):
+        rows = iter((1, 2))
+        message = "tuple_iterator, with 1 as number 0"
+    with raises(message) as error:
+        evaluate_run(
+            **{"qrels": {"q": ["d"]}, "run": {"q": ["d"]}, side: rows}, metrics=["mrr"]
+        )
+    assert f"`{side}` should be files" in str(error.value)
+    assert "rows such as tuples of a query, an item and a number" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "message"),
+    [
+        ([("q", "d", "high")], RUN, "`label` should name a column of numbers"),
+        ([("q", "d", None)], RUN, "`qrels` should have a finite label in each row"),
+        ([("q", "d", np.nan)], RUN, "`qrels` should have a finite label in each row"),
+        (QRELS, [("Q0", "D0", None)], "`run` should have a score in each row"),
+        ([("q", "d", 1), (1, "e", 1)], RUN, "`qrels` should have ids of one type"),
+        (QRELS, [("Q0", "D0", 1), ("Q0", "D0", 2)], "Received twice: the item 'D0'"),
+        (QRELS, [("Q0", "D0", 1), ("Q0", "D1", 2)], "as if they were ranks"),
+        ([(1, 2, 3, 4)], RUN, "whose first line is '1, 2, 3, 4': say which are the"),
+        ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
+        (
+            [collections.namedtuple("R", "docno qid grade")("D0", "Q0", 1)],
+            RUN,
+            "`label` should name a column. Received: label='label'",
+        ),
+        ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
+        ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
+        (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
+        ([("q", "d", pd.NaT)], RUN, "`qrels` should have a finite label in each row"),
+        (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
+        (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
+    ],
+)
+def test_wrong_rows(qrels, run, message):
+    with raises(message):
+        mrr(qrels, run)
+
+
+def test_iterators_that_were_read():
+    rows = iter(RUN)
+    next(rows)
+    # Without D0, which was read before.
+    assert mrr(QRELS, rows) == 1.0
+    for side in ("qrels", "run"):
+        given = {"qrels": QRELS, "run": RUN, side: rows}
+        with raises(f"`{side}` should have rows. Received: a list_iterator without"):
+            evaluate_run(**given, metrics=["mrr"])
+
+
+def test_rows_of_csv():
+    """Which are text, as are their numbers: an error, as in other tables."""
+    rows = csv.reader(io.StringIO("q,d,1\n"))
+    with raises("`label` should name a column of numbers"):
+        mrr(rows, {"q": ["d"]})
+
+
+# Judgments without labels.
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+@pytest.mark.parametrize("names", [("query_id", "item_id"), ("qid", "docno")])
+def test_tables_without_labels(library, names):
+    qrels = library(dict(zip(names, [["q", "q", "r"], ["a", "b", "c"]], strict=True)))
+    run = {"q": ["x", "b"], "r": ["c"]}
+    assert mrr(qrels, run) == (1 / 2 + 1) / 2
+    targets = targets_from_qrels(qrels, ["r", "q"], ["a", "b", "c"])
+    assert targets["ids"].tolist() == [[2, -1], [0, 1]]
+    assert targets["labels"].tolist() == [[1.0, -1.0], [1.0, 1.0]]
+    for more in ({"grade": [1, 1, 1]}, {"rank": [1, 2, 1]}):
+        wider = {**dict(zip(names, [["q", "q", "r"], ["a", "b", "c"]], strict=True))}
+        with raises("`label` should name a column. Received: label='label'"):
+            mrr(library({**wider, **more}), run)
+    with raises("`label` should name a column. Received: label='grade'"):
+        mrr(qrels, run, label="grade")
+    with raises("`score` should name a column"):
+        mrr(run, qrels)
+
+
+FILES = {
+    "q.tsv": "query_id\tdoc_id\n{}\t7\n{}\t9\nr\t3\n",
+    "q.csv": "QUERY,DOC_ID\n{},7\n{},9\nr,3\n",
+    "bare.csv": "{},7\n{},9\nr,3\n",
+    "lines": "{} 7\n{} 9\n\nr 3\n",
+    "tabs": "{}\t7\n{}\t9\nr\t3\n",
+    "q.jsonl": '{{"qid": "{}", "docno": "7"}}\n{{"qid": "{}", "docno": "9"}}\n'
+    '{{"qid": "r", "docno": "3"}}\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_without_labels(tmp_path, capsys, name):
+    (tmp_path / name).write_text(FILES[name].format("q", "q"))
+    run = [("q", "5", 0.9), ("q", "9", 0.8), ("r", "3", 0.1)]
+    assert mrr(tmp_path / name, run) == OF_PAIRS
+    table = pd.DataFrame(run, columns=["qid", "docno", "score"])
+    table.to_csv(tmp_path / "run.csv", index=False)
+    (tmp_path / "run").write_text("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in run))
+    for other in ("run", "run.csv"):
+        files = [str(tmp_path / x) for x in (name, other)]
+        assert run_command(["evaluate", *files, "-m", "mrr", "-o", "tsv"]) == 0
+        assert "mrr\t0.75\t" in capsys.readouterr().out
+
+
+def test_files_of_text_without_labels_or_names(tmp_path):
+    """The first row may be a header, unless columns are named by their places."""
+    (tmp_path / "q.tsv").write_text("q\ta\nr\tb\n")
+    run = {"q": ["a"], "r": ["x", "b"]}
+    with raises("q.tsv with the columns ['q', 'a']"):
+        mrr(tmp_path / "q.tsv", run)
+    placed = {"query": "column0", "item": "column1"}
+    assert mrr(tmp_path / "q.tsv", run, **placed) == (1 + 1 / 2) / 2
+    (tmp_path / "q").write_text("query_id doc_id\nq a\n")
+    with raises("Received: line 1 of"):
+        mrr(tmp_path / "q", run)
+    (tmp_path / "q").write_text("q a\nr 0 b 1\n")
+    with raises("`qrels` should have lines of the fields query item. Received: line 2"):
+        mrr(tmp_path / "q", run)
+
+
+# A run in which nothing was found.
+
+NOTHING = {
+    "a dict of lists": {"a": []},
+    "a dict of all lists": {"a": [], "b": []},
+    "a dict of dicts": {"a": {}},
+    "a dict of arrays": {"a": np.array([])},
+    "a dict": {},
+    "a list": [],
+    "a frame": pd.DataFrame({"query_id": [], "item_id": [], "score": []}),
+    "a frame of columns": pd.DataFrame(columns=["qid", "docno", "score"]),
+    "polars": pl.DataFrame(schema={"q_id": str, "doc_id": str, "score": float}),
+    "arrow": pa.table({x: pa.nulls(0) for x in ("query_id", "item_id", "score")}),
+    "columns of lists": {"query_id": ["a"], "item_id": [[]]},
+    "run": "",
+    "blank": "\n\n",
+    "comments": "# nothing\n",
+    "run.csv": "query_id,item_id,score\n",
+    "run.json": "{}",
+    "list.json": "[]",
+    "lists.json": '{"a": []}',
+    "dicts.json": '{"a": {}}',
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+@pytest.mark.parametrize("ids", [str, int])
+def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
+    """Counts as 0 for each query, as with `trec_eval -c`, and has a warning."""
+    run, (a, b, x) = NOTHING[name], map(ids, (1, 2, 3))
+    if isinstance(run, str):
+        text = run.replace('"a"', '"1"')
+        (tmp_path / name).write_text(text)
+        run = tmp_path / name
+    elif isinstance(run, dict) and "query_id" not in run:
+        run = {{"a": a, "b": b}[key]: value for key, value in run.items()}
+    elif isinstance(run, dict):
+        run = {"query_id": [a], "item_id": [[]]}
+    found = evaluate_run({a: [x], b: {x}}, run, ["mrr", "ndcg@5"], keep_items=2)
+    assert found.to_dict() == {"mrr": 0.0, "ndcg@5": 0.0}
+    assert {str(x) for x in found.per_list["query_id"].to_pylist()} == {"1", "2"}
+    assert any("2 of 2 lists have no items with a score" in x for x in found.warnings)
+    assert [row["item"] for row in found.items(found.per_list["query_id"][0].as_py())]
+
+
+def test_nothing_found_for_queries_by_their_places():
+    for run in ([[], []], np.zeros((2, 0), int), np.full((2, 3), -1)):
+        found = evaluate_run([[1], [2]], run, ["mrr"])
+        assert found.per_list["mrr"].to_pylist() == [0.0, 0.0]
+
+
+def test_nothing_found_on_the_command_line(tmp_path, capsys, monkeypatch):
+    (tmp_path / "qrels").write_text("1 0 a 1\n")
+    (tmp_path / "run").write_text("")
+    files = [str(tmp_path / x) for x in ("qrels", "run")]
+    assert run_command(["evaluate", *files, "-m", "map"]) == 0
+    printed = capsys.readouterr()
+    assert "0.0000" in printed.out
+    assert "no items with a score" in printed.err
+    assert run_command(["evaluate", *files, "-m", "map", "--missing", "skip"]) == 2
+    assert "`run` should have rows" in capsys.readouterr().err
+    assert run_command(["evaluate", *files[::-1], "-m", "map"]) == 2
+    assert "`qrels` should have rows" in capsys.readouterr().err
+
+
+def test_no_run_at_all_is_not_skipped():
+    assert mrr({"a": ["x"], "b": ["y"]}, {"a": []}, missing="skip") == 0.0
+    with raises("`run` should have rows. Received: none"):
+        mrr({"a": ["x"]}, {}, missing="skip")
+    with raises("should have queries in common"):
+        mrr({"a": ["x"]}, {"z": []})
+    with raises("`query` should name a column"):
+        mrr({"a": ["x"]}, pd.DataFrame())
+    with raises("`qrels` should have rows"):
+        mrr([], {"a": []})
+
+
+# Numbers of any library.
+
+SCALARS = [
+    *(np.float16(2), np.float32(2), np.int8(2), np.array(2), np.array(2.0)),
+    *(True, np.bool_(True), decimal.Decimal(2), fractions.Fraction(2)),
+]
+
+
+def of_library(name):
+    module = pytest.importorskip(name)
+    if name == "torch":
+        half = module.tensor(2.0, dtype=module.bfloat16)
+        return [module.tensor(2), module.tensor(2.0, requires_grad=True), half]
+    if name == "jax":
+        return [module.numpy.float32(2), module.numpy.bfloat16(2)]
+    return [module.constant(2), module.constant(2.0)]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tensorflow"])
+def test_scalars_of_any_library(library):
+    for scalar in SCALARS if library == "numpy" else of_library(library):
+        qrels, run = {"q": {"a": scalar, "b": 0}}, {"q": {"a": scalar, "b": 2.5}}
+        assert mrr(qrels, run) == 1 / 2
+        assert mrr([("q", "a", scalar), ("q", "b", 0)], run) == 1 / 2
+        label = float(scalar.detach() if library == "torch" else scalar)
+        if library != "torch" or not scalar.requires_grad:
+            targets = targets_from_qrels(qrels, ["q"], ["a", "b"])
+            assert targets["labels"].tolist() == [[label]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
+        *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
+        pd.NaT,
+    ],
+)
+@pytest.mark.parametrize("others", [{}, {"b": 0}])
+def test_what_is_no_number_is_named(value, others):
+    wrong, right = {"q": {"a": value, **others}}, {"q": {"a": 1, **others}}
+    place = "for the item 'a' of the query 'q'"
+    for qrels, run, side in ((wrong, right, "qrels"), (right, wrong, "run")):
+        with raises(
+            f"`{side}` should have a number for each item. Received: "
+        ) as error:
+            mrr(qrels, run)
+        assert place in str(error.value)
+    with raises(place):
+        targets_from_qrels(wrong, ["q"], ["a", "b"])
+    with raises(place):
+        evaluate_run({"q": {"s": wrong["q"]}}, right, ["subtopic_recall@5"])
+
+
+def test_numbers_in_the_place_of_lists():
+    pairs = [("a", 0.5), ("b", 0.4)]
+    for run in ({"q": pairs}, {"q": [list(x) for x in pairs]}, {"q": tuple(pairs)}):
+        with raises("query 'q', of which `dict` makes a dict of items and numbers"):
+            mrr({"q": ["a"]}, run)
+    assert mrr({"q": ["a"]}, {"q": dict(pairs)}) == 1.0
+    with raises("`dict` makes a dict of items and numbers"):
+        mrr([["a"]], [pairs])
+    with raises("for the query 'q'"):
+        mrr({"q": pd.Series({"a": 1, "b": 0})}, {"q": ["a"]})
+    assert mrr({"q": pd.Series(["a"], index=[7])}, {"q": ["a"]}) == 1.0
+
+
+# Names of columns.
+
+
+def table(names, *columns):
+    return pd.DataFrame(dict(zip(names.split(), columns, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("names", "both", "argument"),
+    [
+        ("qid doc_id docno score", "'doc_id' and 'docno'", "item='doc_id' (--item"),
+        ("qid Doc_ID docno score", "'Doc_ID' and 'docno'", "item='Doc_ID' (--item"),
+        ("qid corpus-id docid score", "'corpus-id' and 'docid'", "item='corpus-id'"),
+        ("user_id qid docno score", "'user_id' and 'qid'", "query='user_id'"),
+        ("docno user_id query score", "'user_id' and 'query'", "query='user_id'"),
+        ("docno qid Score SCORE", "'Score' and 'SCORE'", "score='Score'"),
+    ],
+)
+def test_columns_that_may_both_be_meant(names, both, argument):
+    run = table(names, ["q"], ["q"], ["q"], ["q"])
+    with raises(f"and a table with {both}: say which, such as {argument}"):
+        mrr({"q": ["q"]}, run)
+
+
+def test_one_of_two_columns_of_ids():
+    run = table("qid doc_id docno score", ["q"], [5], ["d"], [1.0])
+    assert mrr({"q": ["d"]}, run, item="docno") == 1.0
+    # The name of the argument's default is there.
+    assert mrr({"q": ["d"]}, run.rename(columns={"docno": "item_id"})) == 1.0
+    # As in PyTerrier: the number of a document in the index, and the query's text.
+    names = "qid docid docno rank score query"
+    run = table(names, ["q"], [5], ["d"], [0], [1.0], ["what"])
+    assert mrr({"q": ["d"]}, run) == 1.0
+    labels = table("qid docno relevance rating", ["q"], ["d"], [1], [5])
+    with raises("`label` should name one column. Received: label='label'"):
+        mrr(labels, run)
+    assert mrr(labels, run, label="rating") == 1.0
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Query", "DOC_ID", "Score", "Relevance"),
+        ("QUERY_ID", "Item_ID", "SCORE", "LABEL"),
+        ("Query ID", "Doc ID", "score", "Rating"),
+        ("QID", "DocNo", "Score", "rel"),
+        ("Query-ID", "Corpus-ID", "Score", "Score"),
+    ],
+)
+def test_headers_in_capitals(tmp_path, names):
+    *ids, score, label = names
+    run = pd.DataFrame([["q", "x", 0.9], ["q", "d", 0.5]], columns=[*ids, score])
+    qrels = pd.DataFrame([["q", "d", 1]], columns=[*ids, label])
+    assert mrr(qrels, run) == 1 / 2
+    for name, side in (("qrels.csv", qrels), ("run.csv", run)):
+        side.to_csv(tmp_path / name, index=False)
+    assert mrr(tmp_path / "qrels.csv", tmp_path / "run.csv") == 1 / 2
+    assert run_command(["evaluate", *map(str, sorted(tmp_path.iterdir()))]) == 0
+
+
+# What errors and pages say.
+
+
+@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
+def test_labels_above_the_highest_grade(rules):
+    run = {"a": {"x": 0.7}, "b": {"x": 0.7}}
+    qrels = {"a": {"x": 4}, "b": {"x": 7}}
+    with raises(
+        "`metrics` should have the highest label as their `max_grade`. Received: "
+        "'err@10' with max_grade=4, and the label 7 in the query 'b'. Pass "
+        "`keras_rank.metrics.ExpectedReciprocalRank(k=10, max_grade=7)`"
+    ):
+        evaluate_run(qrels, run, ["mrr", "err@10"], rules=rules)
+    metric = ExpectedReciprocalRank(k=10, max_grade=7)
+    values = evaluate_run(qrels, run, [metric], rules=rules).per_list[metric.name]
+    assert values.to_pylist() == pytest.approx([(2**4 - 1) / 2**7, (2**7 - 1) / 2**7])
+    rows = {"query_id": ["a"], "label": [5], "score": [1.0]}
+    with raises("max_grade=4, and the label 5 in the query 'a'"):
+        evaluate(rows, ["err"])
+
+
+def test_err_as_spelled_in_ir_measures():
+    qrels, run = {"a": {"x": 3, "y": 1}}, {"a": {"y": 0.9, "x": 0.7}}
+    stop = [(2**y - 1) / 2**4 for y in (1, 3)]
+    expected = stop[0] + (1 - stop[0]) * stop[1] / 2
+    found = evaluate_run(qrels, run, ["ERR@10", "err@10", "ERR@1", "ERR"])
+    assert list(found.to_dict().values()) == pytest.approx(
+        [expected, expected, stop[0], expected]
+    )
+    assert found["err_at_10"] == found["ERR@10"]
+
+
+@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
+def test_judgments_and_a_run_that_are_swapped(rules):
+    qrels = {q: {"x": 2, "y": 0} for q in "abc"}
+    run = {q: {"x": 7.3, "y": 2.1} for q in "abc"}
+    asked = "are `qrels` and `run` swapped?"
+    swapped = evaluate_run(run, qrels, ["ndcg@10"], rules=rules).warnings
+    assert any(asked in each for each in swapped)
+    for judged, found in ((qrels, run), (run, run), (qrels, qrels)):
+        warnings = evaluate_run(judged, found, ["ndcg@10"], rules=rules).warnings
+        assert not any("swapped" in each for each in warnings)
+
+
+def test_duplicates_say_which_may_count():
+    twice = [("q", "a", 0.5), ("q", "a", 0.4)]
+    with raises('the query \'q\', in a Table; `duplicates="first"` or "max" counts'):
+        mrr({"q": ["a"]}, twice)
+    rows = {"q": [1, 1], "item": [7, 7], "label": [1, 1], "score": [1, 2]}
+    with raises('in a dict; `duplicates="count"` counts each'):
+        evaluate(rows, ["mrr"], query="q", item="item")
+    with raises("the item 'a' of the query 'q', in a Table") as error:
+        mrr([("q", "a", 1), ("q", "a", 0)], {"q": ["a"]})
+    assert "duplicates" not in str(error.value)
+
+
+def test_some_of_the_queries_that_are_left_out(tmp_path):
+    run = {q: ["x"] for q in ("a", "d", "c", "b", "e")}
+    found = evaluate_run({"a": ["x"]}, run, ["mrr"])
+    message = (
+        "queries of the run without judgments are left out (4): 'b', 'c', 'd', ..."
+    )
+    found.write(tmp_path / "lists.parquet")
+    for each in (found, type(found).read(tmp_path / "lists.parquet")):
+        assert any(message in x for x in each.warnings)
+    one = evaluate_run({"a": ["x"]}, {"a": ["x"], "b": []}, ["mrr"])
+    assert any("left out (1): 'b'." in x for x in one.warnings)
+
+
+def test_ids_without_scores_have_none():
+    qrels = {"q": ["b"]}
+    for run in ({"q": ["a", "b"]}, [("q", "a"), ("q", "b")]):
+        items = evaluate_run(qrels, run, ["mrr"], keep_items=5).items("q")
+        assert items["rank"] == [1, 2]
+        assert items["score"] == [None, None]
+    scored = evaluate_run(qrels, {"q": {"a": 0, "b": -1}}, ["mrr"], keep_items=5)
+    assert scored.items("q")["score"] == [0.0, -1.0]
+
+
+def test_a_page_of_a_run(tmp_path):
+    pytest.importorskip("matplotlib")
+    qrels = {"q": ["b"], "r": ["c"]}
+    found = evaluate_run(qrels, {"q": ["a", "b"], "r": ["d"]}, ["mrr"])
+    base = evaluate_run(qrels, {"q": ["b"], "r": ["d"]}, ["mrr"])
+    page = tmp_path / "page.html"
+    found.report(page, baseline=base, names=["DPR & co", "BM25"])
+    text = page.read_text("utf-8")
+    assert "<p>Model: DPR &amp; co. Baseline: BM25. 2 lists, " in text
+    assert "evaluate_run(..., keep_items=10)" in text
+    assert "Tied items" not in text
+    scored = evaluate_run(qrels, {"q": {"a": 2, "b": 1}, "r": {"d": 2}}, ["mrr"])
+    scored.report(page)
+    assert "Tied items" in page.read_text("utf-8")
+    assert "Model: " not in page.read_text("utf-8")
+    rows = {"query_id": [1, 1], "label": [1, 0], "score": [1, 2]}
+    evaluate(rows, ["mrr"]).report(page)
+    assert "evaluate(..., item=..., keep_items=10)" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("names", [None, 5, ["DPR", "BM25"]])
+def test_names_of_a_page_that_are_none(tmp_path, names):
+    pytest.importorskip("matplotlib")
+    found = evaluate_run({"q": ["b"]}, {"q": ["a", "b"]}, ["mrr"])
+    with raises("`names` should be a list with the name of the model"):
+        found.report(tmp_path / "page.html", names=names)
+
+
+def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    for name, found in (("bm25", ["a", "b"]), ("dpr", ["b", "a"])):
+        with open(f"{name}.json", "w") as file:
+            json.dump({"q": found}, file)
+    with open("qrels", "w") as file:
+        file.write("q 0 b 1\n")
+    line = ["report", "qrels", "dpr.json", "--baseline", "bm25.json", "-o", "page.html"]
+    assert run_command(line) == 0
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "Model: dpr.json. Baseline: bm25.json. 1 list" in text
+
+
+# The same judgments as targets.
+
+
+@pytest.mark.parametrize("form", ["tuples", "named tuples", "records", "as in TREC"])
+def test_rows_as_targets(form):
+    rows = ROWS[form][0]
+    for qrels in (rows, iter(rows)):
+        found = targets_from_qrels(qrels, ["Q1", "Q0"], ["D0", "D1", "D3"])
+        assert found["ids"].tolist() == [[2], [1]]
+        assert found["labels"].tolist() == [[2.0], [1.0]]
+
+
+@pytest.mark.parametrize("empty", [[], (), {}, np.zeros((0, 3))])
+def test_no_judgments_as_targets(empty):
+    with pytest.warns(UserWarning, match="without judgments"):
+        targets = targets_from_qrels(empty, ["q", "r"], ["a"])
+    assert targets["ids"].tolist() == [[-1], [-1]]
+
+
+def test_pairs_as_targets():
+    for qrels in (JUDGED, iter(JUDGED), map(list, JUDGED)):
+        found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
+        assert found["ids"].tolist() == [[1, 2], [0, -1]]
+    with raises("`qrels` should be files"):
+        targets_from_qrels([(1, 2, 3, 4, 5)], [1], [2])
+    read = iter(JUDGED)
+    list(read)
+    with raises("without any, as if it was read before"):
+        targets_from_qrels(read, [1], [2])

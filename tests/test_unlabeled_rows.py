@@ -1,0 +1,255 @@
+"""Rows of tables without a label: padding, as in `fit`, and said so."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import keras_rank
+from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.evaluation.command import run as run_command
+from keras_rank.utils import pad_lists
+
+NAN = float("nan")
+NAMES = ["ndcg@5", "ndcg", "map", "mrr@3", "recall@3", "precision@4", "bpref", "arp"]
+NAMES += ["hit_rate@1", "pairwise_accuracy", "rbp", "err", "f1@3", "fall_out@3"]
+COLUMNS = ["query_id", "item_id", "label", "score", "weight", "market"]
+
+
+def rows_of(missing, lists=40, seed=0):
+    """Lists of 2 to 12 rows, of which some have no label. The third has none at all."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 13, lists)
+    query = np.repeat(np.arange(lists), sizes)
+    label = rng.integers(0, 4, len(query)).astype("float64")
+    label[(rng.uniform(size=len(query)) < 0.3) | (query == 2)] = missing
+    return {
+        "query_id": query,
+        "item_id": rng.permutation(len(query)),
+        "label": label,
+        "score": rng.permutation(len(query)) / 7.0,
+        "weight": rng.uniform(0.5, 2.0, lists)[query],
+        "market": np.array(["de", "fr"])[query % 2],
+    }
+
+
+def with_nulls(rows):
+    """The same as a table, in which NaN is null in a column of integers."""
+    label = pa.array(rows["label"], from_pandas=True).cast(pa.int16())
+    return pa.table({**rows, "label": label})
+
+
+def number_of_unlabeled(rows):
+    return int(np.sum(~(rows["label"] >= 0.0)))
+
+
+def by_metrics(rows, names, weight=None):
+    """What metrics give for the padded lists of rows, as in `fit`."""
+    group = keras_rank.metrics.RankingMetrics(names)
+    lists = {x: pad_lists(rows[x], group_ids=rows["query_id"]) for x in COLUMNS[2:5]}
+    weights = None if weight is None else lists["weight"]
+    group.update_state(lists["label"], lists["score"], weights)
+    return [float(x) for x in group.result().values()]
+
+
+@pytest.mark.parametrize("missing", [-1.0, -0.5, NAN])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_the_number_is_that_of_fit(missing, weight):
+    rows = rows_of(missing)
+    expected = by_metrics(rows, NAMES, weight)
+    for table in (rows, pd.DataFrame(rows), pa.table(rows)):
+        found = evaluate(table, NAMES, weight=weight)
+        values = [found[name] for name in NAMES]
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+def test_the_number_of_nulls_is_that_of_fit(tmp_path, monkeypatch):
+    """In columns of integers, files of any format, and parts of any size."""
+    rows = rows_of(NAN)
+    expected = by_metrics(rows, NAMES)
+    table = with_nulls(rows)
+    assert table["label"].null_count == number_of_unlabeled(rows) > 0
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    csv.write_csv(table, tmp_path / "rows.csv")
+    lines = "\n".join(map(json.dumps, table.to_pylist()))
+    (tmp_path / "rows.jsonl").write_text(lines)
+    names = ("rows.parquet", "rows.csv", "rows.jsonl")
+    for source in (table, *(tmp_path / name for name in names)):
+        found = evaluate(source, NAMES)
+        np.testing.assert_allclose([found[x] for x in NAMES], expected, rtol=1e-6)
+    whole = evaluate(table, NAMES, item="item_id", keep_items=3)
+    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 5)
+    parts = evaluate(table, NAMES, item="item_id", keep_items=3)
+    assert parts.table.equals(whole.table)
+    assert str(parts) == str(whole)
+
+
+def test_padding_changes_no_bit():
+    """Nor do its scores, items, weights and columns, wherever it stands."""
+    rows = pd.DataFrame(rows_of(-1.0))
+    is_item = rows["label"] >= 0.0
+    odd = {"item_id": 7, "score": np.inf, "weight": NAN, "market": "nowhere"}
+    padded = rows.copy()
+    for name, value in odd.items():
+        padded.loc[~is_item, name] = value
+    padded = pd.concat([padded, padded[~is_item]]).sample(frac=1.0, random_state=0)
+    arguments = {"item": "item_id", "weight": "weight", "keep": "market"}
+    expected = evaluate(rows[is_item], NAMES, **arguments)
+    found = evaluate(padded, NAMES, **arguments)
+    has_items = pa.compute.not_equal(found.per_list["query_id"], 2)
+    assert found.per_list.filter(has_items).equals(expected.per_list)
+    assert found.to_dict() == expected.to_dict()
+
+
+def test_a_list_of_padding_is_left_out():
+    rows = {"query_id": [1, 1, 2, 2, 3], "label": [0, 1, -1, None, -2]}
+    found = evaluate({**rows, "score": [3, 2, 1, 9, NAN]}, ["mrr@2", "arp"])
+    assert found.per_list["mrr@2"].to_pylist() == [0.5, None, None]
+    assert found.to_dict() == {"mrr@2": 0.5, "arp": 2.0}
+    assert found.summary()["lists"] == [1, 1]
+    assert found.warnings == [
+        "Warning: lists without a label of 0 or more are left out of the means (2 of "
+        "3)."
+    ]
+    assert max(x["lists"] for x in found.health() if x["check"] != "judged@2") == 0
+
+
+def test_a_table_without_any_label_has_no_value(tmp_path):
+    rows = {"query_id": [1, 1, 2], "label": [None, NAN, -1], "score": [3, 2, 1]}
+    found = evaluate(rows, ["mrr", "ndcg@2"])
+    assert np.isnan(list(found.to_dict().values())).all()
+    assert found.summary()["lists"] == [0, 0]
+    assert "labels: 3 of 3 rows, left out as padding" in found.summary().notes[0]
+    assert "left out of the means (2 of 2)" in str(found)
+    found.write(tmp_path / "lists.parquet")
+    assert str(Evaluation.read(tmp_path / "lists.parquet")) == str(found)
+
+
+def test_lists_of_one_row():
+    rows = {"query_id": [1, 2, 3], "label": [1, None, -1], "score": [1, 2, 3]}
+    found = evaluate(rows, ["mrr", "judged@1"])
+    assert found.to_dict() == {"mrr": 1.0, "judged@1": 1.0}
+    found = evaluate(rows, ["mrr", "judged@1"], unjudged="irrelevant")
+    assert found.to_dict() == {"mrr": 1 / 3, "judged@1": 1 / 3}
+
+
+@pytest.mark.parametrize("missing", [-1.0, NAN])
+def test_the_rule_is_said(missing, tmp_path, monkeypatch):
+    rows = rows_of(missing)
+    number, size = number_of_unlabeled(rows), len(rows["label"])
+    start = f"Missing or negative labels: {number} of {size} rows, "
+    said = {
+        None: "left out as padding (unjudged=drop).",
+        "drop": "left out as padding (unjudged=drop).",
+        "irrelevant": "counted as irrelevant (unjudged=irrelevant).",
+    }
+    found = {x: evaluate(rows, ["mrr"], unjudged=x, keep="market") for x in said}
+    for unjudged, text in said.items():
+        evaluation = found[unjudged]
+        evaluation.write(tmp_path / "lists.parquet")
+        again = Evaluation.read(tmp_path / "lists.parquet")
+        for each in (evaluation, again):
+            assert each.summary().notes == [start + text]
+            assert each.summary(by="market").notes[0] == start + text
+            assert start + text in str(each)
+            assert start + text in each.to_html()
+            assert each.compare(each).notes == [start + text]
+    assert found[None].per_list.equals(found["drop"].per_list)
+    as_0 = {**rows, "label": np.maximum(np.nan_to_num(rows["label"]), 0.0)}
+    expected = evaluate(as_0, ["mrr"], keep="market")
+    assert found["irrelevant"].per_list.equals(expected.per_list)
+    assert "labels: 0 of" in str(expected)
+
+
+def test_rules_are_not_mixed():
+    rows = rows_of(-1.0)
+    drop, irrelevant = (
+        evaluate(rows, ["mrr"], unjudged=x) for x in ("drop", "irrelevant")
+    )
+    with pytest.raises(ValueError, match="the `unjudged` of the models"):
+        compare(drop, irrelevant)
+    tables = [irrelevant.table.slice(0, 9), drop.table.slice(9)]
+    both = pa.concat_tables(tables, promote_options="default")
+    with pytest.raises(ValueError, match="the same rules"):
+        Evaluation(both)
+    # Where all have labels, the rules are one.
+    rows["label"] = np.abs(rows["label"])
+    drop, irrelevant = (
+        evaluate(rows, ["mrr"], unjudged=x) for x in ("drop", "irrelevant")
+    )
+    assert compare(drop, irrelevant)["difference"] == [0.0]
+
+
+def test_parts_add_up():
+    """As an engine that evaluates parts of a table concatenates them."""
+    rows = with_nulls(rows_of(NAN))
+    whole = evaluate(rows, ["mrr"])
+    is_first = pa.compute.less(rows["query_id"], 20)
+    parts = [
+        evaluate(rows.filter(x), ["mrr"]).table
+        for x in (is_first, pa.compute.invert(is_first))
+    ]
+    assert str(Evaluation(pa.concat_tables(parts))) == str(whole)
+
+
+def test_judgments_and_runs_keep_the_rule_of_trec_eval():
+    qrels = {"1": {"a": 1, "b": -1}, "2": {"a": 1}}
+    run = {"1": {"x": 3, "b": 2, "a": 1}, "2": {"a": 1}}
+    for unjudged, expected in ((None, 1 / 3), ("irrelevant", 1 / 3), ("drop", 1.0)):
+        found = evaluate_run(qrels, run, ["mrr"], unjudged=unjudged)
+        assert found["mrr"] == pytest.approx((expected + 1.0) / 2)
+        assert not any("negative labels" in x for x in found.summary().notes)
+        assert ("unjudged=drop" in found.rules) == (unjudged == "drop")
+
+
+@pytest.mark.parametrize("unjudged", ["dropp", "zero", True, 0])
+@pytest.mark.parametrize("function", [evaluate, evaluate_run])
+def test_a_rule_that_is_none_is_an_error(function, unjudged):
+    rows = {"query_id": ["1"], "item_id": ["a"], "label": [1], "score": [1]}
+    given = [rows] if function is evaluate else [rows, rows]
+    with pytest.raises(ValueError, match=r"`unjudged` should be one of .*Received: "):
+        function(*given, ["mrr"], unjudged=unjudged)
+
+
+def test_labels_of_text_are_an_error():
+    rows = {"query_id": [1, 1], "label": ["1", "missing"], "score": [1, 2]}
+    with pytest.raises(ValueError, match="`label` should name a column of numbers"):
+        evaluate(rows, ["mrr"])
+
+
+@pytest.fixture
+def on_numpy(backend):
+    if backend != "numpy":
+        pytest.skip("the command is the same on all backends")
+
+
+def test_the_command_says_the_rule(on_numpy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(with_nulls(rows_of(NAN)), "base.parquet")
+    parquet.write_table(pa.table(rows_of(-1.0)), "new.parquet")
+    said = {"": "padding (unjudged=drop).", "drop": "padding (unjudged=drop)."}
+    said["irrelevant"] = "irrelevant (unjudged=irrelevant)."
+    for unjudged, text in said.items():
+        option = ["--unjudged", unjudged] if unjudged else []
+        for line in ("evaluate new.parquet", "compare base.parquet new.parquet"):
+            for output in ("table", "tsv", "json", "markdown", "html"):
+                call = [*line.split(), "-m", "mrr", "-o", output, *option]
+                assert run_command(call) == 0
+                printed = "".join(capsys.readouterr())
+                assert printed.count("Missing or negative labels: ") in (1, 2)
+                assert text in printed
+        line = "evaluate new.parquet -m mrr --per-list lists.parquet"
+        assert run_command([*line.split(), *option]) == 0
+        capsys.readouterr()
+        assert run_command(["evaluate", "lists.parquet"]) == 0
+        assert text in capsys.readouterr().out
+        pytest.importorskip("matplotlib")
+        line = "report new.parquet -m mrr -o page.html"
+        for others in ([], ["--baseline", "base.parquet"]):
+            assert run_command([*line.split(), *option, *others]) == 0
+            page = (tmp_path / "page.html").read_text()
+            assert page.count(text) == 2
+            capsys.readouterr()
