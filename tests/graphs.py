@@ -7,63 +7,46 @@ import torch
 from keras_rank.backends import backend, torch_graphs
 
 
-class Recorded(torch_graphs.Device):
+class Recorded(torch_graphs.Graph):
     """Outputs lie in memory of their own, which each replay overwrites.
 
     As of a device, they hold nothing of use before the first one.
     """
 
     # What was done, in order.
-    events = ()
-
-    def __init__(self, index):
-        self.name, self.held = torch.device("cpu"), 0
-        self.events, self.is_turn = [], False
+    events: list = []
+    is_replayed = False
 
     @staticmethod
-    def current():
-        return 0
+    def device():
+        return torch.device("cpu")
 
-    @staticmethod
-    def of(x):
-        return 0 if x.device.type == "cpu" else x.get_device()
-
-    @contextlib.contextmanager
-    def aside(self):
-        self.events.append("warmed up")
-        yield
-
-    @contextlib.contextmanager
-    def turn(self):
-        assert not self.is_turn
-        self.is_turn = True
-        try:
-            yield
-        finally:
-            self.is_turn = False
-
-    def record(self, program):
-        returned = program()
+    def record(self, run):
+        run()
         self.events.append("recorded")
-        outputs = returned[0]
-        outputs[:] = [torch.full_like(x, 1) for x in outputs]
+        self._program, recorded = run.func, (self._run, self._tree)
+        own = [torch.full_like(x, 1) for x in self._outputs]
+        self._outputs, self._recorded = own, recorded
 
-        def replay():
-            assert self.is_turn
+    def replay(self, leaves, outputs):
+        assert not Recorded.is_replayed
+        Recorded.is_replayed = True
+        try:
+            self._take(leaves)
+            own = self._outputs
             # Constants that are kept may have to be made again, as here they can be.
             with torch.inference_mode(False):
-                again = program(is_first=True)
-            for own, x in zip(outputs, again[0], strict=True):
-                own.copy_(x)
+                self._program(is_first=True)
+            for x, again in zip(own, self._outputs, strict=True):
+                x.copy_(again)
+            self._outputs, (self._run, self._tree) = own, self._recorded
+            torch._foreach_copy_(outputs, own)
             self.events.append("replayed")
-
-        return replay, returned
+        finally:
+            Recorded.is_replayed = False
 
     def wait(self):
         self.events.append("waited")
-
-    def clear(self):
-        self.held = 0
 
 
 @contextlib.contextmanager
@@ -71,16 +54,16 @@ def recording(monkeypatch):
     """Programs are recorded, as where eager code runs on an accelerator."""
     with monkeypatch.context() as patch:
         patch.setattr(torch_graphs, "is_on", True)
-        patch.setattr(torch_graphs, "device_kind", Recorded)
+        patch.setattr(torch_graphs, "graph_kind", Recorded)
         patch.setattr(torch_graphs, "_kinds", {})
-        patch.setattr(torch_graphs, "_devices", {})
+        patch.setattr(Recorded, "events", [])
         patch.setattr(backend, "on_accelerator", lambda: True)
         yield
 
 
 def replays():
     """How often a graph was replayed."""
-    return sum(x.events.count("replayed") for x in torch_graphs._devices.values())
+    return Recorded.events.count("replayed")
 
 
 def errors():

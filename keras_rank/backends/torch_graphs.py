@@ -14,228 +14,119 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import optree
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from keras_rank import backends
 from keras_rank.backends import generic
 from keras_rank.backends.generic import Class, Result, Tensor
 
-BY_DEFAULT = False
 CALLS_BEFORE = 2
 # With more entries, the device takes longer than the host.
 MOST_ENTRIES = 2**22
 # With more, as of loops over items, a replay takes longer than shorter eager code.
 MOST_OPERATIONS = 2048
-# The graphs of a device hold at most this part of the memory that is free.
+# Graphs hold at most this part of the memory that is free.
 MEMORY_PART = 16
 MOST_GRAPHS, MOST_KINDS = 32, 256
 # A graph that one of so many calls has replayed is kept. If more kinds take turns than
 # there may be graphs, each call would record another one.
 RECENT_CALLS = 1000
 
-_NAMESPACE = "keras_rank"
-_TENSORS = torch.Tensor, torch.nn.Parameter
 # Operations that read a value, or draw one.
-_NEVER = {
-    torch.Tag.data_dependent_output,
-    torch.Tag.dynamic_output_shape,
-    torch.Tag.nondeterministic_seeded,
-}
+_READS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_NEVER = _READS | {torch.Tag.nondeterministic_seeded}
+_TENSORS = torch.Tensor, torch.nn.Parameter
+# With the classes of this package.
+_flatten: Any = functools.partial(optree.tree_flatten, namespace="keras_rank")
+
+
+def _tensors_in(tree: Any) -> list[torch.Tensor]:
+    return [x for x in _flatten(tree)[0] if isinstance(x, torch.Tensor)]
 
 
 def _is_asked_for() -> bool:
-    value = os.environ.get("KERAS_RANK_CUDA_GRAPHS", str(int(BY_DEFAULT)))
-    if value not in ("0", "1"):
-        raise ValueError(
-            f"`KERAS_RANK_CUDA_GRAPHS` should be 0 or 1. Received: {value!r}"
-        )
-    return value == "1"
-
-
-is_on = _is_asked_for()
-
-
-class Device:
-    """All that is asked of CUDA. Tests put a CPU in its place.
-
-    Graphs are recorded on one stream, and share the memory in which they compute, as
-    none reads what another one has left there. So they are replayed one by one.
-    """
-
-    def __init__(self, index: int) -> None:
-        self.name = torch.device("cuda", index)
-        self._stream: Any = torch.cuda.Stream(index)  # type: ignore[no-untyped-call]
-        self._replayed: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._pool, self.held = torch.cuda.graph_pool_handle(), 0
-
-    @staticmethod
-    def current() -> int | None:
-        """The device in use, `None` if there is none, or a user records on it."""
-        is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        if not is_used or torch.cuda.is_current_stream_capturing():
-            return None
-        return torch.cuda.current_device()
-
-    @staticmethod
-    def of(x: torch.Tensor) -> int | None:
-        """The device of a tensor, `None` for the host."""
-        return None if x.device.type == "cpu" else x.get_device()
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """Runs on the stream that records, in the order of the current one."""
-        here = torch.cuda.current_stream()
-        self._stream.wait_stream(here)
-        with torch.cuda.stream(self._stream):
-            yield
-        here.wait_stream(self._stream)
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Replays after whatever was replayed before, on any stream."""
-        here = torch.cuda.current_stream()
-        here.wait_event(self._replayed)
-        try:
-            yield
-        finally:
-            self._replayed.record(here)
-
-    def record(self, program: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """Returns what replays a program on the current stream, and what it returned.
-
-        Where a recording can't be ended, PyTorch leaves its stream the current one, and
-        before version 2.13 its allocator takes the recording for still going on.
-        """
-        graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
-        recording = torch.cuda.graph(
-            graph, self._pool, self._stream, capture_error_mode="thread_local"
-        )
-        # To free another graph while one is recorded is an error.
-        gc.disable()
-        try:
-            with torch.cuda.stream(self._stream), recording:
-                before = torch.cuda.memory_reserved(self.name)
-                returned = program()
-            self.held += torch.cuda.memory_reserved(self.name) - before
-        except BaseException:
-            with contextlib.suppress(RuntimeError):
-                torch._C._cuda_endAllocateToPool(self.name.index, self._pool)
-            self._pool = torch.cuda.graph_pool_handle()
-            raise
-        finally:
-            if collects:
-                gc.enable()
-        return graph.replay, returned
-
-    def wait(self) -> None:
-        """Waits for all replays, after which graphs may be freed."""
-        self._replayed.synchronize()
-
-    def clear(self) -> None:
-        """Records in other memory from now on, as all graphs are freed."""
-        self._pool, self.held = torch.cuda.graph_pool_handle(), 0
+    value = os.environ.get("KERAS_RANK_CUDA_GRAPHS", "1")
+    if value in ("0", "1"):
+        return value == "1"
+    raise ValueError(f"`KERAS_RANK_CUDA_GRAPHS` should be 0 or 1. Received: {value!r}")
 
 
 class _Run(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A run of a program as it is recorded: values are hidden from Python.
+    """A run of a program that is recorded, or a first one, which makes what lasts.
 
-    It fails at what no graph can hold, before CUDA does. What is made once is made by a
-    first run, as it would lie in the memory of the graph.
+    It fails at what no graph can hold, before CUDA does.
     """
 
     def __init__(self, *, is_first: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.is_first = is_first
+        self.is_first, self._operations = is_first, 0
         self.conditions, self.messages = list[Tensor](), list[str]()
-        # Tensors that no operation has made: a graph reads their memory.
-        self.given = dict[int, torch.Tensor]()
-        self._made, self._operations = WeakIdKeyDictionary(), 0
+        # Tensors that no operation has made are kept: a graph reads their memory.
+        self._made, self._given = WeakIdKeyDictionary(), dict[int, torch.Tensor]()
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         self._operations += 1
-        self.check(self._operations <= MOST_OPERATIONS, "so many operations")
-        self.check(not _NEVER & {*operation.tags}, str(operation))
-        is_new = operation is torch.ops.aten.lift_fresh.default
-        self.check(self.is_first or not is_new, "a constant that is not kept")
-        for x in filter(torch.is_tensor, optree.tree_leaves(args)):
+        is_new = operation is torch.ops.aten.lift_fresh.default and not self.is_first
+        if is_new or _NEVER & {*operation.tags} or self._operations > MOST_OPERATIONS:
+            raise RuntimeError(f"A CUDA graph can't hold {operation}.")
+        for x in _tensors_in((args, kwargs)):
             if x not in self._made:
-                self.given[id(x)] = x
+                self._given[id(x)] = x
         result = operation(*args, **(kwargs or {}))
-        for x in filter(torch.is_tensor, optree.tree_leaves(result)):
+        for x in _tensors_in(result):
             self._made[x] = True
-            is_here = device_kind.of(x) is not None
-            self.check(self.is_first or is_here, "a tensor of the host")
         return result
 
-    @staticmethod
-    def check(holds: bool, what: str) -> None:
-        if not holds:
-            raise RuntimeError(f"A CUDA graph can't hold {what}.")
 
-    def __enter__(self) -> Any:
-        self._token = _run.set(self)
-        return super().__enter__()  # type: ignore[no-untyped-call]
+class Graph:
+    """A recorded program: the inputs that it reads, and the outputs that it writes.
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
-        _run.reset(self._token)
+    Tests put a CPU in the place of CUDA: `device`, `record`, `replay` and `wait`.
+    """
 
-
-class _Graph:
-    """A recorded program: the inputs that it reads, and the outputs that it writes."""
-
-    def __init__(self, device: Device, program: Any, tree: Any, leaves: Any) -> None:
-        def run(*, is_first: bool = False) -> tuple[list[torch.Tensor], Any, _Run]:
-            with _Run(is_first=is_first) as ran:
+    def __init__(self, program: Any, tree: Any, leaves: list[Any]) -> None:
+        def run(*, is_first: bool) -> None:
+            with _Run(is_first=is_first) as self._run:
                 returned = program(*tree.unflatten(self._inputs))
-                outputs, returns = optree.tree_flatten(returned, namespace=_NAMESPACE)
-                if ran.conditions:
-                    outputs.append(torch.stack(ran.conditions))
-            return outputs, returns, ran
+            self._outputs, self._tree = _flatten((returned, self._run.conditions))
 
-        self.device = device
         with torch.inference_mode(False), torch.no_grad():
+            forms: Any = map(_form_of, leaves)
             self._inputs = [
-                torch.empty((), dtype=torch.int32, device=device.name)
-                if isinstance(x, int)
-                else torch.empty(x.shape, dtype=x.dtype, device=device.name)
-                for x in leaves
+                torch.empty(shape, dtype=dtype, device=self.device())
+                for shape, dtype in forms
             ]
+            self.held = sum(x.nbytes for x in self._inputs)
             self._take(leaves)
-            with device.aside():
-                run(is_first=True)
-                run()
-            self._replay, (self._outputs, self._returns, self._run) = device.record(run)
-        device.held += sum(x.nbytes for x in self._inputs)
+            run(is_first=True)
+            self.record(functools.partial(run, is_first=False))
 
     def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
         """Returns the outputs of a call, before another one overwrites them."""
-        with torch.no_grad(), self.device.turn():
-            self._take(leaves)
-            self._replay()
+        with torch.no_grad():
             outputs = [torch.empty_like(x) for x in self._outputs]
-            torch._foreach_copy_(outputs, self._outputs)
+            self.replay(leaves, outputs)
         return outputs
 
     def result(self, outputs: list[torch.Tensor]) -> Any:
         """Returns what the program returns, or raises as it would."""
-        if self._run.messages:
-            hold = outputs.pop().tolist()
-            for condition, message in zip(hold, self._run.messages, strict=True):
-                generic.require(condition, message)
-        return self._returns.unflatten(outputs)
+        returned, conditions = self._tree.unflatten(outputs)
+        hold = torch.stack(conditions).tolist() if conditions else []
+        for condition, message in zip(hold, self._run.messages, strict=True):
+            generic.require(condition, message)
+        return returned
 
     def _take(self, leaves: list[Any]) -> None:
+        """Tensors of a GPU are copied by one call, those of the host by one each."""
         own, others = list[torch.Tensor](), list[torch.Tensor]()
         for ours, x in zip(self._inputs, leaves, strict=True):
             if isinstance(x, int):
@@ -245,6 +136,62 @@ class _Graph:
                 others.append(x)
         torch._foreach_copy_(own, others)
 
+    @staticmethod
+    def device() -> torch.device | None:
+        """The device in use, `None` if there is none, or a user records on it."""
+        is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        if not is_used or torch.cuda.is_current_stream_capturing():
+            return None
+        return torch.device("cuda", torch.cuda.current_device())
+
+    def record(self, run: Callable[[], None]) -> None:
+        """Records a run on one stream of the device, once all its work is done.
+
+        Where a recording can't be ended, PyTorch leaves its stream the current one, and
+        before version 2.13 its allocator takes the recording for still going on.
+        """
+        device, pool = torch.cuda.current_device(), torch.cuda.graph_pool_handle()
+        stream, self._last_replay = _stream_and_last_replay(device)
+        self._graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
+        recording = torch.cuda.graph(self._graph, pool, stream, "thread_local")
+        # To free another graph while one is recorded is an error.
+        gc.disable()
+        try:
+            with torch.cuda.stream(stream), recording:
+                before = torch.cuda.memory_reserved()
+                run()
+                self.held += torch.cuda.memory_reserved() - before
+        except BaseException:
+            with contextlib.suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(device, pool)
+            raise
+        finally:
+            if collects:
+                gc.enable()
+
+    def replay(self, leaves: list[Any], outputs: list[torch.Tensor]) -> None:
+        """Replays after whatever the device has replayed before, on any stream."""
+        here = torch.cuda.current_stream()
+        here.wait_event(self._last_replay)
+        try:
+            self._take(leaves)
+            self._graph.replay()
+            torch._foreach_copy_(outputs, self._outputs)
+        finally:
+            self._last_replay.record(here)
+
+    def wait(self) -> None:
+        """Waits for all replays, after which a graph may be freed."""
+        self._last_replay.synchronize()
+
+
+# Of each device: graphs are replayed one by one, as products of matrices that were
+# recorded on one stream share memory.
+@functools.cache
+def _stream_and_last_replay(device: int) -> Any:
+    with torch.cuda.device(device):
+        return torch.cuda.Stream(), torch.cuda.Event()  # type: ignore[no-untyped-call]
+
 
 @dataclasses.dataclass
 class _Kind:
@@ -252,86 +199,94 @@ class _Kind:
 
     calls: int = 0
     last_call: int = 0
-    graph: _Graph | None = None
+    graph: Graph | None = None
     error: str = ""
 
 
-device_kind: type[Device] = Device
-_devices: dict[int, Device] = {}
+is_on, graph_kind = _is_asked_for(), Graph
 _kinds: dict[Any, _Kind] = {}
 _lock, _clock = threading.RLock(), itertools.count()
-_run: ContextVar[_Run | None] = ContextVar("run", default=None)
+
+
+def _current_run() -> _Run | None:
+    mode = None if torch.compiler.is_compiling() else _get_current_dispatch_mode()
+    return mode if isinstance(mode, _Run) else None
 
 
 def hides_values() -> bool:
     """Whether a program is being recorded."""
-    return _run.get() is not None
+    return _current_run() is not None
 
 
 def lasting() -> contextlib.AbstractContextManager[Any]:
     """Tensors of inference mode take no part in gradients, nor can be assigned to."""
-    run = None if torch.compiler.is_compiling() else _run.get()
-    if run is not None:
-        run.check(run.is_first, "what lasts")
+    run = _current_run()
+    if run is not None and not run.is_first:
+        raise RuntimeError("A CUDA graph can't hold what lasts.")
     return torch.inference_mode(False)
 
 
 def require(condition: Tensor | bool, message: str) -> None:
     """A graph has its conditions among its outputs, and they are read once."""
-    run = None if torch.compiler.is_compiling() else _run.get()
-    if run is not None and generic.known(condition) is None:
+    run = _current_run()
+    if run is not None and not isinstance(condition, bool):
         run.conditions.append(condition)
         run.messages.append(message)
     generic.require(condition, message)
 
 
 def register_tree(kind: Class) -> Class:
-    def leaves_of(value: Any) -> list[Any]:
-        return list(value) if isinstance(value, list | tuple) else [value]
-
-    flatten, unflatten = generic.parts_of(kind, leaves_of)
-    optree.register_pytree_node(kind, flatten, unflatten, namespace=_NAMESPACE)
+    flatten, unflatten = generic.parts_of(kind, optree.tree_leaves)
+    optree.register_pytree_node(kind, flatten, unflatten, namespace="keras_rank")
     return kind
 
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
     """A call that can't be replayed is one of the function itself."""
-    index = None if torch.compiler.is_compiling() else _device_in_use()
-    if index is None:
+    device = _device_in_use()
+    if device is None or not generic.is_ours(depends):
         return function(depends, *tensors)
-    leaves: list[Any]
-    leaves, tree = optree.tree_flatten(tensors, namespace=_NAMESPACE)  # type: ignore[arg-type]
-    forms = _forms_of(leaves, index)
-    key = index, function, depends, tree, forms, _modes()
-    kind = None if forms is None else _kind_of(key)
-    if kind is None:
+    leaves, tree = _flatten(tensors)
+    forms = [_form_of(x) for x in leaves]
+    places = {x.device for x in _tensors_in(leaves)}
+    if None in forms or not {device} <= places <= {device, torch.device("cpu")}:
         return function(depends, *tensors)
+    key = (device, function, depends, tree, tuple(forms), *_modes())
     with _lock:
-        if kind.graph is None and _is_time(kind):
-            _record(kind, index, functools.partial(function, depends), tree, leaves)
-        graph, kind.last_call = kind.graph, next(_clock)
-        outputs = [] if graph is None else graph(leaves)
-    if graph is None:
-        return function(depends, *tensors)
-    result: Result = graph.result(outputs)
+        graph = _graph_of(key, functools.partial(function, depends), tree, leaves)
+        outputs = graph(leaves) if graph else []
+    result: Result = graph.result(outputs) if graph else function(depends, *tensors)
     return result
 
 
-def _device_in_use() -> int | None:
-    """The device whose calls may be replayed, `None` if none is, or all is traced."""
-    is_left_out = not is_on or (
-        torch._C._get_tracing_state() is not None
+def _device_in_use() -> torch.device | None:
+    """The device in use, `None` if there is none, or operations are traced."""
+    if (
+        torch.compiler.is_compiling()
+        or not is_on
+        or torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
-        # A mode of a user's, or of a program that is being recorded.
         or torch._C._len_torch_dispatch_stack() > 0
-    )
-    return None if is_left_out else device_kind.current()
+    ):
+        return None
+    return graph_kind.device()
+
+
+def _form_of(x: Any) -> tuple[Any, torch.dtype] | None:
+    """The shape and dtype of an input of a graph, `None` if it can't be one."""
+    if type(x) is int and -(2**31) <= x < 2**31:
+        # As the key of a seed, which may be another each time.
+        return (), torch.int32
+    if type(x) not in _TENSORS or x.layout is not torch.strided:
+        return None
+    keeps_gradient = x.requires_grad and torch.is_grad_enabled()
+    fits = x.numel() < MOST_ENTRIES and not keeps_gradient
+    return (x.shape, x.dtype) if fits else None
 
 
 def _modes() -> tuple[Any, ...]:
     """What else determines the operations of a program."""
     return (
-        torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
@@ -339,72 +294,32 @@ def _modes() -> tuple[Any, ...]:
     )
 
 
-def _forms_of(leaves: list[Any], index: int) -> tuple[Any, ...] | None:
-    """What a graph depends on of its inputs, `None` if there can't be one."""
-    keeps_gradients = torch.is_grad_enabled()
-    devices, forms = set[int | None](), list[Any]()
-    for x in leaves:
-        if type(x) is int and -(2**31) <= x < 2**31:
-            # One of its inputs, as the key of a seed may be another each time.
-            forms.append(int)
-        elif type(x) in _TENSORS and x.layout is torch.strided:
-            if x.numel() >= MOST_ENTRIES or (keeps_gradients and x.requires_grad):
-                return None
-            devices.add(device_kind.of(x))
-            forms.append((x.shape, x.dtype))
-        else:
-            return None
-    return tuple(forms) if devices - {None} == {index} else None
+def _graph_of(key: Any, program: Any, tree: Any, leaves: list[Any]) -> Graph | None:
+    """The graph of a kind of calls, recorded if it is time, `None` if there is none."""
+    if key not in _kinds and len(_kinds) >= MOST_KINDS:
+        others = [x for x in _kinds if _kinds[x].graph is None]
+        del _kinds[min(others, key=lambda x: _kinds[x].last_call)]
+    kind = _kinds.setdefault(key, _Kind())
+    kind.calls, kind.last_call = kind.calls + 1, next(_clock)
+    if kind.calls > CALLS_BEFORE and not (kind.graph or kind.error):
+        try:
+            kind.graph = graph_kind(program, tree, leaves)
+        except Exception as error:
+            kind.error = repr(error)
+        _keep_limits(kind)
+    return kind.graph
 
 
-def _kind_of(key: Any) -> _Kind | None:
-    """The kind of a call, `None` if no program can be made of it."""
-    try:
-        kind = _kinds.get(key)
-    except TypeError:
-        return None
-    if kind is None and generic.is_ours(key[2]):
-        with _lock:
-            if len(_kinds) >= MOST_KINDS:
-                others = [x for x in _kinds if _kinds[x].graph is None]
-                del _kinds[min(others, key=lambda x: _kinds[x].last_call)]
-            kind = _kinds.setdefault(key, _Kind())
-    return kind
-
-
-def _is_time(kind: _Kind) -> bool:
-    """Whether to record the next call, in the place of a graph that is not used."""
-    kind.calls += 1
-    if kind.error or kind.calls <= CALLS_BEFORE:
-        return False
-    recorded = [other for other in _kinds.values() if other.graph is not None]
-    if len(recorded) < MOST_GRAPHS:
-        return True
-    oldest = min(recorded, key=lambda other: other.last_call)
-    if kind.last_call - oldest.last_call <= RECENT_CALLS:
-        return False
-    _forget([oldest])
-    return True
-
-
-def _record(kind: _Kind, index: int, program: Any, tree: Any, leaves: Any) -> None:
-    if index not in _devices:
-        _devices[index] = device_kind(index)
-    device, free = _devices[index], backends.backend.free_memory()
-    try:
-        kind.graph = _Graph(device, program, tree, leaves)
-    except Exception as error:
-        kind.error = repr(error)
-    if device.held > (math.inf if free is None else free / MEMORY_PART):
-        # All of them, as they share memory.
-        graphs = ((other, other.graph) for other in _kinds.values())
-        _forget([other for other, x in graphs if x and x.device is device])
-        device.clear()
-        kind.error = kind.error or "It takes too much memory."
-
-
-def _forget(kinds: list[_Kind]) -> None:
-    for kind in kinds:
-        if kind.graph is not None:
-            kind.graph.device.wait()
-        kind.graph, kind.calls = None, 0
+def _keep_limits(new: _Kind) -> None:
+    """Frees graphs beyond the limits: those not used for long, or else the new one."""
+    most = (backends.backend.free_memory() or math.inf) / MEMORY_PART
+    while new.graph:
+        recorded = [(kind, kind.graph) for kind in _kinds.values() if kind.graph]
+        held = sum(graph.held for _, graph in recorded)
+        if len(recorded) <= MOST_GRAPHS and held <= most:
+            return
+        kind, graph = min(recorded, key=lambda x: x[0].last_call)
+        if new.last_call - kind.last_call <= RECENT_CALLS:
+            kind, graph = new, new.graph
+        graph.wait()
+        kind.graph, kind.calls = None, -RECENT_CALLS
