@@ -1,6 +1,7 @@
 """A CPU in the place of CUDA: what is recorded there is called again."""
 
 import contextlib
+from typing import ClassVar
 
 import torch
 
@@ -14,7 +15,7 @@ class Recorded(torch_graphs.Graph):
     """
 
     # What was done, in order.
-    events: list = []
+    events: ClassVar[list] = []
     is_replayed = False
 
     @staticmethod

@@ -27,6 +27,7 @@ __all__ = ["enter", "lasting", "register_tree", "require"]
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
+_INT32_MAX = 2**31 - 1
 # So many comparisons take twice the memory of the scores.
 _COMPARED_AT_ONCE = 8
 
@@ -408,6 +409,23 @@ def sort(x: Tensor) -> Tensor:
     if array is None:
         return x.sort(dim=1).values
     return torch.from_numpy(np.sort(array, axis=1))
+
+
+def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    if getattr(scores, "is_cuda", False) and scores.dtype == torch.float32:
+        return sorted_as_words(scores, keys)
+    return generic.sorted_descending(scores, keys)
+
+
+def sorted_as_words(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """By one stable sort of both as words, for float32 scores."""
+    # Of the two zeros, only 0.0 is left.
+    bits = (detached(scores) + 0.0).view(torch.int32)
+    # As integers, negative numbers would be in reverse order.
+    digits = bits ^ (bits >> 31 & _INT32_MAX)
+    words = torch.add(keys, digits.long(), alpha=2**32)
+    order = words.sort(dim=1, descending=True, stable=True).indices
+    return take(scores, order), order
 
 
 def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
