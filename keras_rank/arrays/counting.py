@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_rank.arrays.arithmetic import size_of
+from keras_rank.arrays.arithmetic import none_of, size_of
 from keras_rank.backends import Tensor, backend
 
 # Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
@@ -89,18 +89,40 @@ def count_above_and_tied(
     return above, tied
 
 
-def count_before(
+def place_among_tied(
     entries: Tensor,
     thresholds: Tensor,
-    keys: Tensor,
-    own_keys: Tensor,
+    tied: Tensor,
+    matters: Tensor,
+    keys: Callable[[], tuple[Tensor, Tensor]],
     dtype: str,
+) -> Tensor:
+    """Returns the place, from 1 on, that each threshold has by its key among its ties.
+
+    Args:
+        entries: tensor of shape `(batch, size)`, without NaN.
+        thresholds: tensor of shape `(batch, number)`. Some of the entries.
+        tied: tensor of the same shape. The number of entries equal to each.
+        matters: boolean tensor of the same shape. Whether to tell the place. Where no
+            one matters, `tied` may be returned.
+        keys: function that returns int32 keys of the entries and of the thresholds. The
+            largest of equal entries comes first.
+        dtype: the dtype of the places.
+    """
+
+    def by_keys() -> Tensor:
+        return 1.0 + count_before(entries, thresholds, *keys(), dtype)
+
+    return backend.branch(none_of(matters), lambda: tied, by_keys)
+
+
+def count_before(
+    entries: Tensor, thresholds: Tensor, keys: Tensor, own_keys: Tensor, dtype: str
 ) -> Tensor:
     """Counts the entries of each row that equal a threshold and have a larger key.
 
     Args:
-        entries: tensor of shape `(batch, size)`, without NaN.
-        thresholds: tensor of shape `(batch, number)`.
+        entries, thresholds: those of `place_among_tied`.
         keys: int32 tensor of the shape of the entries.
         own_keys: int32 tensor of the shape of the thresholds.
         dtype: the dtype of the counts.

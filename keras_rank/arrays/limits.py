@@ -58,5 +58,5 @@ def as_compared(scores: Tensor) -> Tensor:
 
 
 def within_limits(labels: Tensor) -> Tensor:
-    """Labels of 0 or more, of which denormal ones are 0, and infinite ones are capped."""
+    """Labels of 0 or more: denormal ones are 0, and infinite ones are capped."""
     return backend.minimum(as_ranked(labels), limits_of(labels.dtype).largest)

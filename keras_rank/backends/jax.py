@@ -371,22 +371,21 @@ def _rows(x: Tensor, first: int, number: int) -> Tensor:
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """XLA on a CPU selects the largest floats ten times as fast as integers.
 
-    A few more are selected, as the last ones may be equal in float32 only.
+    Of integers, it selects by the first bits, then by the others among those that are
+    equal to the last: float32 is exact for each.
     """
     if x.dtype != "int32" or backends.backend.on_accelerator():
         return generic.top_k(x, count)
-    some = min(count + 8, x.shape[1])
-    as_floats, among = generic.top_k(x.astype("float32"), some)
-    are_told = jnp.all(as_floats[:, count - 1] > as_floats[:, -1])
-
-    def of_some() -> Tensor:
-        return take(among, argsort(~take(x, among))[:, :count])
-
-    def of_all() -> Tensor:
-        return argsort(~x)[:, :count]
-
-    positions = backends.backend.branch(are_told, of_some, of_all)
-    return take(x, positions), positions
+    first_bits = (x >> 8).astype("float32")
+    highest, above = generic.top_k(first_bits, count)
+    last = highest[:, -1:]
+    other_bits = jnp.where(first_bits == last, (x & 255).astype("float32"), -1.0)
+    others, at_last = generic.top_k(other_bits, count)
+    positions = jnp.concatenate([at_last, above], axis=1)
+    are_in = jnp.concatenate([others >= 0.0, highest > last], axis=1)
+    values = jnp.where(are_in, take(x, positions), generic.INT32_MIN)
+    order = argsort(~values)[:, :count]
+    return take(values, order), take(positions, order)
 
 
 def argsort(x: Tensor) -> Tensor:

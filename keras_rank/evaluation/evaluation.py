@@ -15,7 +15,8 @@ from keras_rank.evaluation.report.comparison import Comparison, compared, worst_
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table, columns_of
+from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.worst_lists import items_of
 from keras_rank.metrics.base import RankingMetric
 
 
@@ -227,11 +228,7 @@ class Evaluation:
     @property
     def warnings(self) -> list[str]:
         """The warnings of `health`."""
-        values = self._values
-        has_health = values.has_health
-        return (
-            health.warnings_of(values, health.checks_of(values)) if has_health else []
-        )
+        return health.warnings_of(self._values)
 
     def worst(
         self,
@@ -274,8 +271,7 @@ class Evaluation:
         Raises:
             ValueError: if there is no such query, or no items were kept.
         """
-        names = ("rank", "item", "label", "score")
-        return Table(columns_of(self._values.items_of(query), names))
+        return items_of(self._values, query)
 
     def report(
         self,
@@ -315,7 +311,8 @@ class Evaluation:
         how: dict[str, Any] = {"test": test, "correction": correction}
         how |= {"cluster": cluster, "confidence": confidence}
         columns = [by] if isinstance(by, str) else list(by or [])
-        page = Page(self, baseline, columns, how, title, names)
+        of_baseline = None if baseline is None else _of_baseline(baseline)
+        page = Page(self._values, of_baseline, columns, how, title, names)
         file.write_text(page.html(), "utf-8")
 
     def plot(

@@ -9,7 +9,7 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, geometric
 from keras_rank.formulas.chances import first_success, hypergeometric
 from keras_rank.formulas.graded import share_of_ideal
-from keras_rank.lists.relevance import JudgedLists, once_for_all_cutoffs
+from keras_rank.ranking.judged import JudgedLists, once_for_all_cutoffs
 from keras_rank.ranking.ranking import Ranking
 
 

@@ -6,7 +6,7 @@ from keras_rank import discounts
 from keras_rank.arrays.arithmetic import ratio, shifted, total, totals
 from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.chances import first_success
-from keras_rank.lists.relevance import JudgedLists
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking, TiedItems
 
 

@@ -8,7 +8,7 @@ from keras_rank.arrays.arithmetic import highest, ratio, total
 from keras_rank.arrays.limits import LARGEST_GAIN
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.lists.relevance import JudgedLists
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
 

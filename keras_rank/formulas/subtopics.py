@@ -15,7 +15,7 @@ from keras_rank.arrays.arithmetic import (
 from keras_rank.backends import Tensor, backend
 from keras_rank.formulas.binary import slots_of_top
 from keras_rank.formulas.chances import mean_power_of_marked
-from keras_rank.lists.relevance import JudgedLists, once_for_all_cutoffs
+from keras_rank.ranking.judged import JudgedLists, once_for_all_cutoffs
 from keras_rank.ranking.ranking import Ranking
 
 # Gains of an ideal order that differ by less than this share are equal.

@@ -18,6 +18,7 @@ from keras_rank.arguments import (
 from keras_rank.arrays.buckets import first_rows
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
+from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.reading import (
     RawBatch,
     check_told_apart,
@@ -26,9 +27,11 @@ from keras_rank.lists.reading import (
     tied_labels,
     warn_of_first_batch,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance, from_threshold
+from keras_rank.lists.relevance import Relevance, from_threshold
 from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import shape_of
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 
@@ -210,19 +213,18 @@ def _check_agree(
 
 def _ranked(
     order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
-) -> tuple[Lists, Ranking]:
+) -> tuple[DenseLists | SparseLists, Ranking]:
     """Lists and their order, by one program if sizes don't depend on values."""
     dtype, spec = order
     if spec.by_steps:
         lists = backend.enter(standardize, (spec.of_targets, dtype), batch)
         return lists, rank_by_scores(spec, lists, key)
-    ranked: tuple[Lists, Ranking] = backend.enter(_ranked_lists, order, batch, key)
-    return ranked
+    return backend.enter(_ranked_lists, order, batch, key)
 
 
 def _ranked_lists(
     order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
-) -> tuple[Lists, Ranking]:
+) -> tuple[DenseLists | SparseLists, Ranking]:
     dtype, spec = order
     lists = standardize((spec.of_targets, dtype), batch)
     return lists, rank_by_scores(spec, lists, key)

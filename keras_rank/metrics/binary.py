@@ -25,8 +25,9 @@ from keras_rank.formulas.binary import (
     reciprocal_of_first_relevant,
     twice_hits_over_slots_and_relevant,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance, below_threshold
+from keras_rank.lists.relevance import Relevance, below_threshold
 from keras_rank.metrics.base import RankingArguments, RankingMetric
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
 

@@ -20,8 +20,9 @@ from keras_rank.formulas.graded import (
     expected_reciprocal_of_stop,
     normalized_discounted_gain,
 )
-from keras_rank.lists.relevance import JudgedLists, Relevance, of_gain, of_gain_ratio
+from keras_rank.lists.relevance import Relevance, of_gain, of_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
 

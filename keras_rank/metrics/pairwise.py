@@ -12,8 +12,9 @@ from keras_rank.formulas.pairwise import (
     preferred,
 )
 from keras_rank.lists.base import Lists
-from keras_rank.lists.relevance import JudgedLists, Relevance, of_label_above_zero
+from keras_rank.lists.relevance import Relevance, of_label_above_zero
 from keras_rank.metrics.base import RankingMetric, SharedArguments
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
 

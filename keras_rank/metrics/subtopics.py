@@ -18,8 +18,8 @@ from keras_rank.arguments import (
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas import subtopics
-from keras_rank.lists.relevance import JudgedLists
 from keras_rank.metrics.base import RankingArguments, RankingMetric
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
 

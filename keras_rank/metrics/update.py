@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from keras import ops
 
@@ -15,21 +15,16 @@ from keras_rank.lists.reading import (
     read_sparse,
     warn_of_first_batch,
 )
-from keras_rank.lists.relevance import JudgedLists
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
-from keras_rank.metrics.ordered import (
-    SHUFFLE_TIES,
-    OrderedMetric,
-)
+from keras_rank.metrics.ordered import SHUFFLE_TIES, OrderedMetric
+from keras_rank.metrics.per_list import PerListMetric
 from keras_rank.metrics.variables import State, Update, end_compiling
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranked import OrderSpec, RankedLists, rank_by_scores
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.tie_breaking import Ties
 from keras_rank.state import LISTS, add
-
-if TYPE_CHECKING:
-    from keras_rank.metrics.base import RankingMetric
 
 M = TypeVar("M", bound=OrderedMetric)
 K = TypeVar("K", bound=Hashable)
@@ -50,7 +45,7 @@ class UpdateSpec:
         keys: the keys of their seeds.
     """
 
-    metrics: "tuple[RankingMetric, ...]" = dataclasses.field(compare=False)
+    metrics: tuple[PerListMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
     dtype: str
     orders: tuple[OrderSpec, ...]
@@ -59,11 +54,11 @@ class UpdateSpec:
 
     @classmethod
     def of(
-        cls, metrics: "Sequence[RankingMetric]", ties: Ties | None = None
+        cls, metrics: Sequence[PerListMetric], ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
         which = [m._order if ties is None else (ties, 0) for m in metrics]
-        by_order: dict[tuple[Ties, int], list[RankingMetric]] = {x: [] for x in which}
+        by_order: dict[tuple[Ties, int], list[PerListMetric]] = {x: [] for x in which}
         for metric, its in zip(metrics, which, strict=True):
             by_order[its].append(metric)
         is_sparse, places = metrics[0].sparse_labels, list(by_order)
@@ -108,7 +103,7 @@ def number_of_ranks(metrics: Sequence[OrderedMetric]) -> int | None:
 
 
 def updates_of(
-    metrics: "Sequence[RankingMetric]", y_true: Any, y_pred: Any, sample_weight: Any
+    metrics: Sequence[PerListMetric], y_true: Any, y_pred: Any, sample_weight: Any
 ) -> list[Update]:
     """Returns the new values of the variables of metrics, which share them.
 
@@ -140,7 +135,7 @@ def updates_of(
 
 
 def with_ranked(
-    metrics: "Sequence[RankingMetric]", ranked: RankedLists, state: State
+    metrics: Sequence[PerListMetric], ranked: RankedLists, state: State
 ) -> State:
     """Returns the state of a group with ranked lists added for some of its members."""
     _check_take(metrics, ranked)
@@ -150,7 +145,7 @@ def with_ranked(
 
 
 def results(
-    statistic: Callable[..., Tensor], metrics: "Sequence[RankingMetric]", state: State
+    statistic: Callable[..., Tensor], metrics: Sequence[PerListMetric], state: State
 ) -> list[Tensor]:
     """Returns the mean of each metric, or its standard error, given their state."""
     found: dict[tuple[float | None, str], list[Tensor]] = {}
@@ -173,7 +168,7 @@ def _of_each(
     return list(ops.unstack(values)) if len(values.shape) else [values]
 
 
-def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> bool:
+def _has_first_batch(metrics: Sequence[PerListMetric], batch: RawBatch) -> bool:
     """Whether metrics get their first batch of several items, of which they may warn.
 
     Not in `torch.compile`, which would compile the next batch anew, as the attribute
@@ -188,13 +183,13 @@ def _has_first_batch(metrics: "Sequence[RankingMetric]", batch: RawBatch) -> boo
 
 
 def alike(
-    metrics: "Sequence[RankingMetric]",
-) -> "dict[tuple[bool, str], list[RankingMetric]]":
+    metrics: Sequence[PerListMetric],
+) -> dict[tuple[bool, str], list[PerListMetric]]:
     """Groups metrics that share their inputs, by `sparse_labels` and dtype."""
     return grouped(metrics, lambda m: (m.sparse_labels, m._compute_dtype))
 
 
-def check_takes_targets(metric: "RankingMetric") -> None:
+def check_takes_targets(metric: PerListMetric) -> None:
     """Raises for a metric that needs the labels of all items."""
     if not metric.takes_sparse_labels:
         raise ValueError(
@@ -204,14 +199,14 @@ def check_takes_targets(metric: "RankingMetric") -> None:
 
 
 def check_labels_for(
-    metrics: "Sequence[RankingMetric]", argument: str, value: Any, sparse_labels: bool
+    metrics: Sequence[PerListMetric], argument: str, value: Any, sparse_labels: bool
 ) -> None:
     """Raises for labels that some of the metrics could not compare."""
     if any(metric._compares_labels for metric in metrics):
         check_told_apart(argument, value, sparse_labels)
 
 
-def _check_take(metrics: "Sequence[RankingMetric]", ranked: RankedLists) -> None:
+def _check_take(metrics: Sequence[PerListMetric], ranked: RankedLists) -> None:
     """Raises for a metric that needs another order, other labels or more ranks."""
     for metric in metrics:
         if ranked.lists.holds_targets:
@@ -312,7 +307,7 @@ class Computed(NamedTuple):
     The value of a list without relevant items is not to be used.
     """
 
-    metric: "RankingMetric"
+    metric: PerListMetric
     judged: JudgedLists
     values: Tensor
     weights: Tensor
@@ -340,7 +335,7 @@ def _computed(
 
 
 def _check_values(
-    metric: "RankingMetric", judged: JudgedLists, values: Tensor, weights: Tensor
+    metric: PerListMetric, judged: JudgedLists, values: Tensor, weights: Tensor
 ) -> None:
     """Checks that there are as many values as weights."""
     check_returned(

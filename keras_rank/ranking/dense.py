@@ -15,13 +15,13 @@ from keras_rank.arrays.arithmetic import (
 from keras_rank.arrays.limits import as_ranked
 from keras_rank.arrays.ordering import Keys, Order, best_first, highest_first
 from keras_rank.arrays.selection import at_most_size, is_all
+from keras_rank.arrays.tie_groups import tie_groups
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
 from keras_rank.ranking.pairs import pairs_of_items
 from keras_rank.ranking.ranking import Ranking, TiedItems
 from keras_rank.ranking.tie_breaking import Ties, item_keys, list_keys
-from keras_rank.ranking.tie_groups import tie_groups
 
 
 @backend.register_tree

@@ -1,13 +1,12 @@
 """Orders lists with labels for all items, or for targets only."""
 
-import copy
 import dataclasses
 from typing import Any, NamedTuple
 
 from keras_rank.backends import Tensor
 from keras_rank.lists.base import Lists
 from keras_rank.lists.dense import DenseLists
-from keras_rank.lists.targets import SparseLists
+from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.dense import rank_dense
 from keras_rank.ranking.ranking import Ranking
 from keras_rank.ranking.targets import rank_targets
@@ -72,7 +71,7 @@ class RankedLists:
         tied_labels: what is wrong if labels were rounded to the same, or `None`.
     """
 
-    lists: Lists
+    lists: DenseLists | TargetLists
     ranking: Ranking
     k: int | None
     ties: Ties
@@ -85,11 +84,11 @@ class RankedLists:
         )
 
     def fresh(self) -> tuple[Lists, Ranking]:
-        """Copies that keep what is computed from them for one call.
+        """The same, of one call: what is computed from them is not kept.
 
-        In the call of a compiled function, that ends with it.
+        A compiled function must leave no value of its trace behind.
         """
-        return copy.copy(self.lists), copy.copy(self.ranking)
+        return dataclasses.replace(self.lists), dataclasses.replace(self.ranking)
 
     def check_alone(self, y_pred: Any, sample_weight: Any) -> None:
         """Raises if scores or weights are also given: ranked lists include them."""

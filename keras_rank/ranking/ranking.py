@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size, is_all, largest_values
+from keras_rank.arrays.tie_groups import TieGroups, for_all_subtopics
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
-from keras_rank.ranking.tie_groups import TieGroups, for_all_subtopics
 
 
 @backend.register_tree

@@ -11,7 +11,6 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     as_number,
     counted,
-    none_of,
     running_total,
     seen_maximum,
     shifted,
@@ -19,9 +18,9 @@ from keras_rank.arrays.arithmetic import (
     through_batch,
 )
 from keras_rank.arrays.counting import (
-    count_before,
     counts_in_order,
     number_at_most,
+    place_among_tied,
 )
 from keras_rank.arrays.ordering import Order
 from keras_rank.arrays.selection import at_most_size
@@ -170,19 +169,19 @@ def _counts(
     above, tied, retrieved = lists.rank_counts
     if ties == "average":
         return retrieved, above, tied
-    scores, target_scores, ids = lists.scores, lists.target_scores, lists.ids
-    has_items, items = lists.has_items, size_of(scores, 1)
+    scores, items = lists.scores, size_of(lists.scores, 1)
     limit = as_number(items if k is None else at_most_size(k, items), lists.dtype)
     matters = ops.logical_and(retrieved, ops.logical_and(above < limit, tied > 1.0))
 
-    def by_keys() -> Tensor:
+    def keys() -> tuple[Tensor, Tensor]:
         number = ops.arange(1, items + 1, dtype="int32")
         number = ops.broadcast_to(number, ops.shape(scores))
-        keys = tie_break_keys(ties, key, first_list, has_items, number)
-        own_keys = backend.take(keys, ids)
-        return 1.0 + count_before(scores, target_scores, keys, own_keys, lists.dtype)
+        keys = tie_break_keys(ties, key, first_list, lists.has_items, number)
+        return keys, backend.take(keys, lists.ids)
 
-    place = backend.branch(none_of(matters), lambda: tied, by_keys)
+    place = place_among_tied(
+        scores, lists.target_scores, tied, matters, keys, lists.dtype
+    )
     return retrieved, above, place
 
 

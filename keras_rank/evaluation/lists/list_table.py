@@ -3,7 +3,7 @@
 import functools
 import json
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -116,27 +116,8 @@ class ListTable:
         """Whether items of the lists are kept."""
         return columns.ITEMS in self.table.column_names
 
-    def items_of(self, query: Any) -> list[dict[str, Any]]:
-        """The items of a query that are kept. Raises for one that is not there."""
-        if not self.has_items:
-            raise ValueError(
-                "`items` needs the items, which `evaluate` and `evaluate_run` keep "
-                "where that is asked for: `keep_items=10`. Received: none"
-            )
-        if not isinstance(query, Hashable) or query not in self._places:
-            raise ValueError(
-                "`query` should be one of the evaluation, such as "
-                f"{list(self._places)[:1]}. Received: query={query!r}"
-            )
-        found: list[dict[str, Any]] = self.table[columns.ITEMS][
-            self._places[query]
-        ].as_py()
-        if columns.NO_SCORES.encode() in (self.table.schema.metadata or {}):
-            found = [{**row, "score": None} for row in found]
-        return found
-
     @functools.cached_property
-    def _places(self) -> dict[Any, int]:
+    def places(self) -> dict[Any, int]:
         """The row of each query."""
         queries = self.table[self.query].to_pylist()
         return {query: place for place, query in enumerate(queries)}

@@ -15,12 +15,13 @@ from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPRE
 from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.reading import RawBatch, read
-from keras_rank.lists.relevance import JudgedLists, Relevance
+from keras_rank.lists.relevance import Relevance
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
 from keras_rank.metrics.update import grouped
+from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.tie_breaking import Ties
 
 # Arrays of padded lists, or of their values, by what they hold.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras_rank
 from keras_rank.evaluation.lists.list_table import ListTable
@@ -11,9 +11,6 @@ from keras_rank.evaluation.lists.provenance import stamp_of
 from keras_rank.evaluation.report import plots
 from keras_rank.evaluation.report.summary import notes_of_labels, rules_of
 from keras_rank.evaluation.report.table import Table
-
-if TYPE_CHECKING:
-    from keras_rank.evaluation.evaluation import Evaluation
 
 _TESTS = {"t": "paired t-test", "permutation": "permutation test"}
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
@@ -45,16 +42,16 @@ def tests_of(how: Mapping[str, Any]) -> str:
     )
 
 
-def result_of(evaluation: "Evaluation", table: Table, how: Mapping[str, Any]) -> str:
+def result_of(lists: ListTable, table: Table, how: Mapping[str, Any]) -> str:
     """The first row of a summary, or of a comparison, in a sentence."""
     row = table.rows[0]
-    is_up = evaluation._values.measured(row["metric"]).direction == "up"
+    is_up = lists.measured(row["metric"]).direction == "up"
     name = row["metric"] + " (lower is better)" * (not is_up)
     if math.isnan(row["value"]):
         return f"{name} has no value, as no list counts."
     value = f"{name} is {row['value']:.4f}"
-    if row["lists"] < len(evaluation):
-        value += f" over {row['lists']:,} of {counted(len(evaluation), 'list')}"
+    if row["lists"] < len(lists):
+        value += f" over {row['lists']:,} of {counted(len(lists), 'list')}"
     if "difference" not in row:
         return f"{value}{_interval_of(row, how)}."
     change = row["difference"]
@@ -80,11 +77,8 @@ def _interval_of(row: Mapping[str, Any], how: Mapping[str, Any]) -> str:
     )
 
 
-def facts_of(
-    evaluation: "Evaluation", how: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
+def facts_of(lists: ListTable, how: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields names and values of what an evaluation is, and how it was made."""
-    lists = evaluation._values
     stamp = stamp_of(lists.table)
     yield "Data", f"{counts_of(lists)}; lists by {lists.query}"
     if lists.left_out:

@@ -127,7 +127,12 @@ def checks_of(lists: ListTable) -> list[Check]:
     return checks
 
 
-def warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
+def warnings_of(lists: ListTable) -> list[str]:
+    """The warnings, none of a table that lacks the columns of health."""
+    return _warnings_of(lists, checks_of(lists)) if lists.has_health else []
+
+
+def _warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     """The warnings of failed checks, and of queries that were left out."""
     with_items = int(np.sum(lists.array(HEALTH + "items") > 0))
     warnings = [
@@ -155,7 +160,7 @@ def table_of_checks(lists: ListTable) -> Table:
     names = ("check", "lists", "share", "threshold", *ORDERS)
     found = columns_of([check._asdict() for check in checks], names)
     marks = Marks("share", [bool(check.warning) for check in checks])
-    return Table(found, notes=warnings_of(lists, checks), marks=marks)
+    return Table(found, notes=_warnings_of(lists, checks), marks=marks)
 
 
 def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:

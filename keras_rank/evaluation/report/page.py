@@ -3,14 +3,14 @@
 import dataclasses
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from keras_rank.evaluation.report import facts, markup, plots, worst_lists
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.report import facts, health, markup, plots, worst_lists
+from keras_rank.evaluation.report.comparison import compared
 from keras_rank.evaluation.report.markup import Html, filled, section
+from keras_rank.evaluation.report.summary import summarized
 from keras_rank.evaluation.report.table import Table, rows_where
-
-if TYPE_CHECKING:
-    from keras_rank.evaluation.evaluation import Evaluation
 
 # How many slices are shown.
 _SLICES = 40
@@ -29,8 +29,8 @@ class Page:
         names: the names of the evaluation and of the baseline, if they are given.
     """
 
-    new: "Evaluation"
-    baseline: "Evaluation | None"
+    new: ListTable
+    baseline: ListTable | None
     by: Sequence[str]
     how: Mapping[str, Any]
     title: str
@@ -46,7 +46,7 @@ class Page:
         return filled(
             "page",
             title=self.title,
-            counts=f"{self._named()}{facts.counts_of(self.new._values)}. "
+            counts=f"{self._named()}{facts.counts_of(self.new)}. "
             f"Written on {now:%Y-%m-%d at %H:%M} UTC.",
             lead=facts.result_of(self.new, whole, self.how),
             sections=markup.joined(sections),
@@ -67,11 +67,11 @@ class Page:
         """The differences from the baseline, or the means if there is none."""
         if self.baseline is None:
             return self._means(by)
-        return self.new.compare(self.baseline, by=by, **self.how)
+        return compared(self.baseline, {"": self.new}, by, **self.how)
 
     def _means(self, by: Sequence[str]) -> Table:
         cluster, level = self.how["cluster"], self.how["confidence"]
-        return self.new.summary(by, cluster=cluster, confidence=level)
+        return summarized(self.new, by, cluster, level)
 
     def _comparison(self, whole: Table) -> list[Html]:
         if self.baseline is None:
@@ -114,17 +114,19 @@ class Page:
 
     def _trust(self) -> Html:
         title = "Can these numbers be trusted?"
-        if not self.new._values.has_health:
+        if not self.new.has_health:
             text = (
                 "This is not known, as the table of lists lacks the columns of health."
             )
             return section(title, [filled("paragraph", text=text)])
-        found = self.new.warnings
+        found = health.warnings_of(self.new)
         if self.baseline is not None:
-            of_baseline = (x.removeprefix("Warning: ") for x in self.baseline.warnings)
+            of_baseline = (
+                x.removeprefix("Warning: ") for x in health.warnings_of(self.baseline)
+            )
             found = [*found, *(f"In the baseline, {x}" for x in of_baseline)]
         nothing = filled("paragraph", text="No check found a reason for doubt.")
-        checks = markup.table(self.new.health(), "All checks")
+        checks = markup.table(health.table_of_checks(self.new), "All checks")
         fold = filled("fold", title="All checks", body=checks)
         return section(title, [markup.warnings(found) if found else nothing, fold])
 
@@ -136,7 +138,7 @@ class Page:
         )
 
     def _is_share(self, row: Mapping[str, Any]) -> str:
-        return str(self.new._values.measured(row["metric"]).is_share)
+        return str(self.new.measured(row["metric"]).is_share)
 
     def _plots(
         self, table: Table, panel: Callable[[Mapping[str, Any]], str], of: str

@@ -1,20 +1,19 @@
 """The worst lists on a page, with their items."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
-from keras_rank.evaluation.report import markup
+from keras_rank.evaluation.lists import columns
+from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.report import comparison, markup
 from keras_rank.evaluation.report.markup import Html, filled, section
-from keras_rank.evaluation.report.table import Table, rows_where
-
-if TYPE_CHECKING:
-    from keras_rank.evaluation.evaluation import Evaluation
+from keras_rank.evaluation.report.table import Table, columns_of, rows_where
 
 # How many are shown.
 _WORST = 10
 
 
-def worst_of(new: "Evaluation", baseline: "Evaluation | None") -> Iterator[Html]:
+def worst_of(new: ListTable, baseline: ListTable | None) -> Iterator[Html]:
     """Yields a section, none if the baseline lacks the first metric.
 
     Args:
@@ -23,19 +22,19 @@ def worst_of(new: "Evaluation", baseline: "Evaluation | None") -> Iterator[Html]
             that lost most.
     """
     metric = new.metric_names[0]
-    if baseline is not None and baseline._values.find(metric) is None:
+    if baseline is not None and baseline.find(metric) is None:
         return
-    worst = new.worst(metric, _WORST, baseline=baseline)
+    worst = comparison.worst_of(new, metric, _WORST, baseline)
     title = f"The worst lists by {metric}"
     if baseline is not None:
-        sign = 1.0 if new._values.measured(metric).direction == "up" else -1.0
+        sign = 1.0 if new.measured(metric).direction == "up" else -1.0
         worst = rows_where(worst, [sign * x < 0.0 for x in worst["difference"]])
         title = f"The largest losses of {metric}"
     if not len(worst):
         yield section(title, [filled("paragraph", text="There are none.")])
         return
     body = [markup.table(worst, title)]
-    if new._values.has_items:
+    if new.has_items:
         body += _with_items(new, baseline, worst)
     else:
         call = "evaluate_run(..., " if new.rules else "evaluate(..., item=..., "
@@ -46,11 +45,29 @@ def worst_of(new: "Evaluation", baseline: "Evaluation | None") -> Iterator[Html]
     yield section(title, body)
 
 
+def items_of(lists: ListTable, query: Any) -> Table:
+    """Returns the items of a query, as `Evaluation.items` does."""
+    if not lists.has_items:
+        raise ValueError(
+            "`items` needs the items, which `evaluate` and `evaluate_run` keep where "
+            "that is asked for: `keep_items=10`. Received: none"
+        )
+    if not isinstance(query, Hashable) or query not in lists.places:
+        raise ValueError(
+            "`query` should be one of the evaluation, such as "
+            f"{list(lists.places)[:1]}. Received: query={query!r}"
+        )
+    rows = lists.table[columns.ITEMS][lists.places[query]].as_py()
+    if columns.NO_SCORES.encode() in (lists.table.schema.metadata or {}):
+        rows = [{**row, "score": None} for row in rows]
+    return Table(columns_of(rows, ("rank", "item", "label", "score")))
+
+
 def _with_items(
-    new: "Evaluation", baseline: "Evaluation | None", worst: Table
+    new: ListTable, baseline: ListTable | None, worst: Table
 ) -> Iterator[Html]:
     """Yields the items of the lists of a table, with their ranks in the baseline."""
-    if baseline is not None and not baseline._values.has_items:
+    if baseline is not None and not baseline.has_items:
         baseline = None
     if baseline is not None:
         text = (
@@ -62,14 +79,12 @@ def _with_items(
     yield filled("queries", queries=queries)
 
 
-def _query(
-    new: "Evaluation", baseline: "Evaluation | None", row: Mapping[str, Any]
-) -> Html:
+def _query(new: ListTable, baseline: ListTable | None, row: Mapping[str, Any]) -> Html:
     """The items of a query."""
     name = new.query
-    items = new.items(row[name])
+    items = items_of(new, row[name])
     if baseline is not None:
-        theirs = baseline.items(row[name])
+        theirs = items_of(baseline, row[name])
         # Ids may be integers in one file, and text in another.
         ranks = dict(zip(map(str, theirs["item"]), theirs["rank"], strict=True))
         of_baseline = [ranks.get(str(item)) for item in items["item"]]

@@ -1,0 +1,105 @@
+"""How the package is built: its sizes, which way imports go, and where devices are."""
+
+import ast
+import graphlib
+import io
+import pathlib
+import re
+import tokenize
+
+import pytest
+
+import keras_rank
+
+PACKAGE = pathlib.Path(keras_rank.__file__).parent
+MODULES = {str(x.relative_to(PACKAGE)): x for x in sorted(PACKAGE.rglob("*.py"))}
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+NO_CODE |= {tokenize.INDENT, tokenize.DEDENT}
+MOST = {ast.Module: 350, ast.ClassDef: 120, ast.FunctionDef: 50}
+
+# What computes on lists asks for no device, and looks at no value.
+ROOMS = ("functional/", "formulas/", "lists/", "metrics/", "ranking/")
+OF_DEVICES = re.compile(
+    r"\b(on_accelerator|sorts_along|accelerator|device_of|cuda|tpu|gpu|cpu)\b"
+)
+LOOKS = re.compile(
+    r"\b(is_concrete|looks_first|is_best_sorted|is_worth_a_look|among_high|copy\.copy)\b"
+)
+# The looks of arguments, of which some values are errors where they can be seen.
+OF_ARGUMENTS = {"lists/reading.py"}
+# Formulas that average over ties have a short way where there are none.
+BRANCHES = {"formulas/graded.py", "formulas/subtopics.py"}
+
+
+def lines_of_code(source):
+    """Those that hold more than docstrings and comments."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {
+        line
+        for token in tokens
+        if token.type not in NO_CODE
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(source)):
+        has_docstring = isinstance(node, tuple(MOST)) and ast.get_docstring(node)
+        if has_docstring:
+            lines -= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    return lines
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_files_classes_and_functions_are_short(name):
+    source = MODULES[name].read_text()
+    lines = lines_of_code(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module):
+            assert len(lines) <= MOST[ast.Module]
+        elif isinstance(node, tuple(MOST)):
+            its = lines & {*range(node.lineno, node.end_lineno + 1)}
+            assert len(its) <= MOST[type(node)], node.name
+
+
+def code_of(name):
+    """The source without docstrings and comments."""
+    source = MODULES[name].read_text()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, tuple(MOST)) and ast.get_docstring(node):
+            node.body[0].value.value = ""
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize("name", [x for x in MODULES if x.startswith(ROOMS)])
+def test_one_way_whatever_the_device_and_the_values(name):
+    code = code_of(name)
+    assert not OF_DEVICES.findall(code)
+    assert name in OF_ARGUMENTS or not LOOKS.findall(code)
+    assert name in BRANCHES or "backend.branch(" not in code
+
+
+def test_the_exceptions_are_needed():
+    assert all(LOOKS.search(code_of(name)) for name in OF_ARGUMENTS)
+    assert all("backend.branch(" in code_of(name) for name in BRANCHES)
+
+
+def test_imports_form_no_circle():
+    """Not even for the names of types. The backends choose one of themselves."""
+    names = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+        for path in MODULES.values()
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {}
+    for name, path in names.items():
+        imported = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                inner = {f"{node.module}.{x.name}" for x in node.names} & set(names)
+                imported |= inner or {node.module}
+            elif isinstance(node, ast.Import):
+                imported |= {x.name for x in node.names}
+        graph[name] = imported & set(names) - {name}
+    chosen = {x for x in names if x.startswith("keras_rank.backends.")}
+    graph["keras_rank.backends"] -= chosen
+    # It raises for a circle.
+    graphlib.TopologicalSorter(graph).prepare()
