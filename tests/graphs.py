@@ -28,6 +28,7 @@ class Recorded(torch_graphs.Graph):
         self._program, recorded = run.func, (self._run, self._tree)
         own = [torch.full_like(x, 1) for x in self._outputs]
         self._outputs, self._recorded = own, recorded
+        return 0
 
     def replay(self, leaves, outputs):
         assert not Recorded.is_replayed

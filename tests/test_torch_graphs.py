@@ -267,7 +267,7 @@ def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
         attempts.append(run)
         if len(attempts) == 1:
             raise RuntimeError("CUDA error: operation not permitted")
-        record(self, run)
+        return record(self, run)
 
     monkeypatch.setattr(graphs.Recorded, "record", fails)
     for x in torch.ones(3), torch.ones(4):
@@ -275,6 +275,13 @@ def test_an_error_ends_the_recording_of_its_kind_alone(monkeypatch):
     assert len(attempts) == 2
     assert graphs.replays() == CALLS - 2
     assert not torch_graphs.hides_values()
+
+
+@recorded
+def test_what_is_no_tensor_is_never_recorded():
+    found = entered(lambda _, x: (x, 1.5), torch.ones(2))
+    assert [y for _, y in found] == [1.5] * CALLS
+    assert len(graphs.errors()) == 1
 
 
 @recorded
@@ -364,7 +371,7 @@ def test_kinds_are_few(monkeypatch):
 
 @recorded
 def test_graphs_hold_a_part_of_the_free_memory(monkeypatch):
-    monkeypatch.setattr(backend, "free_memory", lambda: 16 * 100)
+    monkeypatch.setattr(backend, "free_memory", lambda: 16 * 200)
     monkeypatch.setattr(torch_graphs, "RECENT_CALLS", 20)
 
     def held():
@@ -375,16 +382,16 @@ def test_graphs_hold_a_part_of_the_free_memory(monkeypatch):
     # With that of the first one, which is in use; or alone.
     for y in (larger, large):
         assert all(z.equal(2 * y) for z in entered(doubled, y))
-        assert held() == [4 * 10]
+        assert held() == [2 * 4 * 10]
     assert graphs.Recorded.events.count("recorded") == 3
     assert graphs.Recorded.events.count("waited") == 2
     # The first one is not in use any longer, and later is again.
     entered(doubled, larger, calls=30)
-    assert held() == [4 * 20]
+    assert held() == [2 * 4 * 20]
     entered(doubled, x, calls=22)
-    assert held() == [4 * 20]
+    assert held() == [2 * 4 * 20]
     entered(doubled, x, calls=1)
-    assert held() == [4 * 10]
+    assert held() == [2 * 4 * 10]
 
 
 @recorded

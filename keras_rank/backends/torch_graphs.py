@@ -105,10 +105,10 @@ class Graph:
                 torch.empty(shape, dtype=dtype, device=self.device())
                 for shape, dtype in forms
             ]
-            self.held = sum(x.nbytes for x in self._inputs)
             self._take(leaves)
             run(is_first=True)
-            self.record(functools.partial(run, is_first=False))
+            self.held = self.record(functools.partial(run, is_first=False))
+        self.held += sum(x.nbytes for x in (*self._inputs, *self._outputs))
 
     def __call__(self, leaves: list[Any]) -> list[torch.Tensor]:
         """Returns the outputs of a call, before another one overwrites them."""
@@ -144,8 +144,8 @@ class Graph:
             return None
         return torch.device("cuda", torch.cuda.current_device())
 
-    def record(self, run: Callable[[], None]) -> None:
-        """Records a run on one stream of the device, once all its work is done.
+    def record(self, run: Callable[[], None]) -> int:
+        """Records a run on one stream of the device, and returns the memory it needs.
 
         Where a recording can't be ended, PyTorch leaves its stream the current one, and
         before version 2.13 its allocator takes the recording for still going on.
@@ -160,7 +160,7 @@ class Graph:
             with torch.cuda.stream(stream), recording:
                 before = torch.cuda.memory_reserved()
                 run()
-                self.held += torch.cuda.memory_reserved() - before
+                return torch.cuda.memory_reserved() - before
         except BaseException:
             with contextlib.suppress(RuntimeError):
                 torch._C._cuda_endAllocateToPool(device, pool)
@@ -248,7 +248,7 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
         return function(depends, *tensors)
     leaves, tree = _flatten(tensors)
     forms = [_form_of(x) for x in leaves]
-    places = {x.device for x in _tensors_in(leaves)}
+    places = {x.device for x in leaves if isinstance(x, torch.Tensor)}
     if None in forms or not {device} <= places <= {device, torch.device("cpu")}:
         return function(depends, *tensors)
     key = (device, function, depends, tree, tuple(forms), *_modes())
