@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from registry import CASES, FIRST_CASES, OF_SUBTOPICS
 
-from keras_rank import functional, metrics, utils
+from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
 from keras_rank.metrics import NDCG, ExpectedReciprocalRank, HitRate, RankingMetrics
 
@@ -536,6 +536,62 @@ def test_fit(monkeypatch, rng):
         assert logs() == expected
         assert not graphs.errors()
         assert graphs.replays() > 0
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_catalogues(shuffle_ties, monkeypatch, rng):
+    queries, candidates = rng.normal(size=(20, 4)), rng.normal(size=(300, 4))
+    # Copies tie.
+    candidates[100:150] = candidates[:50]
+    targets = rng.integers(-1, 300, (20, 3))
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+    several = [NDCG(10, **arguments), metrics.MeanReciprocalRank(**arguments)]
+
+    def results():
+        found = []
+        for _ in range(CALLS):
+            found += catalogue.evaluate(
+                targets, queries, candidates, several, block_size=64
+            ).values()
+            ranked = catalogue.rank(
+                targets, queries, candidates, **arguments, block_size=64
+            )
+            found += functional.ndcg(ranked, k=10).tolist()
+            metric = NDCG(10, **arguments)
+            metric.update_state(ranked)
+            found.append(float(metric.result()))
+        return found
+
+    expected = results()
+    with graphs.recording(monkeypatch):
+        np.testing.assert_equal(results(), expected)
+        assert not graphs.errors()
+        assert graphs.replays() > 0
+
+
+@pytest.mark.trains
+def test_a_saved_metric(tmp_path, monkeypatch, rng):
+    """It goes on in another model, with graphs of the first one."""
+    features = rng.random((32, 5, 3)).astype("float32")
+    labels = rng.integers(0, 3, (32, 5)).astype("float32")
+
+    def logs(model):
+        return model.evaluate(
+            features, labels, batch_size=8, verbose=0, return_dict=True
+        )
+
+    inputs = keras.Input((5, 3))
+    scores = keras.layers.Reshape((5,))(keras.layers.Dense(1)(inputs))
+    model = keras.Model(inputs, scores)
+    model.compile("sgd", "mse", metrics=[NDCG(seed=1), metrics.HitRate(1, seed=1)])
+    expected = logs(model)
+    with graphs.recording(monkeypatch):
+        assert logs(model) == expected
+        model.save(tmp_path / "model.keras")
+        before = graphs.replays()
+        assert logs(keras.models.load_model(tmp_path / "model.keras")) == expected
+        assert not graphs.errors()
+        assert graphs.replays() - before >= 2 * 4
 
 
 @pytest.mark.parametrize(
