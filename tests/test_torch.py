@@ -10,12 +10,14 @@ import pytest
 from registry import CASES
 
 from keras_rank import catalogue, functional, metrics
-from keras_rank.backends import backend
+from keras_rank.backends import backend, generic
 
 if os.environ["KERAS_BACKEND"] != "torch":
     pytest.skip("tests of torch", allow_module_level=True)
 
 torch = pytest.importorskip("torch")
+
+from keras_rank.backends import torch as own  # noqa: E402
 
 LABELS = [[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
 SCORES = [[0.1, 0.4, 0.4, 0.3], [0.5, 0.5, 0.2, 0.1]]
@@ -128,6 +130,27 @@ PROGRAM = """
     torch.ones(2**20) + torch.ones(2**20)
     print(woken, threads() - before > 0)
 """
+
+
+ODD = [0.0, -0.0, 1e-40, -1e-40, 1.0, -1.0, 3.4e38, -3.4e38, np.inf, -np.inf]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100, 5000])
+def test_words_are_sorted_as_scores_and_keys(size, rng):
+    """As CUDA sorts them. If both are equal, the earlier entry comes first."""
+    low, high = -(2**31) + 1, 2**31 - 1
+    keys = rng.integers(low, high, (6, size), endpoint=True)
+    keys[0] = rng.choice([low, -1, 0, 1, high], size)
+    keys[1] = 2**30 + rng.integers(0, 9, size)
+    scores = rng.normal(size=(6, size))
+    scores[:2] = rng.choice(ODD, (2, size))
+    scores[2] = rng.choice([1.0, np.nextafter(np.float32(1), np.float32(2))], size)
+    scores[3] = np.where(rng.random(size) < 0.5, -np.inf, scores[3])
+    batch = torch.tensor(scores, dtype=torch.float32), torch.tensor(keys).int()
+    expected = generic.sorted_descending(*batch)
+    found = own.sorted_as_words(*batch)
+    assert found[0].view(torch.int32).equal(expected[0].view(torch.int32))
+    assert found[1].equal(expected[1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")

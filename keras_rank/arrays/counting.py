@@ -220,9 +220,14 @@ def _bisected(holds: Matches, *pairs: Pair) -> Tensor:
     # Without entries, a loop that never runs could not be compiled either.
     if known == 0:
         return start
-    steps = ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
+    steps = backend.made_once(_powers_down, digits, size=digits, like=thresholds)
     # Unrolled, it would be compiled for each digit.
     return ops.fori_loop(0, digits, _next_digit(holds), (start, steps, pairs))[0]
+
+
+def _powers_down(digits: int) -> Tensor:
+    """The powers of two, from the highest digit to the lowest."""
+    return ops.convert_to_tensor([2**i for i in reversed(range(digits))], "int32")
 
 
 # One function for each comparison, as eager JAX compiles a new one again at each call.

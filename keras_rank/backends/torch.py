@@ -15,9 +15,19 @@ from keras import ops
 from keras_rank import backends
 from keras_rank.backends import generic, numpy
 from keras_rank.backends.generic import Array, Tensor
+from keras_rank.backends.torch_graphs import (
+    enter,
+    hides_values,
+    lasting,
+    register_tree,
+    require,
+)
+
+__all__ = ["enter", "lasting", "register_tree", "require"]
 
 # Fewer entries are sorted equally fast in any way.
 _MANY_ENTRIES = 4096
+_INT32_MAX = 2**31 - 1
 # So many comparisons take twice the memory of the scores.
 _COMPARED_AT_ONCE = 8
 
@@ -39,6 +49,8 @@ def is_compiling() -> bool:
 
 def is_concrete(x: Tensor) -> bool:
     if isinstance(x, keras.KerasTensor) or torch.compiler.is_compiling():
+        return False
+    if hides_values():
         return False
     return isinstance(x, np.ndarray) or x.device.type != "meta"
 
@@ -121,15 +133,12 @@ def widest(dtype: str) -> str:
     return "float32" if accelerator and accelerator.type == "mps" else dtype
 
 
-def lasting() -> contextlib.AbstractContextManager[Any]:
-    """Tensors of inference mode take no part in gradients, nor can be assigned to."""
-    return torch.inference_mode(False)
-
-
 def constant(value: Tensor | float, like: Tensor) -> Tensor:
     """Keras would copy the number to the device at each use."""
     if torch.compiler.is_compiling() or not isinstance(like, torch.Tensor):
         return generic.constant(value, like)
+    if isinstance(value, torch.Tensor):
+        return value.to(like.dtype)
     return _constant(value, like.dtype, like.device)
 
 
@@ -419,6 +428,23 @@ def sort(x: Tensor) -> Tensor:
     if array is None:
         return x.sort(dim=1).values
     return torch.from_numpy(np.sort(array, axis=1))
+
+
+def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    if getattr(scores, "is_cuda", False) and scores.dtype == torch.float32:
+        return sorted_as_words(scores, keys)
+    return generic.sorted_descending(scores, keys)
+
+
+def sorted_as_words(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """By one stable sort of both as words, for float32 scores."""
+    # Of the two zeros, only 0.0 is left.
+    bits = (detached(scores) + 0.0).view(torch.int32)
+    # As integers, negative numbers would be in reverse order.
+    digits = bits ^ (bits >> 31 & _INT32_MAX)
+    words = torch.add(keys, digits.long(), alpha=2**32)
+    order = words.sort(dim=1, descending=True, stable=True).indices
+    return take(scores, order), order
 
 
 def sort_pairs(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:

@@ -119,8 +119,8 @@ class TargetLists(Lists):
 
     @backend.cached_property
     def sizes(self) -> Tensor:
-        size = ops.cast(self.items, self.dtype)
-        return size * ops.ones_like(self.labels[:, 0])
+        ones = ops.ones_like(self.labels[:, 0])
+        return backend.constant(self.items, ones) * ones
 
 
 _OF_EACH_LIST = (
