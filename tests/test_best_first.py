@@ -6,7 +6,8 @@ import pytest
 from keras import ops
 from test_ways import IS_COMPILED, WAYS_HERE
 
-from keras_rank.arrays.ordering import Order, best_first
+from keras_rank.arrays.limits import as_ranked
+from keras_rank.arrays.ordering import Order, best_first, highest_first
 from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
@@ -66,8 +67,10 @@ def by_best_first(count, *, has_keys):
             return keys if positions is None else backend.take(keys, positions)
 
         by = of if has_keys else None
-        found = best_first(scores, count, by)
-        by_rank, positions, none = found
+        by_rank, positions = best_first(scores, count, by)
+        highest, places, none = highest_first(scores, count)
+        at_places = backend.take(as_ranked(scores), places)
+        are_same = ops.logical_and(highest == by_rank, at_places == by_rank)
         # The positions, and what is at them: the entries, numbered from 0.
         number = ops.broadcast_to(
             ops.arange(ops.shape(scores)[1], dtype="float32"), ops.shape(scores)
@@ -75,7 +78,9 @@ def by_best_first(count, *, has_keys):
         order = Order.of_best(positions, scores, by)
         none = ops.cast(ops.convert_to_tensor(none), "float32")
         none = ops.broadcast_to(none, (ROWS, 1))
-        parts = (by_rank, ops.cast(positions, "float32"), order.of(number), none)
+        are_same = ops.cast(are_same, "float32")
+        parts = (by_rank, positions, order.of(number), are_same, none)
+        parts = [ops.cast(x, "float32") for x in parts]
         return ops.concatenate(parts, axis=1)
 
     return call
@@ -105,9 +110,9 @@ def test_the_first_by_score_and_key(size, count, has_keys, rng):
             for keys in each_keys:
                 found = call(scores, keys)
                 which = f"{way.name}, scores {place}"
-                by_rank, positions, numbers, none = np.split(
-                    found, [count, 2 * count, 3 * count], axis=1
-                )
+                ends = [count, 2 * count, 3 * count, 4 * count]
+                parts = np.split(found, ends, axis=1)
+                by_rank, positions, numbers, are_same, none = parts
                 right = expected_of(scores, keys if has_keys else None, count)
                 # What is not retrieved is in any order.
                 is_in = right[0] > -np.inf
@@ -118,6 +123,7 @@ def test_the_first_by_score_and_key(size, count, has_keys, rng):
                 assert positions.max() < size
                 for row in positions:
                     assert len({*row}) == count, which
+                assert are_same.all(), which
                 assert bool(none.all()) == right[2], which
                 compared += is_in.sum()
     assert compared >= len(ways) * ROWS * count
@@ -127,7 +133,9 @@ def test_the_first_by_score_and_key(size, count, has_keys, rng):
 def test_no_rows_or_nothing_retrieved(rows):
     for size in (1, 5, 600):
         scores = ops.full((rows, size), -np.inf, dtype="float32")
-        by_rank, positions, none = best_first(scores, min(3, size))
+        by_rank, positions = best_first(scores, min(3, size))
+        assert tuple(by_rank.shape) == tuple(positions.shape) == (rows, min(3, size))
+        by_rank, positions, none = highest_first(scores, min(3, size))
         assert tuple(by_rank.shape) == tuple(positions.shape) == (rows, min(3, size))
         assert bool(none)
 

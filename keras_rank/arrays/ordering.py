@@ -24,7 +24,7 @@ _LONGEST_SORTED = 2**14
 @backend.without_autograph
 def best_first(
     scores: Tensor, count: Tensor | int, keys: Keys | None = None
-) -> tuple[Tensor, Tensor, Tensor | bool]:
+) -> tuple[Tensor, Tensor]:
     """Returns the first entries of each row: the highest scores, then the largest keys.
 
     Args:
@@ -36,18 +36,16 @@ def best_first(
 
     Returns:
         The scores in order, and the positions of the entries, both of shape
-        `(batch, count)`, and whether none of them ties with another entry.
+        `(batch, count)`.
     """
     keys_of = _earlier_first(scores) if keys is None else keys
     if _sorts_once(scores, count):
         by_rank, positions = backend.sorted_descending(as_ranked(scores), keys_of(None))
-        some = at_most_size(count + 1, size_of(scores, 1))
-        return _first(by_rank[:, :some], positions, count)
-    in_order = _by_score(scores, count)
-    by_rank, positions, none = _first(*in_order, count)
-    takes_all = _takes_all(scores, count)
+        return by_rank[:, :count], positions[:, :count]
+    in_order, takes_all = _by_score(scores, count), _takes_all(scores, count)
     if takes_all and keys is None:
-        return by_rank, positions, none
+        return in_order
+    by_rank, positions, none = _first(*in_order, count)
 
     def by_keys() -> Tensor:
         if takes_all:
@@ -56,16 +54,20 @@ def best_first(
 
     if takes_all and not backend.is_concrete(scores):
         # It has a short way of its own, and each one is compiled.
-        return by_rank, by_keys(), none
-    return by_rank, backend.branch(none, lambda: positions, by_keys), none
+        return by_rank, by_keys()
+    return by_rank, backend.branch(none, lambda: positions, by_keys)
 
 
 def highest_first(
     scores: Tensor, count: Tensor | int
 ) -> tuple[Tensor, Tensor, Tensor | bool]:
-    """Returns the same where equal scores may be in any order, as for their means."""
+    """Returns the same, with equal scores in any order, and whether none are equal.
+
+    That is for means over ties. An entry ties with any other, in or out.
+    """
     if _sorts_once(scores, count):
-        return best_first(scores, count)
+        some = at_most_size(count + 1, size_of(scores, 1))
+        return _first(*best_first(scores, some), count)
     return _first(*_by_score(scores, count), count)
 
 

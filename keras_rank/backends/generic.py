@@ -509,11 +509,6 @@ def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[T
     return [ops.sum(ops.cast(x(), dtype), axis=1, keepdims=True) for x in conditions]
 
 
-def any_true(conditions: Tensor) -> Tensor:
-    """Whether any entry of each row is true, of shape `(batch,)`."""
-    return ops.any(conditions, axis=1)
-
-
 def first_true(conditions: Tensor, like: Tensor) -> Tensor:
     """1 at the first entry of each row that is true, one of which is, 0 at others.
 

@@ -37,8 +37,8 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     """
     if isinstance(condition, keras.KerasTensor):
         return ops.where(condition, x, y)
-    is_number = isinstance(y, int | float) and isinstance(x, np.ndarray)
-    if is_number and x.shape == condition.shape and condition.all():
+    is_alike = isinstance(y, int | float) and np.shape(x) == condition.shape
+    if is_alike and condition.all():
         return x
     chosen = np.where(condition, x, y)
     dtype = np.asarray(y if isinstance(x, int | float) else x).dtype

@@ -356,13 +356,6 @@ def with_lowest(x: Tensor, positions: Tensor) -> Tensor:
     return x.scatter_reduce_(1, positions, lowest, "amin")
 
 
-def any_true(conditions: Tensor) -> Tensor:
-    array = _of_many(conditions)
-    if array is None:
-        return generic.any_true(conditions)
-    return torch.from_numpy(array.any(axis=1))
-
-
 def without_nan(x: Tensor) -> Tensor:
     """In one operation."""
     return x.nan_to_num(-math.inf, math.inf, -math.inf)
@@ -407,7 +400,8 @@ def _of_many(x: Tensor) -> Array | None:
     # Torch refuses a tensor whose signs it has yet to change, and any within
     # `torch.func`.
     with contextlib.suppress(RuntimeError, TypeError):
-        array: Array = x.resolve_neg().numpy(force=x.requires_grad)
+        x = x.resolve_neg() if x.is_neg() else x
+        array: Array = x.numpy(force=x.requires_grad)
         return array
     return None
 

@@ -86,7 +86,7 @@ class DenseLists(Lists):
 
     @backend.cached_property
     def has_items(self) -> Tensor:
-        return backend.any_true(self.mask)
+        return ops.any(self.mask, axis=1)
 
     @backend.cached_property
     def retrieved(self) -> Tensor:

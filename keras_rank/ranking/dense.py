@@ -68,13 +68,14 @@ def rank_dense(
     scores, list_size = lists.scores, size_of(lists.scores, 1)
     depth = list_size if k is None else at_most_size(k, list_size)
     ranks = counted(1, depth, lists.dtype, like=scores)
-    averages, keys = ties == "average", None
-    if ties == "shuffle":
-        keys = _random_keys(lists.mask, lists.has_items, key, first_list)
-    if averages:
+    groups = keys = None
+    if ties == "average":
         by_rank, positions, none = highest_first(scores, depth)
+        groups = tie_groups(scores, by_rank, none, lists.dtype)
     else:
-        by_rank, positions, none = best_first(scores, depth, keys)
+        if ties == "shuffle":
+            keys = _random_keys(lists.mask, lists.has_items, key, first_list)
+        by_rank, positions = best_first(scores, depth, keys)
     order = Order.of_best(positions, scores, keys)
     return DenseRanking(
         order=order,
@@ -82,7 +83,7 @@ def rank_dense(
         ranks=ranks,
         cutoff=depth,
         ideal_ranks=ranks,
-        ties=tie_groups(scores, by_rank, none, lists.dtype) if averages else None,
+        ties=groups,
     )
 
 
