@@ -67,11 +67,6 @@ def in_one_dtype(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return ops.cast(x, "float64"), ops.cast(y, "float64")
 
 
-def square_root(x: Tensor) -> Tensor:
-    """The square root, in the dtype of `x`."""
-    return backend.library_of(x).sqrt(x)
-
-
 def running_count(mask: Tensor) -> Tensor:
     """Numbers the true entries of each row, 1, 2, 3, ..., and the others 0, as int32.
 
