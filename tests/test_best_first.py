@@ -67,8 +67,8 @@ def by_best_first(count, *, has_keys):
             return keys if positions is None else backend.take(keys, positions)
 
         by = of if has_keys else None
-        by_rank, positions = best_first(scores, count, by)
-        highest, places, none = highest_first(scores, count)
+        by_rank, positions, none = best_first(scores, count, by)
+        highest, places, none_of_any = highest_first(scores, count)
         at_places = backend.take(as_ranked(scores), places)
         are_same = ops.logical_and(highest == by_rank, at_places == by_rank)
         # The positions, and what is at them: the entries, numbered from 0.
@@ -76,8 +76,8 @@ def by_best_first(count, *, has_keys):
             ops.arange(ops.shape(scores)[1], dtype="float32"), ops.shape(scores)
         )
         order = Order.of_best(positions, scores, by)
-        none = ops.cast(ops.convert_to_tensor(none), "float32")
-        none = ops.broadcast_to(none, (ROWS, 1))
+        none = [ops.convert_to_tensor(x) for x in (none, none_of_any)]
+        none = ops.broadcast_to(ops.stack(none), (ROWS, 2))
         are_same = ops.cast(are_same, "float32")
         parts = (by_rank, positions, order.of(number), are_same, none)
         parts = [ops.cast(x, "float32") for x in parts]
@@ -124,7 +124,7 @@ def test_the_first_by_score_and_key(size, count, has_keys, rng):
                 for row in positions:
                     assert len({*row}) == count, which
                 assert are_same.all(), which
-                assert bool(none.all()) == right[2], which
+                assert {*none.ravel()} == {right[2]}, which
                 compared += is_in.sum()
     assert compared >= len(ways) * ROWS * count
 
@@ -133,11 +133,11 @@ def test_the_first_by_score_and_key(size, count, has_keys, rng):
 def test_no_rows_or_nothing_retrieved(rows):
     for size in (1, 5, 600):
         scores = ops.full((rows, size), -np.inf, dtype="float32")
-        by_rank, positions = best_first(scores, min(3, size))
-        assert tuple(by_rank.shape) == tuple(positions.shape) == (rows, min(3, size))
-        by_rank, positions, none = highest_first(scores, min(3, size))
-        assert tuple(by_rank.shape) == tuple(positions.shape) == (rows, min(3, size))
-        assert bool(none)
+        for function in (best_first, highest_first):
+            by_rank, positions, none = function(scores, min(3, size))
+            shapes = {tuple(by_rank.shape), tuple(positions.shape)}
+            assert shapes == {(rows, min(3, size))}
+            assert bool(none)
 
 
 def test_float64_scores_that_float32_does_not_tell_apart():

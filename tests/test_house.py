@@ -23,10 +23,11 @@ OF_DEVICES = re.compile(
     r"\b(on_accelerator|sorts_along|accelerator|device_of|cuda|tpu|gpu|cpu)\b"
 )
 LOOKS = re.compile(
-    r"\b(is_concrete|looks_first|is_best_sorted|is_worth_a_look|among_high|copy\.copy)\b"
+    r"\b(is_concrete|is_at_hand|backend\.known|copy\.copy"
+    r"|looks_first|is_best_sorted|is_worth_a_look|among_high)\b"
 )
 # The looks of arguments, of which some values are errors where they can be seen.
-OF_ARGUMENTS = {"lists/reading.py"}
+OF_ARGUMENTS = {"lists/ids.py", "lists/reading.py"}
 # Formulas that average over ties have a short way where there are none.
 BRANCHES = {"formulas/graded.py", "formulas/subtopics.py"}
 

@@ -33,21 +33,22 @@ def test_no_gradient_is_recorded(case):
     assert not metric.result().requires_grad
 
 
-def test_vmap_needs_what_does_not_look_for_ties():
-    """As `docs/loops.md` says. Batches need no `vmap`."""
-    labels, scores = torch.tensor(LABELS)[:, None], torch.tensor(SCORES)[:, None]
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("ties", [True, False, "average"])
+@pytest.mark.parametrize("name", ["ndcg", "average_precision", "reciprocal_rank"])
+@pytest.mark.parametrize("k", [3, None])
+def test_vmap(name, k, ties, rng):
+    """As in whatever is compiled, values are unknown there."""
+    labels = torch.tensor(rng.integers(0, 3, (4, 5, 12)).astype("float32"))
+    scores = torch.tensor(rng.integers(0, 5, labels.shape).astype("float32"))
 
-    def mapped(**arguments):
-        def values(labels, scores):
-            return functional.ndcg(labels, scores, **arguments)
+    def values(labels, scores):
+        function = getattr(functional, name)
+        return function(labels, scores, k=k, shuffle_ties=ties, seed=1)
 
-        return torch.func.vmap(values)(labels, scores)
-
-    for ties in ({"seed": 1}, {"shuffle_ties": "average"}):
-        with pytest.raises(RuntimeError, match="data-dependent control flow"):
-            mapped(**ties)
-    expected = functional.ndcg(LABELS, SCORES, shuffle_ties=False)
-    torch.testing.assert_close(mapped(shuffle_ties=False)[:, 0], expected)
+    expected = [values(*each) for each in zip(labels, scores, strict=True)]
+    found = torch.func.vmap(values)(labels, scores)
+    torch.testing.assert_close(found, torch.stack(expected))
 
 
 def test_no_gradient_is_recorded_of_sparse_labels():
@@ -179,3 +180,14 @@ def test_a_build_for_gpus_computes_without_one(monkeypatch):
     items = np.float32([[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]])
     found = catalogue.evaluate([0, 1], users, items, ["mrr"], verbose=0)
     assert found == {"mrr": 0.75}
+
+
+def test_where_keeps_the_dtype_in_compiled_code():
+    labels, mask = torch.tensor([[1, 2]]), torch.tensor([[True, False]])
+
+    def masked(labels, mask):
+        return backend.where(mask, labels, -1.0)
+
+    compiled = torch.compile(masked, backend="eager")(labels, mask)
+    assert compiled.dtype == masked(labels, mask).dtype == labels.dtype
+    assert compiled.tolist() == [[1, -1]]

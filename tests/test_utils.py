@@ -284,3 +284,15 @@ def test_excluded_items_leave_gradients_to_the_others():
     scores = keras.Variable([[3.0, 2.0, 1.0]]).value
     utils.exclude_items(scores, [[0, -1]])[0, 1].backward()
     np.testing.assert_array_equal(scores.grad, [[0.0, 1.0, 0.0]])
+
+
+def test_masked_labels_are_no_view_of_the_given_ones():
+    """Not even where nothing is masked."""
+    for shape in ((2, 3), (100, 100)):
+        labels = ops.convert_to_tensor(np.ones(shape, "float32"))
+        masked = utils.mask_labels(labels, np.ones(shape, bool))
+        assert masked is not labels
+        if keras.backend.backend() == "numpy":
+            assert not np.shares_memory(masked, labels)
+        if keras.backend.backend() == "torch":
+            assert masked.data_ptr() != labels.data_ptr()

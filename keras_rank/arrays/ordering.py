@@ -9,22 +9,22 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import none_of, size_of
 from keras_rank.arrays.limits import as_ranked
-from keras_rank.arrays.selection import at_most_size, is_long, top_k
+from keras_rank.arrays.selection import at_most_size, is_all, is_long, top_k
 from keras_rank.backends import Tensor, backend
 
 # Of the entries at positions of each row, or of all for `None`: int32 keys, above the
 # least int32.
 Keys: TypeAlias = Callable[[Tensor | None], Tensor]
 
-# Compiled for an accelerator, longer rows are not sorted as a whole: it would take
-# eight times as long for 100,000 entries.
+# Compiled for an accelerator, few entries of longer rows are selected: to sort the rows
+# would take eight times as long for 100,000 entries.
 _LONGEST_SORTED = 2**14
 
 
 @backend.without_autograph
 def best_first(
     scores: Tensor, count: Tensor | int, keys: Keys | None = None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor | bool]:
     """Returns the first entries of each row: the highest scores, then the largest keys.
 
     Args:
@@ -36,16 +36,18 @@ def best_first(
 
     Returns:
         The scores in order, and the positions of the entries, both of shape
-        `(batch, count)`.
+        `(batch, count)`, or as many as there are, and whether none of them ties with
+        another entry.
     """
     keys_of = _earlier_first(scores) if keys is None else keys
     if _sorts_once(scores, count):
         by_rank, positions = backend.sorted_descending(as_ranked(scores), keys_of(None))
-        return by_rank[:, :count], positions[:, :count]
-    in_order, takes_all = _by_score(scores, count), _takes_all(scores, count)
+        some = at_most_size(count + 1, size_of(scores, 1))
+        return _first(by_rank[:, :some], positions, count)
+    by_rank, positions, none = _first(*_by_score(scores, count), count)
+    takes_all = _takes_all(scores, count)
     if takes_all and keys is None:
-        return in_order
-    by_rank, positions, none = _first(*in_order, count)
+        return by_rank, positions, none
 
     def by_keys() -> Tensor:
         if takes_all:
@@ -54,20 +56,20 @@ def best_first(
 
     if takes_all and not backend.is_concrete(scores):
         # It has a short way of its own, and each one is compiled.
-        return by_rank, by_keys()
-    return by_rank, backend.branch(none, lambda: positions, by_keys)
+        return by_rank, by_keys(), none
+    return by_rank, backend.branch(none, lambda: positions, by_keys), none
 
 
 def highest_first(
     scores: Tensor, count: Tensor | int
 ) -> tuple[Tensor, Tensor, Tensor | bool]:
-    """Returns the same, with equal scores in any order, and whether none are equal.
+    """Returns the highest scores, their positions, and whether none of them ties.
 
-    That is for means over ties. An entry ties with any other, in or out.
+    That is what `best_first` returns, with equal scores in any order, as for means over
+    ties.
     """
     if _sorts_once(scores, count):
-        some = at_most_size(count + 1, size_of(scores, 1))
-        return _first(*best_first(scores, some), count)
+        return best_first(scores, count)
     return _first(*_by_score(scores, count), count)
 
 
@@ -92,13 +94,14 @@ def _first(
     The scores are one more than that, if there is one.
     """
     first, size = by_rank[:, :count], by_rank.shape[1]
+    # What is asked for, and not sliced again.
     has_next = isinstance(size, int) and isinstance(count, int) and size > count
     ties = _ties(first if has_next else by_rank[:, :-1], by_rank[:, 1:])
     return first, positions[:, :count], none_of(ties)
 
 
 def _takes_all(scores: Tensor, count: Tensor | int) -> bool:
-    return isinstance(count, int) and bool(scores.shape[1] == count)
+    return isinstance(count, int) and is_all(count, scores.shape[1])
 
 
 def _sorts_once(scores: Tensor, count: Tensor | int) -> bool:
@@ -229,7 +232,7 @@ class Order:
 
     @classmethod
     def of_best(cls, positions: Tensor, scores: Tensor, keys: Keys | None) -> "Order":
-        """The order that `best_first` returns."""
+        """The order of the positions that `best_first` or `highest_first` return."""
         count = size_of(positions, 1)
         if not backend.sorts_along() or not _sorts_once(scores, count):
             return cls(positions)

@@ -36,8 +36,8 @@ _PACKAGE = __name__.partition(".")[0]
 # 4,096 entries, including compilation.
 MOST_COMPARISONS = 16
 
-# Rows of this many entries or more are cut into blocks on a CPU, of entries that are
-# side by side, or spread over the row.
+# Rows of this many entries or more are cut into blocks, of entries that are side by
+# side, or spread over the row.
 LONG_ROW = 4096
 BLOCKS_ARE_SPREAD = False
 
@@ -50,7 +50,7 @@ _DIGITS = 2**10
 
 
 def on_accelerator() -> bool:
-    """Whether tensors are on a device other than a CPU, in eager and compiled code."""
+    """Whether there is a device other than a CPU, for eager and compiled code."""
     return False
 
 
@@ -343,7 +343,10 @@ def library_of(x: Tensor) -> Any:
 
 
 def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
-    """Chooses between two values by a condition, in the dtype of the first tensor."""
+    """Chooses between two values by a condition, in the dtype of the first tensor.
+
+    It may return that tensor itself, so nothing is written to the result.
+    """
     like = y if isinstance(x, int | float) else x
     library = backends.backend.library_of(condition)
     return library.where(condition, _in_dtype_of(like, x), _in_dtype_of(like, y))

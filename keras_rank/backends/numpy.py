@@ -38,7 +38,7 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     if isinstance(condition, keras.KerasTensor):
         return ops.where(condition, x, y)
     is_alike = isinstance(y, int | float) and np.shape(x) == condition.shape
-    if is_alike and condition.all():
+    if is_alike and np.ndim(x) and condition.all():
         return x
     chosen = np.where(condition, x, y)
     dtype = np.asarray(y if isinstance(x, int | float) else x).dtype

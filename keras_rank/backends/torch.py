@@ -52,7 +52,9 @@ def is_concrete(x: Tensor) -> bool:
         return False
     if hides_values():
         return False
-    return isinstance(x, np.ndarray) or x.device.type != "meta"
+    if isinstance(x, np.ndarray):
+        return True
+    return x.device.type != "meta" and not torch._C._functorch.is_batchedtensor(x)
 
 
 if sys.version_info < (3, 12):
@@ -180,9 +182,14 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     On a CPU, to look whether a number is chosen anywhere takes less time than memory
     for a copy.
     """
-    if torch.compiler.is_compiling() or not isinstance(condition, torch.Tensor):
-        return library_of(condition).where(condition, x, y)
+    if not isinstance(condition, torch.Tensor):
+        return generic.where(condition, x, y)
     like: Tensor = x if isinstance(x, torch.Tensor) else y
+    if torch.compiler.is_compiling():
+        x, y = (
+            a if isinstance(a, torch.Tensor) else like.new_full((), a) for a in (x, y)
+        )
+        return torch.where(condition, x, y)
     if not isinstance(y, torch.Tensor):
         if like is x and x.shape == condition.shape and _are_all(condition):
             return x

@@ -206,8 +206,8 @@ def _in_order(
     scores: Tensor, ids: Tensor, chunk: Chunk, number: int
 ) -> tuple[Tensor, Tensor]:
     """The first scores and their positions, of equal ones those with larger keys."""
-    order = backend.lexsort(-scores, -chunk.keys_of(ids))[:, :number]
-    return backend.take(scores, order), order
+    in_order, order = backend.sorted_descending(scores, chunk.keys_of(ids))
+    return in_order[:, :number], order[:, :number]
 
 
 def _finish(
@@ -233,5 +233,5 @@ def _finish(
 def _first(k: int, keys: Tensor | None, best: Best) -> Best:
     """The first k, of equal scores those with larger keys first."""
     scores, ids = map(as_tensor, best)
-    order = backend.lexsort(-scores, -item_keys(keys, ids + 1))[:, :k]
-    return Best(backend.take(scores, order), backend.take(ids, order))
+    scores, order = backend.sorted_descending(scores, item_keys(keys, ids + 1))
+    return Best(scores[:, :k], backend.take(ids, order[:, :k]))

@@ -19,7 +19,7 @@ class Lists:
             each subtopic, as they were given. Lists without subtopics have one.
         given_subtopics: the same, or `None`.
         scores: tensor of shape `(batch, list_size)`. `-inf` where there is no
-            item, or one that was not retrieved. Ranked by `as_ranked`.
+            item, or one that was not retrieved. Compared by `as_ranked`.
         mask: boolean tensor of shape `(batch, list_size)`. Where the items are.
         weights: tensor of shape `(batch, list_size)`, 0 where there is no item,
             or `None` if every item has the weight 1.

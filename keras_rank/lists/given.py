@@ -95,7 +95,7 @@ def to_tensor(argument: str, value: Any, *, in_model: bool = False) -> Tensor:
 
 
 def form_of(value: Any) -> Form:
-    """What a value is. Only this function asks.
+    """What an argument is.
 
     It asks the class, as TensorFlow is slow to report a missing attribute.
     """

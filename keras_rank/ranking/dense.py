@@ -75,7 +75,7 @@ def rank_dense(
     else:
         if ties == "shuffle":
             keys = _random_keys(lists.mask, lists.has_items, key, first_list)
-        by_rank, positions = best_first(scores, depth, keys)
+        by_rank, positions, _ = best_first(scores, depth, keys)
     order = Order.of_best(positions, scores, keys)
     return DenseRanking(
         order=order,

@@ -20,7 +20,7 @@ class Ranking:
     at random or by position, each group has one item.
 
     Attributes:
-        order: which item is at each rank. `None` for a single target.
+        order: which item is at each rank. `None` where targets are in order.
         occupied: boolean tensor of shape `(batch, depth)`. Where a rank has an
             item: items that were not retrieved have no rank.
         ranks: tensor of shape `(depth,)`: 1, 2, 3, ... For sparse labels, of shape

@@ -278,4 +278,5 @@ def mask_labels(labels: Any, mask: Any) -> Tensor:
             "`mask` should have the same shape as `labels`. Received: "
             f"mask.shape={tuple(mask.shape)}, labels.shape={tuple(labels.shape)}"
         )
-    return backend.where(mask, labels, -1.0)
+    # A copy, also where nothing is masked.
+    return ops.copy(backend.where(mask, labels, -1.0))
