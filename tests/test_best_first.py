@@ -17,7 +17,7 @@ ODD = [0.0, -0.0, 1e-40, -1e-40, np.inf, 1.0, 2.0, -3.0]
 SHAPES = [(1, 1), (5, 1), (5, 5), (12, 3), (40, 39), (150, 150), (600, 7), (5000, 9)]
 if IS_COMPILED:
     # Each shape is compiled in each way.
-    SHAPES = [(5, 5), (40, 7), (5000, 9), (17000, 3)]
+    SHAPES = [(1, 1), (5, 5), (40, 7), (5000, 9), (17000, 3)]
 
 pytestmark = pytest.mark.programs
 

@@ -68,9 +68,11 @@ def highest_first(
     That is what `best_first` returns, with equal scores in any order, as for means over
     ties.
     """
-    if _sorts_once(scores, count):
-        return best_first(scores, count)
-    return _first(*_by_score(scores, count), count)
+    if not _sorts_once(scores, count):
+        return _first(*_by_score(scores, count), count)
+    by_rank, positions = backend.sorted_descending(as_ranked(scores))
+    some = at_most_size(count + 1, size_of(scores, 1))
+    return _first(by_rank[:, :some], positions, count)
 
 
 def _by_score(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -152,7 +154,7 @@ def _with_ties_resolved(by_rank: Tensor, positions: Tensor, keys: Tensor) -> Ten
 
     def swapped() -> Tensor:
         goes_up = ops.logical_and(tied, keys[:, 1:] > keys[:, :-1])
-        nowhere = ops.zeros_like(goes_up[:, :1])
+        nowhere = ops.zeros_like(positions[:, :1], dtype="bool")
         is_above = ops.concatenate([goes_up, nowhere], axis=1)
         is_below = ops.concatenate([nowhere, goes_up], axis=1)
         from_below = ops.roll(positions, -1, axis=1)
@@ -232,12 +234,22 @@ class Order:
 
     @classmethod
     def of_best(cls, positions: Tensor, scores: Tensor, keys: Keys | None) -> "Order":
-        """The order of the positions that `best_first` or `highest_first` return."""
+        """The order that `best_first` returns."""
+        keys = _earlier_first(scores) if keys is None else keys
+        return cls._of(positions, scores, keys)
+
+    @classmethod
+    def of_highest(cls, positions: Tensor, scores: Tensor) -> "Order":
+        """The order that `highest_first` returns."""
+        return cls._of(positions, scores)
+
+    @classmethod
+    def _of(cls, positions: Tensor, scores: Tensor, *keys: Keys) -> "Order":
         count = size_of(positions, 1)
         if not backend.sorts_along() or not _sorts_once(scores, count):
             return cls(positions)
-        keys = _earlier_first(scores) if keys is None else keys
-        return cls(positions, (-as_ranked(scores), -1 - keys(None)))
+        by_key = (-1 - key(None) for key in keys)
+        return cls(positions, (-as_ranked(scores), *by_key))
 
     def first(self, places: Tensor | int) -> "Order":
         """The first places of the order."""

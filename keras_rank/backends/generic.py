@@ -89,9 +89,8 @@ def branch(
     """Returns `whole()`, or the same result by a shorter way where a condition holds.
 
     `whole` is always right. It is the only way in code compiled for an accelerator,
-    where a branch makes the host wait for the device, and by `torch.compile`. A branch
-    may be traced, so what it computes must not be kept outside of it. Eager code asks
-    for the value, on any device.
+    where a branch makes the host wait for the device, and by `torch.compile`. Eager
+    code asks for the value, on any device.
 
     Args:
         holds: boolean scalar. Whether `short` gives the same result.
@@ -124,6 +123,18 @@ def require(condition: Tensor | bool, message: str) -> None:
 
 # How results are shared.
 cached_property = functools.cached_property
+
+
+def kept(
+    cache: dict[Any, Any], key: Any, function: Callable[..., Any], *arguments: Any
+) -> Any:
+    """The value of a key: what the function returns at the first call.
+
+    Like properties, it may be asked for in a branch.
+    """
+    if key not in cache:
+        cache[key] = function(*arguments)
+    return cache[key]
 
 
 def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Result:
@@ -682,12 +693,18 @@ def sorts_along() -> bool:
     return False
 
 
-def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def sorted_descending(
+    scores: Tensor, keys: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Returns the scores of each row and their positions, sorted by score and key.
 
-    The highest scores come first, and of equal ones the largest int32 keys.
+    The highest scores come first, and of equal ones the largest int32 keys. Without
+    keys, they are in any order.
     """
-    order = backends.backend.lexsort(-scores, -1 - keys)
+    if keys is None:
+        order = backends.backend.argsort(-scores)
+    else:
+        order = backends.backend.lexsort(-scores, -1 - keys)
     return backends.backend.take(scores, order), order
 
 

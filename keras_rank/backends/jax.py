@@ -15,7 +15,7 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_rank import backends
-from keras_rank.backends import generic
+from keras_rank.backends import branches, generic
 from keras_rank.backends.generic import Array, Class, Result, Tensor
 
 # XLA compares with many thresholds in one pass.
@@ -40,8 +40,12 @@ def is_concrete(x: Tensor) -> bool:
     return not isinstance(x, _WITHOUT_VALUES)
 
 
+cached_property, kept = branches.cached_property, branches.kept
+
+
 def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
-    return ops.cond(holds, _over_shards(holds, short), _over_shards(holds, whole))
+    ways = (_over_shards(holds, branches.forgetful(way)) for way in (short, whole))
+    return ops.cond(holds, *ways)
 
 
 def _over_shards(holds: Tensor, way: Callable[[], Any]) -> Callable[[], Any]:
@@ -382,6 +386,13 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     return take(values, order), take(positions, order)
 
 
+def top_values(x: Tensor, count: Tensor | int) -> Tensor:
+    """A TPU takes less time to sort a row than to select from it."""
+    if sorts_along():
+        return sort_descending(x)[:, :count]
+    return generic.top_values(x, count)
+
+
 def argsort(x: Tensor) -> Tensor:
     """On a CPU, XLA sorts one operand five times as fast as two."""
     is_short = x.dtype not in ("float32", "int32")
@@ -417,11 +428,13 @@ def sort_by(values: Tensor, *keys: Tensor) -> Tensor:
     return _sorted_together(*map(_sortable_bits, keys), values)[-1]
 
 
-def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def sorted_descending(
+    scores: Tensor, keys: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     if not sorts_along() or scores.dtype != "float32":
         return generic.sorted_descending(scores, keys)
-    bits = _sortable_bits(-scores)
-    positions = _sorted_together(bits, -1 - keys, _positions(scores))[-1]
+    by = [_sortable_bits(-scores)] + ([] if keys is None else [-1 - keys])
+    positions = _sorted_together(*by, _positions(scores))[-1]
     # A program that needs only one of both does not compute the other.
     return sort_descending(scores), positions
 

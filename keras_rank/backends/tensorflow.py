@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_rank import backends
-from keras_rank.backends import generic
+from keras_rank.backends import branches, generic
 from keras_rank.backends.generic import Class, Function, Result, Tensor
 
 # Larger constants would make graphs as large as the lists.
@@ -29,8 +29,11 @@ def is_concrete(x: Tensor) -> bool:
     return hasattr(x, "numpy") or not tf.is_tensor(x)
 
 
+cached_property, kept = branches.cached_property, branches.kept
+
+
 def cond(holds: Tensor, short: Callable[[], Any], whole: Callable[[], Any]) -> Any:
-    return ops.cond(holds, short, whole)
+    return ops.cond(holds, branches.forgetful(short), branches.forgetful(whole))
 
 
 # Of equal ones, that of the call: a metric of the first one may have changed since.

@@ -431,8 +431,14 @@ def sort(x: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(array, axis=1))
 
 
-def sorted_descending(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    if getattr(scores, "is_cuda", False) and scores.dtype == torch.float32:
+def sorted_descending(
+    scores: Tensor, keys: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    is_cuda = getattr(scores, "is_cuda", False)
+    if keys is None and is_cuda:
+        found: tuple[Tensor, Tensor] = torch.sort(scores, dim=1, descending=True)
+        return found
+    if keys is not None and is_cuda and scores.dtype == torch.float32:
         return sorted_as_words(scores, keys)
     return generic.sorted_descending(scores, keys)
 

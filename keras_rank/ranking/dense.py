@@ -71,12 +71,13 @@ def rank_dense(
     groups = keys = None
     if ties == "average":
         by_rank, positions, none = highest_first(scores, depth)
+        order = Order.of_highest(positions, scores)
         groups = tie_groups(scores, by_rank, none, lists.dtype)
     else:
         if ties == "shuffle":
             keys = _random_keys(lists.mask, lists.has_items, key, first_list)
         by_rank, positions, _ = best_first(scores, depth, keys)
-    order = Order.of_best(positions, scores, keys)
+        order = Order.of_best(positions, scores, keys)
     return DenseRanking(
         order=order,
         occupied=order.occupied(by_rank, ranks, lambda: lists.retrieved),

@@ -28,9 +28,8 @@ def once_for_all_cutoffs(
     @functools.wraps(by_rank)
     def up_to_cutoff(lists: "JudgedLists", ranking: Ranking) -> Tensor:
         key = by_rank, ranking.uncut
-        if key not in lists._by_rank:
-            lists._by_rank[key] = by_rank(lists, ranking.uncut)
-        return ranking.first(lists._by_rank[key])
+        kept = backend.kept(lists._by_rank, key, by_rank, lists, ranking.uncut)
+        return ranking.first(kept)
 
     return up_to_cutoff
 
@@ -158,9 +157,9 @@ class JudgedLists:
 
     def hits(self, ranking: Ranking) -> Tensor:
         """The number of relevant items up to the cutoff, of shape `(batch,)`."""
-        if ranking not in self._by_rank:
-            self._by_rank[ranking] = total(self.relevance_by_rank(ranking))
-        return self._by_rank[ranking]
+        return backend.kept(
+            self._by_rank, ranking, lambda: total(self.relevance_by_rank(ranking))
+        )
 
     @once_for_all_cutoffs
     def gains_by_rank(self, ranking: Ranking) -> Tensor:
@@ -173,9 +172,9 @@ class JudgedLists:
         """The weighted relevance in the ideal order, the largest first."""
         # Once for all cutoffs of which this is the largest.
         key = ranking.uncut, ranking.largest_k
-        if key not in self._by_rank:
-            self._by_rank[key] = self._largest_gains(ranking.ideal_depth)
-        gains = self._by_rank[key]
+        gains = backend.kept(
+            self._by_rank, key, self._largest_gains, ranking.ideal_depth
+        )
         return gains if ranking.is_largest else gains[:, : ranking.cutoff]
 
     def _largest_gains(self, count: Tensor | int) -> Tensor:
