@@ -10,11 +10,15 @@ import numpy as np
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
+from keras_rank.callbacks.rows import BY
+from keras_rank.callbacks.segments import Segments
 from keras_rank.catalogue import evaluation
 from keras_rank.catalogue.candidates import check_no_model
 from keras_rank.catalogue.ranks import check_block_size, retrieval, wanted_ids
 from keras_rank.catalogue.scoring import check_score
 from keras_rank.lists.copies import own
+from keras_rank.lists.groups import labels_of
+from keras_rank.lists.standardize import read_targets
 
 
 class CatalogueEvaluation(EpochEvaluation):
@@ -87,6 +91,7 @@ class CatalogueEvaluation(EpochEvaluation):
         query_model: keras.Model | None = None,
         sample_weight: Any = None,
         exclude: Any = None,
+        by: Any = None,
         score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
         block_size: int | None = None,
         batch_size: int | None = None,
@@ -111,6 +116,15 @@ class CatalogueEvaluation(EpochEvaluation):
         self.score, self.block_size = score, check_block_size(block_size)
         # What they hold is checked at once.
         wanted_ids(self.targets)
+        labels = None
+        if by is not None:
+            labels, ids = labels_of(BY, by), read_targets("targets", self.targets)[0]
+            if len(labels) != len(ids):
+                raise ValueError(
+                    f"`{BY}` should have one label for each row of `targets`. "
+                    f"Received: {len(labels)} labels for {len(ids)} rows"
+                )
+        self._segments = Segments(labels, self.metrics)
         # The first rows of an array, which tell whether it has changed.
         self._before: Array | None = None
 
@@ -130,12 +144,12 @@ class CatalogueEvaluation(EpochEvaluation):
         """Embeds the queries, and computes the metrics of their targets."""
         given = self._given(self._embedded(self.x))
         warns = not self._was_evaluated
-        state, of_items = evaluation.summed(self.metrics, given, self.verbose, warns)
+        sums = self._segments.sums(self.metrics)
+        evaluation.add_lists(sums, self.metrics, given, self.verbose, warns)
         if warns:
-            self.warn_of_lists(state, self.sample_weight)
+            self.warn_of_lists(sums.whole, self.sample_weight)
             self._warn_of_stale_candidates()
-        results = self.metrics._results_of(state, of_items)
-        return {name: float(value) for name, value in results.items()}
+        return self._segments.named(sums.results())
 
     def _given(self, queries: Any) -> tuple[Any, ...]:
         """What is evaluated, in the order of `retrieval`."""

@@ -11,12 +11,21 @@ from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
 from keras_rank.callbacks.outputs import output_names, scores_of, taken
-from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Columns, Part, rows_from
+from keras_rank.callbacks.rows import (
+    BY,
+    IDS,
+    LABELS,
+    WEIGHTS,
+    Columns,
+    Part,
+    rows_from,
+)
+from keras_rank.callbacks.segments import Segments
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
-from keras_rank.metrics.variables import State
+from keras_rank.metrics.update import columns_of
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
 # to the longest of all.
@@ -105,6 +114,7 @@ class GroupedEvaluation(EpochEvaluation):
         metrics: Metrics,
         *,
         sample_weight: Any = None,
+        by: Any = None,
         model: keras.Model | None = None,
         output: str | None = None,
         batch_size: int | None = None,
@@ -122,11 +132,15 @@ class GroupedEvaluation(EpochEvaluation):
         self.scoring_model = check_model("model", model)
         self.output = output
         columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight}
+        if by is not None:
+            columns[BY] = by
         self._rows = rows_from(x, columns, batch_size)
         given = self._rows.given
         self._groups = _Groups(given[IDS]) if IDS in given else None
         if self._groups is not None and WEIGHTS in given:
             self._groups.of_rows(given[WEIGHTS])
+        if self._groups is not None:
+            self._segments(self._groups, given)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that the model scores the rows, and that these have an order."""
@@ -148,13 +162,19 @@ class GroupedEvaluation(EpochEvaluation):
         groups = self._groups or _Groups(found[IDS])
         weights = found.get(WEIGHTS)
         weights = None if weights is None else groups.of_rows(weights)
-        state = self.metrics.stateless_reset_state()
+        segments = self._segments(groups, found)
+        sums, first = segments.sums(self.metrics), 0
         for lists in groups.lists(found[LABELS], np.concatenate(scores), weights):
-            state = self.metrics.stateless_update_state(state, *lists)
+            for slots, columns in columns_of(self.metrics.members, lists, sums.whole):
+                sums.add(slots, columns, first)
+            first += len(lists[0])
         if not self._was_evaluated:
-            self.warn_of_lists(State(*state[:3]), found.get(WEIGHTS))
-        results = self.metrics.stateless_result(state)
-        return {name: float(value) for name, value in results.items()}
+            self.warn_of_lists(sums.whole, found.get(WEIGHTS))
+        return segments.named(sums.results())
+
+    def _segments(self, groups: "_Groups", found: dict[str, Any]) -> Segments:
+        labels = groups.labels(found[BY]) if BY in found else None
+        return Segments(labels, self.metrics)
 
     @property
     def _scoring(self) -> Any:
@@ -208,6 +228,19 @@ class _Groups:
                 f"{len(weights)} weights for {rows} rows in {lists} lists"
             )
         return weights if len(weights) == rows else weights[self._group]
+
+    def labels(self, of_rows: Array) -> Array:
+        """The labels of the lists, given those of rows."""
+        of_lists = of_rows[self._rows[self._starts]]
+        (others,) = np.nonzero(of_rows != of_lists[self._group])
+        if len(others):
+            row = others[0]
+            raise ValueError(
+                f"`{BY}` should have the same label in all rows of a list. Received: "
+                f"{of_rows[row]!r} in row {row}, and before it "
+                f"{of_lists[self._group[row]]!r} in the same list"
+            )
+        return of_lists
 
     def lists(self, *columns: Array | None) -> Iterator[tuple[Array | None, ...]]:
         """Labels, scores and weights in lists, padded: as many as fit in memory."""
