@@ -300,8 +300,14 @@ def test_names_are_identifiers(queries, label, name):
         (["a"] * 11 + [""], r"`by` should be strings with ASCII .* Received: by=''"),
         (["a"] * 11 + [" "], r"`by` should be strings with ASCII .* Received: by=' '"),
         (["日本"] * LISTS, "`by` should be strings with ASCII letters or digits, num"),
-        (["a b", "a_b"] * 6, "Received: 'a b' and 'a_b', which are both 'a_b'"),
-        (["a", "ä"] * 6, "Received: 'a' and 'ä', which are both 'a'"),
+        (
+            ["a b", "a_b"] * 6,
+            "labels that give 'mrr_a_b' twice",
+        ),
+        (
+            ["a", "ä"] * 6,
+            "labels that give 'mrr_a' twice",
+        ),
         ([-1, -1.0, "_1"] * 4, "`by` should be labels of one type"),
         ([0.5 + 1j] * LISTS, "`by` should be strings with ASCII letters or digits"),
         (np.array(["2026-01-01"] * LISTS, "datetime64[D]"), "`by` should be strings"),
@@ -326,7 +332,7 @@ def test_columns_of_tables_with_missing_labels_are_an_error(queries):
 def test_at_most_50_segments(rng):
     many = np.eye(51, dtype="float32"), np.eye(51, dtype="float32"), np.arange(51), None
     by = np.arange(51)
-    with pytest.raises(ValueError, match=r"at most 50 segments\. Received: .*51"):
+    with pytest.raises(ValueError, match=r"at most 50 segments\. Received: 51 dif"):
         of_queries(many, ["mrr"], by)
     assert len(of_queries(many, ["mrr"], by % 50)) == 51
 
@@ -338,7 +344,9 @@ def test_results_have_names_of_their_own(queries):
         (["ndcg", "ndcg@10"], "at_10"),
         (RankingMetrics(["mrr"], standard_errors=True), "stderr"),
     ):
-        with pytest.raises(ValueError, match="`by` should be labels that give results"):
+        with pytest.raises(
+            ValueError, match="`by` should be labels that give each"
+        ):
             of_queries(queries, members, np.where(by == "old", label, "b"))
     x, candidates, targets, _ = queries
     callback = CatalogueEvaluation(

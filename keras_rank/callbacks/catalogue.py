@@ -10,11 +10,10 @@ import numpy as np
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
-from keras_rank.callbacks.rows import BY
-from keras_rank.callbacks.segments import Segments
+from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue import evaluation
 from keras_rank.catalogue.candidates import check_no_model
-from keras_rank.catalogue.ranks import check_block_size, retrieval, wanted_ids
+from keras_rank.catalogue.ranks import check_block_size, retrieval
 from keras_rank.catalogue.scoring import check_score
 from keras_rank.lists.copies import own
 from keras_rank.lists.groups import labels_of
@@ -115,16 +114,14 @@ class CatalogueEvaluation(EpochEvaluation):
         self.targets, self.sample_weight, self.exclude = map(own, given)
         self.score, self.block_size = score, check_block_size(block_size)
         # What they hold is checked at once.
-        wanted_ids(self.targets)
-        labels = None
-        if by is not None:
-            labels, ids = labels_of(BY, by), read_targets("targets", self.targets)[0]
-            if len(labels) != len(ids):
-                raise ValueError(
-                    f"`{BY}` should have one label for each row of `targets`. "
-                    f"Received: {len(labels)} labels for {len(ids)} rows"
-                )
-        self._segments = Segments(labels, self.metrics)
+        lists = len(read_targets("targets", self.targets)[0])
+        self._labels = None if by is None else labels_of(BY, by)
+        if self._labels is not None and len(self._labels) != lists:
+            raise ValueError(
+                f"`{BY}` should have one label for each row of `targets`. Received: "
+                f"{len(self._labels)} labels for {lists} rows"
+            )
+        sums_of(self.metrics, self._labels)
         # The first rows of an array, which tell whether it has changed.
         self._before: Array | None = None
 
@@ -144,12 +141,12 @@ class CatalogueEvaluation(EpochEvaluation):
         """Embeds the queries, and computes the metrics of their targets."""
         given = self._given(self._embedded(self.x))
         warns = not self._was_evaluated
-        sums = self._segments.sums(self.metrics)
+        sums = sums_of(self.metrics, self._labels)
         evaluation.add_lists(sums, self.metrics, given, self.verbose, warns)
         if warns:
             self.warn_of_lists(sums.whole, self.sample_weight)
             self._warn_of_stale_candidates()
-        return self._segments.named(sums.results())
+        return sums.results()
 
     def _given(self, queries: Any) -> tuple[Any, ...]:
         """What is evaluated, in the order of `retrieval`."""

@@ -11,16 +11,8 @@ from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
 from keras_rank.callbacks.outputs import output_names, scores_of, taken
-from keras_rank.callbacks.rows import (
-    BY,
-    IDS,
-    LABELS,
-    WEIGHTS,
-    Columns,
-    Part,
-    rows_from,
-)
-from keras_rank.callbacks.segments import Segments
+from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Columns, Part, rows_from
+from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
 from keras_rank.metrics import RankingMetrics
@@ -137,10 +129,9 @@ class GroupedEvaluation(EpochEvaluation):
         self._rows = rows_from(x, columns, batch_size)
         given = self._rows.given
         self._groups = _Groups(given[IDS]) if IDS in given else None
-        if self._groups is not None and WEIGHTS in given:
-            self._groups.of_rows(given[WEIGHTS])
         if self._groups is not None:
-            self._segments(self._groups, given)
+            sums_of(self.metrics, self._groups.labels(given.get(BY)))
+            self._groups.of_rows(given.get(WEIGHTS))
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that the model scores the rows, and that these have an order."""
@@ -160,21 +151,15 @@ class GroupedEvaluation(EpochEvaluation):
             show(done)
         found = {**self._rows.given, **columns.all()}
         groups = self._groups or _Groups(found[IDS])
-        weights = found.get(WEIGHTS)
-        weights = None if weights is None else groups.of_rows(weights)
-        segments = self._segments(groups, found)
-        sums, first = segments.sums(self.metrics), 0
+        weights = groups.of_rows(found.get(WEIGHTS))
+        sums, first = sums_of(self.metrics, groups.labels(found.get(BY))), 0
         for lists in groups.lists(found[LABELS], np.concatenate(scores), weights):
             for slots, columns in columns_of(self.metrics.members, lists, sums.whole):
                 sums.add(slots, columns, first)
-            first += len(lists[0])
+            first += len(lists[1])
         if not self._was_evaluated:
             self.warn_of_lists(sums.whole, found.get(WEIGHTS))
-        return segments.named(sums.results())
-
-    def _segments(self, groups: "_Groups", found: dict[str, Any]) -> Segments:
-        labels = groups.labels(found[BY]) if BY in found else None
-        return Segments(labels, self.metrics)
+        return sums.results()
 
     @property
     def _scoring(self) -> Any:
@@ -218,8 +203,10 @@ class _Groups:
                 stacklevel=2,
             )
 
-    def of_rows(self, weights: Array) -> Array:
-        """Weights of rows, given those or those of lists."""
+    def of_rows(self, weights: Array | None) -> Array | None:
+        """Weights of rows, given those or those of lists, if there are any."""
+        if weights is None:
+            return None
         rows, lists = len(self._group), len(self._sizes)
         if len(weights) not in (rows, lists):
             raise ValueError(
@@ -229,9 +216,11 @@ class _Groups:
             )
         return weights if len(weights) == rows else weights[self._group]
 
-    def labels(self, of_rows: Array) -> Array:
-        """The labels of the lists, given those of rows."""
-        of_lists = of_rows[self._rows[self._starts]]
+    def labels(self, of_rows: Array | None) -> Array | None:
+        """The labels of the lists, given those of rows, if there are any."""
+        if of_rows is None:
+            return None
+        of_lists: Array = of_rows[self._rows[self._starts]]
         (others,) = np.nonzero(of_rows != of_lists[self._group])
         if len(others):
             row = others[0]

@@ -12,12 +12,13 @@ import numpy as np
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
 from keras_rank.callbacks.outputs import of_output
+from keras_rank.callbacks.segments import BY
 from keras_rank.lists.copies import own
 from keras_rank.lists.given import SPARSE, form_of
 from keras_rank.lists.groups import ids_of, labels_of, rows_of
 
 # The arguments that have a value for each row.
-LABELS, IDS, WEIGHTS, BY = "labels", "group_ids", "sample_weight", "by"
+LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
 
 # The default batch size of `predict`.
 _BATCH_SIZE = 32

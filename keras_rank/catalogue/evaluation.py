@@ -90,8 +90,7 @@ def evaluate(
     given = targets, queries, candidates, sample_weight, score, exclude, block_size
     sums = SegmentedSums(group)
     add_lists(sums, group, given, verbose)
-    (results,) = sums.results()
-    return results
+    return sums.results()
 
 
 def add_lists(

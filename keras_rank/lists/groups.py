@@ -79,8 +79,7 @@ def labels_of(argument: str, values: Any) -> Array:
         values = np.asarray(backend.for_numpy(values))
     labels = values.tolist() if isinstance(values, np.ndarray) else values
     if not isinstance(labels, list | tuple):
-        accepted = "a list or an array of labels"
-        raise unaccepted(argument, accepted, labels)
+        raise unaccepted(argument, "a list or an array of labels", labels)
     ids_of(labels, {}, argument)
     return np.fromiter(labels, object, len(labels))
 
@@ -131,7 +130,7 @@ def _check_ids(argument: str, ids: Sequence[Any], others: Sequence[Any]) -> None
     kinds = {type(each) for each in (*others, *ids)}
     # True equals 1.
     alike = len(kinds) < 2 or any(
-        all(issubclass(kind, common) and kind is not bool for kind in kinds)
+        all(issubclass(kind, common) for kind in kinds) and bool not in kinds
         for common in (str, bytes, numbers.Number)
     )
     if not alike or any(map(_is_missing, ids)):

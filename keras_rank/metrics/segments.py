@@ -1,5 +1,6 @@
 """The sums of metrics over all lists, and over those of each of some segments."""
 
+import collections
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -13,57 +14,73 @@ from keras_rank.metrics.variables import State
 
 
 class SegmentedSums:
-    """What metrics sum up over all lists, and over those of each segment.
+    """What metrics add up over all lists, and over those of each segment.
 
     A list is computed once, and added to the sums of all and to those of its segment.
-
-    Attributes:
-        whole: the sums of all lists.
     """
 
     def __init__(
-        self, group: RankingMetrics, segment_of: Array | None = None, number: int = 0
+        self,
+        group: RankingMetrics,
+        names: Sequence[str] = (),
+        segment_of: Array | Sequence[int] = (),
     ) -> None:
         """Starts from no lists.
 
         Args:
             group: the metrics.
-            segment_of: int array of shape `(lists,)`. The number of the segment of each
-                list, or `None`.
-            number: the number of segments.
+            names: the names of the segments.
+            segment_of: the number of the segment of each list, if there are segments.
         """
-        self._group, self._segment_of = group, segment_of
-        self._states = [group._sums.zeros()] * (1 + number)
-        self._of_exposure: list[dict[str, Tensor]] = [{} for _ in self._states]
+        self._group, self._segment_of = group, np.asarray(segment_of, int)
+        self._suffixes = ["", *(f"_{name}" for name in names)]
+        keys = [key + suffix for key in group.result() for suffix in self._suffixes]
+        twice = [key for key, times in collections.Counter(keys).items() if times > 1]
+        if twice:
+            raise ValueError(
+                "`by` should be labels that give each result a name of its own, in "
+                "which all but ASCII letters, digits and underscores are underscores. "
+                f"Received: labels that give {twice[0]!r} twice"
+            )
+        self._states = [group._sums.zeros() for _ in self._suffixes]
+        self._of_exposure: list[dict[str, Tensor]] = [{} for _ in self._suffixes]
 
     @property
     def whole(self) -> State:
+        """The sums of all lists."""
         return self._states[0]
 
     def add(self, slots: Sequence[int], columns: Tensor, first: int = 0) -> None:
         """Adds the columns of lists for some metrics, from the list `first` on."""
-        for number, is_in in self._masks(first, int(columns.shape[-1])):
-            its = columns if is_in is None else backend.where(is_in, columns, 0.0)
+        for number, its in self._in_segments(columns, 0.0, first):
             state = self._states[number]
             new = backend.enter(with_columns, None, its, state.of(slots))
             self._states[number] = state.replaced(slots, new)
 
     def add_shown(self, metric: ExposureMetric, shown: Tensor, items: int) -> None:
         """Adds the ids that all lists show, in a catalogue of `items` items."""
-        for number, is_in in self._masks(0, int(shown.shape[0])):
-            ids = shown if is_in is None else backend.where(is_in[:, None], shown, -1)
-            self._of_exposure[number][metric.name] = metric.of_shown(ids, items)
+        for number, ids in self._in_segments(ops.transpose(shown), -1):
+            result = metric.of_shown(ops.transpose(ids), items)
+            self._of_exposure[number][metric.name] = result
 
-    def results(self) -> list[dict[str, float]]:
-        """Returns the results of all lists, and those of each segment."""
-        each = zip(self._states, self._of_exposure, strict=True)
-        results = (self._group._results_of(*its) for its in each)
-        return [{name: float(x) for name, x in its.items()} for its in results]
+    def results(self) -> dict[str, float]:
+        """Returns the results of all lists, and those of each segment, by their names.
 
-    def _masks(self, first: int, number: int) -> Iterator[tuple[int, Tensor | None]]:
-        """Which lists belong to all, and to each segment that has any of them."""
-        yield 0, None
-        if self._segment_of is not None:
-            segments = self._segment_of[first : first + number]
-            for segment in np.unique(segments).tolist():
-                yield 1 + segment, ops.convert_to_tensor(segments == segment)
+        The name of a segment follows that of a result.
+        """
+        named = {}
+        each = zip(self._suffixes, self._states, self._of_exposure, strict=True)
+        for suffix, *its in each:
+            results = self._group._results_of(*its)
+            named |= {key + suffix: float(x) for key, x in results.items()}
+        return named
+
+    def _in_segments(
+        self, values: Tensor, fill: float, first: int = 0
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Values of lists, of all and of each segment that has any of them."""
+        yield 0, values
+        segments = self._segment_of[first : first + int(values.shape[-1])]
+        for segment in np.unique(segments).tolist():
+            is_in = ops.convert_to_tensor(segments == segment)
+            yield 1 + segment, backend.where(is_in, values, fill)
