@@ -344,9 +344,7 @@ def test_results_have_names_of_their_own(queries):
         (["ndcg", "ndcg@10"], "at_10"),
         (RankingMetrics(["mrr"], standard_errors=True), "stderr"),
     ):
-        with pytest.raises(
-            ValueError, match="`by` should be labels that give each"
-        ):
+        with pytest.raises(ValueError, match="`by` should be labels that give each"):
             of_queries(queries, members, np.where(by == "old", label, "b"))
     x, candidates, targets, _ = queries
     callback = CatalogueEvaluation(

@@ -44,6 +44,11 @@ class CatalogueEvaluation(EpochEvaluation):
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
         query_model: model that embeds queries. Defaults to `None`: the trained one.
+        by: list or array of a label for each row of `targets`: strings, numbers or
+            booleans, of one type. The results of the lists of each of at most 50 labels
+            follow those of all, with the label at the end of their names, in which all
+            but ASCII letters, digits and underscores become underscores. Defaults to
+            `None`: no segments.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
         prefix: str. A prefix for the names of the results. If compiled metrics have the
             same names, choose another one. Defaults to `"val_"`.
@@ -56,10 +61,10 @@ class CatalogueEvaluation(EpochEvaluation):
             block_size.
 
     Raises:
-        ValueError: if an argument does not have the type stated above. Before the first
-            epoch: if the embeddings of queries and candidates don't match, or an id is
-            out of range. At the end of an epoch: if the logs already have a key of the
-            results.
+        ValueError: if an argument does not have the type stated above, a label is
+            missing, or two labels have the same name. Before the first epoch: if the
+            embeddings of queries and candidates don't match, or an id is out of range.
+            At the end of an epoch: if the logs already have a key of the results.
 
     Example:
 
@@ -68,6 +73,21 @@ class CatalogueEvaluation(EpochEvaluation):
     ... )
     >>> callback.prefix, callback.frequency
     ('val_', 1)
+
+    Results of segments, here of a model that has embeddings as its inputs:
+
+    >>> class Embedded:
+    ...     def predict(self, x, **arguments):
+    ...         return x
+    >>> callback = keras_rank.callbacks.CatalogueEvaluation(
+    ...     x=[[1.0, 0.0], [0.0, 1.0], [0.9, 0.2]], targets=[0, 1, 0],
+    ...     candidates=[[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]], metrics=["mrr"],
+    ...     by=["new users", "others", "others"], query_model=Embedded(),
+    ... )
+    >>> logs = {}
+    >>> callback.on_epoch_end(0, logs)
+    >>> {name: f"{value:.3f}" for name, value in logs.items()}
+    {'val_mrr': '0.833', 'val_mrr_new_users': '1.000', 'val_mrr_others': '0.750'}
 
     In `fit`, list it before callbacks that monitor its results:
 

@@ -64,6 +64,10 @@ class GroupedEvaluation(EpochEvaluation):
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
             rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
             those of the data set.
+        by: list or array of a label for each row, the same in all rows of a list, or
+            the name of an input or target that holds them. The results of the lists of
+            each label follow those of all, as in
+            `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no segments.
         model: model that scores the rows. Defaults to `None`: the trained one.
         output: str. The name of the output that holds the scores, if there are several.
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
@@ -86,6 +90,21 @@ class GroupedEvaluation(EpochEvaluation):
     ... )
     >>> callback.prefix, callback.frequency
     ('val_', 1)
+
+    Results of segments, here of a model that returns its inputs:
+
+    >>> class Scored:
+    ...     def predict(self, x, **arguments):
+    ...         return x
+    >>> callback = keras_rank.callbacks.GroupedEvaluation(
+    ...     x=np.array([0.9, 0.1, 0.4, 0.6]), labels=[1, 0, 1, 0],
+    ...     group_ids=["a", "a", "b", "b"], metrics=["mrr"],
+    ...     by=["new users", "new users", "others", "others"], model=Scored(),
+    ... )
+    >>> logs = {}
+    >>> callback.on_epoch_end(0, logs)
+    >>> logs
+    {'val_mrr': 0.75, 'val_mrr_new_users': 1.0, 'val_mrr_others': 0.5}
 
     In `fit`, list it before callbacks that monitor its results:
 
