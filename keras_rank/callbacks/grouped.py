@@ -171,11 +171,12 @@ class GroupedEvaluation(EpochEvaluation):
         found = {**self._rows.given, **columns.all()}
         groups = self._groups or _Groups(found[IDS])
         weights = groups.of_rows(found.get(WEIGHTS))
-        sums, first = sums_of(self.metrics, groups.labels(found.get(BY))), 0
-        for lists in groups.lists(found[LABELS], np.concatenate(scores), weights):
-            for slots, columns in columns_of(self.metrics.members, lists, sums.whole):
+        sums = sums_of(self.metrics, groups.labels(found.get(BY)))
+        members, _ = by_kind(self.metrics.members)
+        given = found[LABELS], np.concatenate(scores), weights
+        for first, lists in groups.lists(*given):
+            for slots, columns in columns_of(members, lists, sums.whole):
                 sums.add(slots, columns, first)
-            first += len(lists[1])
         if not self._was_evaluated:
             self.warn_of_lists(sums.whole, found.get(WEIGHTS))
         return sums.results()
@@ -250,8 +251,11 @@ class _Groups:
             )
         return of_lists
 
-    def lists(self, *columns: Array | None) -> Iterator[tuple[Array | None, ...]]:
-        """Labels, scores and weights in lists, padded: as many as fit in memory."""
+    def lists(self, *columns: Array | None) -> Iterator[tuple[int, list[Array | None]]]:
+        """Labels, scores and weights of lists, from a first one on, padded.
+
+        As many as fit in memory.
+        """
         paddings = -1, 0, 0
         for first, last in self._splits():
             rows = self._rows[self._starts[first] : self._ends[last - 1]]
@@ -265,7 +269,7 @@ class _Groups:
                     padded = np.full(shape, padding, dtype)
                     padded[where] = values[rows]
                 lists.append(None if values is None else padded)
-            yield tuple(lists)
+            yield first, lists
 
     def _splits(self) -> Iterator[tuple[int, int]]:
         """The first list of each batch, and the first after it."""

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
-from keras_rank.lists.given import check_dense
+from keras_rank.lists.given import check_dense, refused
 from keras_rank.lists.tensors import in_native_order
 
 
@@ -79,7 +78,8 @@ def labels_of(argument: str, values: Any) -> Array:
         values = np.asarray(backend.for_numpy(values))
     labels = values.tolist() if isinstance(values, np.ndarray) else values
     if not isinstance(labels, list | tuple):
-        raise unaccepted(argument, "a list or an array of labels", labels)
+        received = f"{argument}={reprlib.repr(labels)}"
+        raise refused(argument, "be a list or an array of labels", received)
     ids_of(labels, {}, argument)
     return np.fromiter(labels, object, len(labels))
 

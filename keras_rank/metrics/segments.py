@@ -1,6 +1,5 @@
 """The sums of metrics over all lists, and over those of each of some segments."""
 
-import collections
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,7 +34,7 @@ class SegmentedSums:
         self._group, self._segment_of = group, np.asarray(segment_of, int)
         self._suffixes = ["", *(f"_{name}" for name in names)]
         keys = [key + suffix for key in group.result() for suffix in self._suffixes]
-        twice = [key for key, times in collections.Counter(keys).items() if times > 1]
+        twice = [key for key in keys if keys.count(key) > 1]
         if twice:
             raise ValueError(
                 "`by` should be labels that give each result a name of its own, in "
@@ -69,10 +68,10 @@ class SegmentedSums:
         The name of a segment follows that of a result.
         """
         named = {}
-        each = zip(self._suffixes, self._states, self._of_exposure, strict=True)
-        for suffix, *its in each:
-            results = self._group._results_of(*its)
-            named |= {key + suffix: float(x) for key, x in results.items()}
+        for number, suffix in enumerate(self._suffixes):
+            given = self._states[number], self._of_exposure[number]
+            for key, value in self._group._results_of(*given).items():
+                named[key + suffix] = float(value)
         return named
 
     def _in_segments(
