@@ -22,7 +22,9 @@ pytestmark = [
 
 USERS, ITEMS, EPOCHS = 12, 20, 2
 COMPILED = {"loss", "ndcg_at_5", "ndcg_at_5_stderr", "mrr", "mrr_stderr"}
-LOGGED = COMPILED | {f"val_{name}" for name in COMPILED} | {"all_recall_at_3"}
+SEGMENTS = ["", "_new_users", "_18_25", "__true_"]
+LOGGED = COMPILED | {f"val_{name}" for name in COMPILED}
+LOGGED |= {f"all_recall_at_3{name}" for name in SEGMENTS}
 
 users = np.arange(USERS)
 bought = (users * 7 % ITEMS).astype("int32")
@@ -52,6 +54,7 @@ def fit(model, *callbacks):
         lambda: keras.ops.transpose(model.get_layer("items").kernel),
         ["recall@3"],
         query_model=model.queries,
+        by=["new users", "18-25", "(true)"] * (USERS // 3),
         prefix="all_",
     )
     history = model.fit(

@@ -10,11 +10,14 @@ import numpy as np
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
+from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue import evaluation
 from keras_rank.catalogue.candidates import check_no_model
-from keras_rank.catalogue.ranks import check_block_size, retrieval, wanted_ids
+from keras_rank.catalogue.ranks import check_block_size, retrieval
 from keras_rank.catalogue.scoring import check_score
 from keras_rank.lists.copies import own
+from keras_rank.lists.groups import labels_of
+from keras_rank.lists.standardize import read_targets
 
 
 class CatalogueEvaluation(EpochEvaluation):
@@ -41,6 +44,11 @@ class CatalogueEvaluation(EpochEvaluation):
         metrics: list of ranking metrics: instances, or strings of a name and a
             cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
         query_model: model that embeds queries. Defaults to `None`: the trained one.
+        by: list or array of a label for each row of `targets`: strings, numbers or
+            booleans, of one type. The results of the lists of each of at most 50 labels
+            follow those of all, with the label at the end of their names, in which all
+            but ASCII letters, digits and underscores become underscores. Defaults to
+            `None`: no segments.
         batch_size: positive int. The batch size of `predict`. Defaults to `None`: 32.
         prefix: str. A prefix for the names of the results. If compiled metrics have the
             same names, choose another one. Defaults to `"val_"`.
@@ -53,10 +61,10 @@ class CatalogueEvaluation(EpochEvaluation):
             block_size.
 
     Raises:
-        ValueError: if an argument does not have the type stated above. Before the first
-            epoch: if the embeddings of queries and candidates don't match, or an id is
-            out of range. At the end of an epoch: if the logs already have a key of the
-            results.
+        ValueError: if an argument does not have the type stated above, a label is
+            missing, or two labels have the same name. Before the first epoch: if the
+            embeddings of queries and candidates don't match, or an id is out of range.
+            At the end of an epoch: if the logs already have a key of the results.
 
     Example:
 
@@ -65,6 +73,21 @@ class CatalogueEvaluation(EpochEvaluation):
     ... )
     >>> callback.prefix, callback.frequency
     ('val_', 1)
+
+    Results of segments, here of a model that has embeddings as its inputs:
+
+    >>> class Embedded:
+    ...     def predict(self, x, **arguments):
+    ...         return x
+    >>> callback = keras_rank.callbacks.CatalogueEvaluation(
+    ...     x=[[1.0, 0.0], [0.0, 1.0], [0.9, 0.2]], targets=[0, 1, 0],
+    ...     candidates=[[0.9, 0.1], [0.5, 0.5], [0.2, 0.7]], metrics=["mrr"],
+    ...     by=["new users", "others", "others"], query_model=Embedded(),
+    ... )
+    >>> logs = {}
+    >>> callback.on_epoch_end(0, logs)
+    >>> {name: f"{value:.3f}" for name, value in logs.items()}
+    {'val_mrr': '0.833', 'val_mrr_new_users': '1.000', 'val_mrr_others': '0.750'}
 
     In `fit`, list it before callbacks that monitor its results:
 
@@ -87,6 +110,7 @@ class CatalogueEvaluation(EpochEvaluation):
         query_model: keras.Model | None = None,
         sample_weight: Any = None,
         exclude: Any = None,
+        by: Any = None,
         score: str | Callable[[Tensor, Tensor], Tensor] = "dot",
         block_size: int | None = None,
         batch_size: int | None = None,
@@ -110,7 +134,14 @@ class CatalogueEvaluation(EpochEvaluation):
         self.targets, self.sample_weight, self.exclude = map(own, given)
         self.score, self.block_size = score, check_block_size(block_size)
         # What they hold is checked at once.
-        wanted_ids(self.targets)
+        lists = len(read_targets("targets", self.targets)[0])
+        self._labels = None if by is None else labels_of(BY, by)
+        if self._labels is not None and len(self._labels) != lists:
+            raise ValueError(
+                f"`{BY}` should have one label for each row of `targets`. Received: "
+                f"{len(self._labels)} labels for {lists} rows"
+            )
+        sums_of(self.metrics, self._labels)
         # The first rows of an array, which tell whether it has changed.
         self._before: Array | None = None
 
@@ -130,12 +161,12 @@ class CatalogueEvaluation(EpochEvaluation):
         """Embeds the queries, and computes the metrics of their targets."""
         given = self._given(self._embedded(self.x))
         warns = not self._was_evaluated
-        state, of_items = evaluation.summed(self.metrics, given, self.verbose, warns)
+        sums = sums_of(self.metrics, self._labels)
+        evaluation.add_lists(sums, self.metrics, given, self.verbose, warns)
         if warns:
-            self.warn_of_lists(state, self.sample_weight)
+            self.warn_of_lists(sums.whole, self.sample_weight)
             self._warn_of_stale_candidates()
-        results = self.metrics._results_of(state, of_items)
-        return {name: float(value) for name, value in results.items()}
+        return sums.results()
 
     def _given(self, queries: Any) -> tuple[Any, ...]:
         """What is evaluated, in the order of `retrieval`."""

@@ -4,7 +4,7 @@ import contextlib
 import sys
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -66,19 +66,24 @@ class EpochEvaluation(Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the results to the logs."""
         logs = {} if logs is None else logs
-        taken = [x for x in map(self._key, self.metrics.result()) if x in logs]
+        self._check_free(self.metrics.result(), logs)
+        if (epoch + 1) % self.frequency:
+            return
+        with weights_of_validation(self):
+            results = self.evaluated()
+        self._was_evaluated = True
+        self._check_free(results, logs)
+        logs.update({self._key(name): x for name, x in results.items()})
+
+    def _check_free(self, names: Iterable[str], logs: dict[str, Any]) -> None:
+        """Raises if the logs already have a key of results."""
+        taken = [x for x in map(self._key, names) if x in logs]
         if taken:
             raise ValueError(
                 "`prefix` should give keys that are not in the logs yet. Compiled "
                 'metrics of the same names have the prefix "val_" on validation data. '
                 f"Received: prefix={self.prefix!r}, which gives {taken}"
             )
-        if (epoch + 1) % self.frequency:
-            return
-        with weights_of_validation(self):
-            results = self.evaluated()
-        self._was_evaluated = True
-        logs.update({self._key(name): x for name, x in results.items()})
 
     def warn_of_lists(self, sums: State, sample_weight: Any) -> None:
         """Warns of lists that count without relevant items, and of weights below 0.

@@ -12,11 +12,12 @@ from keras_rank.backends import Array
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
 from keras_rank.callbacks.outputs import output_names, scores_of, taken
 from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Columns, Part, rows_from
+from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
-from keras_rank.metrics.variables import State
+from keras_rank.metrics.update import columns_of
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
 # to the longest of all.
@@ -63,6 +64,10 @@ class GroupedEvaluation(EpochEvaluation):
         sample_weight: array of shape `(rows,)`, or `(lists,)` in the order of the first
             rows of the lists. Or a name, as above. Defaults to `None`: no weights, or
             those of the data set.
+        by: list or array of a label for each row, the same in all rows of a list, or
+            the name of an input or target that holds them. The results of the lists of
+            each label follow those of all, as in
+            `keras_rank.callbacks.CatalogueEvaluation`. Defaults to `None`: no segments.
         model: model that scores the rows. Defaults to `None`: the trained one.
         output: str. The name of the output that holds the scores, if there are several.
         batch_size: positive int. The batch size of `predict`, for arrays. Defaults to
@@ -86,6 +91,21 @@ class GroupedEvaluation(EpochEvaluation):
     >>> callback.prefix, callback.frequency
     ('val_', 1)
 
+    Results of segments, here of a model that returns its inputs:
+
+    >>> class Scored:
+    ...     def predict(self, x, **arguments):
+    ...         return x
+    >>> callback = keras_rank.callbacks.GroupedEvaluation(
+    ...     x=np.array([0.9, 0.1, 0.4, 0.6]), labels=[1, 0, 1, 0],
+    ...     group_ids=["a", "a", "b", "b"], metrics=["mrr"],
+    ...     by=["new users", "new users", "others", "others"], model=Scored(),
+    ... )
+    >>> logs = {}
+    >>> callback.on_epoch_end(0, logs)
+    >>> logs
+    {'val_mrr': 0.75, 'val_mrr_new_users': 1.0, 'val_mrr_others': 0.5}
+
     In `fit`, list it before callbacks that monitor its results:
 
     ```python
@@ -105,6 +125,7 @@ class GroupedEvaluation(EpochEvaluation):
         metrics: Metrics,
         *,
         sample_weight: Any = None,
+        by: Any = None,
         model: keras.Model | None = None,
         output: str | None = None,
         batch_size: int | None = None,
@@ -122,11 +143,14 @@ class GroupedEvaluation(EpochEvaluation):
         self.scoring_model = check_model("model", model)
         self.output = output
         columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight}
+        if by is not None:
+            columns[BY] = by
         self._rows = rows_from(x, columns, batch_size)
         given = self._rows.given
         self._groups = _Groups(given[IDS]) if IDS in given else None
-        if self._groups is not None and WEIGHTS in given:
-            self._groups.of_rows(given[WEIGHTS])
+        if self._groups is not None:
+            sums_of(self.metrics, self._groups.labels(given.get(BY)))
+            self._groups.of_rows(given.get(WEIGHTS))
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Checks that the model scores the rows, and that these have an order."""
@@ -146,15 +170,16 @@ class GroupedEvaluation(EpochEvaluation):
             show(done)
         found = {**self._rows.given, **columns.all()}
         groups = self._groups or _Groups(found[IDS])
-        weights = found.get(WEIGHTS)
-        weights = None if weights is None else groups.of_rows(weights)
-        state = self.metrics.stateless_reset_state()
-        for lists in groups.lists(found[LABELS], np.concatenate(scores), weights):
-            state = self.metrics.stateless_update_state(state, *lists)
+        weights = groups.of_rows(found.get(WEIGHTS))
+        sums = sums_of(self.metrics, groups.labels(found.get(BY)))
+        members, _ = by_kind(self.metrics.members)
+        given = found[LABELS], np.concatenate(scores), weights
+        for first, lists in groups.lists(*given):
+            for slots, columns in columns_of(members, lists, sums.whole):
+                sums.add(slots, columns, first)
         if not self._was_evaluated:
-            self.warn_of_lists(State(*state[:3]), found.get(WEIGHTS))
-        results = self.metrics.stateless_result(state)
-        return {name: float(value) for name, value in results.items()}
+            self.warn_of_lists(sums.whole, found.get(WEIGHTS))
+        return sums.results()
 
     @property
     def _scoring(self) -> Any:
@@ -198,8 +223,10 @@ class _Groups:
                 stacklevel=2,
             )
 
-    def of_rows(self, weights: Array) -> Array:
-        """Weights of rows, given those or those of lists."""
+    def of_rows(self, weights: Array | None) -> Array | None:
+        """Weights of rows, given those or those of lists, if there are any."""
+        if weights is None:
+            return None
         rows, lists = len(self._group), len(self._sizes)
         if len(weights) not in (rows, lists):
             raise ValueError(
@@ -209,8 +236,26 @@ class _Groups:
             )
         return weights if len(weights) == rows else weights[self._group]
 
-    def lists(self, *columns: Array | None) -> Iterator[tuple[Array | None, ...]]:
-        """Labels, scores and weights in lists, padded: as many as fit in memory."""
+    def labels(self, of_rows: Array | None) -> Array | None:
+        """The labels of the lists, given those of rows, if there are any."""
+        if of_rows is None:
+            return None
+        of_lists: Array = of_rows[self._rows[self._starts]]
+        (others,) = np.nonzero(of_rows != of_lists[self._group])
+        if len(others):
+            row = others[0]
+            raise ValueError(
+                f"`{BY}` should have the same label in all rows of a list. Received: "
+                f"{of_rows[row]!r} in row {row}, and before it "
+                f"{of_lists[self._group[row]]!r} in the same list"
+            )
+        return of_lists
+
+    def lists(self, *columns: Array | None) -> Iterator[tuple[int, list[Array | None]]]:
+        """Labels, scores and weights of lists, from a first one on, padded.
+
+        As many as fit in memory.
+        """
         paddings = -1, 0, 0
         for first, last in self._splits():
             rows = self._rows[self._starts[first] : self._ends[last - 1]]
@@ -224,7 +269,7 @@ class _Groups:
                     padded = np.full(shape, padding, dtype)
                     padded[where] = values[rows]
                 lists.append(None if values is None else padded)
-            yield tuple(lists)
+            yield first, lists
 
     def _splits(self) -> Iterator[tuple[int, int]]:
         """The first list of each batch, and the first after it."""

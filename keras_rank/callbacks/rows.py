@@ -12,9 +12,10 @@ import numpy as np
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
 from keras_rank.callbacks.outputs import of_output
+from keras_rank.callbacks.segments import BY
 from keras_rank.lists.copies import own
 from keras_rank.lists.given import SPARSE, form_of
-from keras_rank.lists.groups import ids_of, rows_of
+from keras_rank.lists.groups import ids_of, labels_of, rows_of
 
 # The arguments that have a value for each row.
 LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
@@ -276,8 +277,10 @@ class _Batch(NamedTuple):
 
 def column(argument: str, value: Any) -> Array:
     """Converts what was given for all rows."""
-    values = value if argument == IDS else rows_of(argument, value)
-    flat: Array = _flat(argument, values)
+    is_numeric = argument not in (IDS, BY)
+    flat: Array = _flat(argument, rows_of(argument, value) if is_numeric else value)
+    if argument == BY:
+        return labels_of(BY, flat)
     # A copy, as users may change what they gave before the end of an epoch.
     return np.array(ids_of(flat) if argument == IDS else flat)
 
@@ -315,6 +318,8 @@ class Columns:
     def _of_batch(self, name: str, value: Any, rows: int) -> Array:
         if name == IDS:
             found = ids_of(_flat(name, _on_host(value)), self._numbers)
+        elif name == BY:
+            found = labels_of(name, _flat(name, _on_host(value)))
         else:
             if value is None:
                 raise ValueError(

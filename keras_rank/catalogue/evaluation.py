@@ -20,14 +20,14 @@ from keras_rank.lists.targets import TargetLists
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
 from keras_rank.metrics.names import Member
+from keras_rank.metrics.segments import SegmentedSums
 from keras_rank.metrics.update import (
     M,
     check_takes_targets,
+    columns_of_ranked,
     grouped,
     number_of_ranks,
-    with_ranked,
 )
-from keras_rank.metrics.variables import State
 from keras_rank.ranking.tie_breaking import Ties
 
 # With `verbose="auto"`, progress is shown after this many seconds.
@@ -88,24 +88,28 @@ def evaluate(
     """
     group, verbose = check_metrics(metrics), check_verbose(verbose)
     given = targets, queries, candidates, sample_weight, score, exclude, block_size
-    state, of_items = summed(group, given, verbose)
-    results = group._results_of(state, of_items)
-    return {name: float(value) for name, value in results.items()}
+    sums = SegmentedSums(group)
+    add_lists(sums, group, given, verbose)
+    return sums.results()
 
 
-def summed(
-    group: RankingMetrics, given: tuple[Any, ...], verbose: Any, warns: bool = True
-) -> tuple[State, dict[str, Tensor]]:
-    """Returns the sums of metrics of lists, and the results of those of exposure.
+def add_lists(
+    sums: SegmentedSums,
+    group: RankingMetrics,
+    given: tuple[Any, ...],
+    verbose: Any,
+    warns: bool = True,
+) -> None:
+    """Adds what the metrics of lists and those of exposure compute.
 
     Args:
+        sums: the sums of no lists yet.
         group: the metrics.
         given: what users pass, in the order of `retrieval`.
         verbose: how much to show.
         warns: whether to look for copies of the targets.
     """
     of_lists, of_exposure = by_kind(group.members)
-    state, of_items = group._sums.zeros(), {}
     # Opened once, as to encode or to read the candidates may take long.
     task_in = functools.cache(functools.partial(retrieval, *given))
     for (dtype, ties, key), members in _by_order(of_lists).items():
@@ -114,15 +118,15 @@ def summed(
         if warns:
             warn_of_copies(task, counts)
             warns = False
-        for lists, part in _parts(task.lists, counts, ties, k):
+        slots = [member._slot for member in members]
+        for first, lists, part in _parts(task.lists, counts, ties, k):
             ranked = ranked_by_counts(lists, part, ties, k, task.tied_labels)
-            state = with_ranked(members, ranked, state)
+            sums.add(slots, columns_of_ranked(members, ranked), first)
     for (dtype, ties, key), shown_by in _by_order(of_exposure).items():
         task = task_in(dtype)
         shown = _shown(task, task.asked(ties, key), max(x.k for x in shown_by))
         for member in shown_by:
-            of_items[member.name] = member.of_shown(shown, task.candidates.items)
-    return state, of_items
+            sums.add_shown(member, shown, task.candidates.items)
 
 
 def check_metrics(metrics: Metrics, *, as_written: bool = True) -> RankingMetrics:
@@ -149,8 +153,8 @@ def _shown(task: Retrieval, queries: Queries, k: int) -> Tensor:
 
 def _parts(
     lists: TargetLists, counts: Counts, ties: Ties, k: int | None
-) -> Iterator[tuple[TargetLists, Counts]]:
-    """The lists and their counts, as many at a time as memory allows."""
+) -> Iterator[tuple[int, TargetLists, Counts]]:
+    """The lists and their counts from a list on, as many as memory allows."""
     number = int(size_of(lists.ids, 0))
     size = max(number, 1)
     if ties == "average":
@@ -159,7 +163,7 @@ def _parts(
         size = max(1, MOST_RANKS // max(most, 1))
     for start in range(0, max(number, 1), size):
         part = Counts(*(x[start : start + size] for x in counts))
-        yield lists.part(start, start + size), part
+        yield start, lists.part(start, start + size), part
 
 
 def check_verbose(verbose: Any) -> Any:

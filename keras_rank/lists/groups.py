@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, backend
-from keras_rank.lists.given import check_dense
+from keras_rank.lists.given import check_dense, refused
 from keras_rank.lists.tensors import in_native_order
 
 
@@ -71,7 +71,24 @@ def places(rows: int | None, group_sizes: Any, group_ids: Any) -> tuple[Array, A
     return np.repeat(np.arange(len(sizes)), sizes), _numbered(sizes)
 
 
-def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
+def labels_of(argument: str, values: Any) -> Array:
+    """Returns labels, one for each row, as an array of objects, and checks them."""
+    check_dense(argument, values)
+    if not isinstance(values, list | tuple | np.ma.MaskedArray):
+        values = np.asarray(backend.for_numpy(values))
+    labels = values.tolist() if isinstance(values, np.ndarray) else values
+    if not isinstance(labels, list | tuple):
+        received = f"{argument}={reprlib.repr(labels)}"
+        raise refused(argument, "be a list or an array of labels", received)
+    ids_of(labels, {}, argument)
+    return np.fromiter(labels, object, len(labels))
+
+
+def ids_of(
+    group_ids: Any,
+    numbers_of: dict[Any, int] | None = None,
+    argument: str = "group_ids",
+) -> Array:
     """Returns ids as an array that can be sorted.
 
     Numbers in an array stay as they are. All other ids are numbered by a dict, which
@@ -82,10 +99,11 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
         group_ids: the id of each row, of any type that is hashable.
         numbers_of: where rows come in parts, the numbers of the ids so far, to which
             those of new ids are added.
+        argument: the name of the argument, for errors.
     """
     check_dense("group_ids", group_ids)
     if isinstance(group_ids, np.ma.MaskedArray):
-        raise _unknown_ids(group_ids.tolist())
+        raise _unknown_ids(argument, group_ids.tolist())
     group_ids = backend.for_numpy(group_ids)
     if not isinstance(group_ids, list | tuple):
         array: Array = np.asarray(group_ids)
@@ -99,23 +117,24 @@ def ids_of(group_ids: Any, numbers_of: dict[Any, int] | None = None) -> Array:
         return np.asarray([np.asarray(each) for each in group_ids])
     known = {} if numbers_of is None else numbers_of
     # Those of an earlier part may be of another type.
-    _check_ids(group_ids, list(known)[:1])
+    _check_ids(argument, group_ids, list(known)[:1])
     try:
         found = [known.setdefault(each, len(known)) for each in group_ids]
     except TypeError as error:
-        raise _unknown_ids(group_ids) from error
+        raise _unknown_ids(argument, group_ids) from error
     return np.array(found, dtype="int64")
 
 
-def _check_ids(ids: Sequence[Any], others: Sequence[Any] = ()) -> None:
+def _check_ids(argument: str, ids: Sequence[Any], others: Sequence[Any]) -> None:
     """Raises for ids of several types, which are never equal, and for missing ones."""
     kinds = {type(each) for each in (*others, *ids)}
+    # True equals 1.
     alike = len(kinds) < 2 or any(
-        all(issubclass(kind, common) for kind in kinds)
+        all(issubclass(kind, common) for kind in kinds) and bool not in kinds
         for common in (str, bytes, numbers.Number)
     )
     if not alike or any(map(_is_missing, ids)):
-        raise _unknown_ids(ids, others)
+        raise _unknown_ids(argument, ids, others)
 
 
 def _is_missing(each: Any) -> bool:
@@ -126,15 +145,16 @@ def _is_missing(each: Any) -> bool:
         return True
 
 
-def _unknown_ids(ids: Any, others: Sequence[Any] = ()) -> ValueError:
+def _unknown_ids(argument: str, ids: Any, others: Sequence[Any] = ()) -> ValueError:
     """The error for ids, with the first that is missing, or of another type."""
     kind = type([*others, *ids][0])
     rows = [row for row, each in enumerate(ids) if _is_missing(each)]
     rows += [row for row, each in enumerate(ids) if type(each) is not kind]
     place = f", with {ids[rows[0]]!r} in row {rows[0]}" if rows else ""
+    noun = "ids" if argument == "group_ids" else "labels"
     return ValueError(
-        "`group_ids` should be ids of one type, without missing ones. "
-        f"Received: group_ids={reprlib.repr(ids)}{place}"
+        f"`{argument}` should be {noun} of one type, without missing ones. "
+        f"Received: {argument}={reprlib.repr(ids)}{place}"
     )
 
 
@@ -151,7 +171,7 @@ def _places_by_id(rows: int | None, ids: Array) -> tuple[Array, Array]:
         )
     by_id = _sorting(ids)
     if not np.all(ids == ids):
-        raise _unknown_ids(ids.tolist())
+        raise _unknown_ids("group_ids", ids.tolist())
     is_first = np.concatenate([[True], ids[by_id[1:]] != ids[by_id[:-1]]])[:rows]
     starts = np.flatnonzero(is_first)
     sizes = np.diff(starts, append=rows)

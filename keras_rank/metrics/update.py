@@ -1,7 +1,7 @@
 """One batch for many metrics: read and ordered once, with the results of all added."""
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from keras import ops
@@ -117,6 +117,23 @@ def updates_of(
     if isinstance(y_true, RankedLists):
         y_true.check_alone(y_pred, sample_weight)
         return sums.updates(with_ranked(metrics, y_true, new))
+    for members, batch in _batches(metrics, y_true, y_pred, sample_weight):
+        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
+        state = new.of(slots)
+        if backend.is_ours(spec):
+            batch = bucket_shapes(batch, members[0].sparse_labels)
+            its = backend.enter(_with_batch, spec, batch, spec.keys, state)
+        else:
+            columns = _by_steps(spec, batch, _lists_seen(spec, state))
+            its = backend.enter(with_columns, None, columns, state)
+        new = new.replaced(slots, its)
+    return sums.updates(new)
+
+
+def _batches(
+    metrics: Sequence[PerListMetric], y_true: Any, y_pred: Any, sample_weight: Any
+) -> Iterator[tuple[list[PerListMetric], RawBatch]]:
+    """Reads the lists once for all metrics that share their inputs."""
     for (sparse_labels, _), members in alike(metrics).items():
         if sparse_labels:
             reading = read_sparse(y_true, y_pred, sample_weight)
@@ -125,17 +142,39 @@ def updates_of(
             reading = read(y_true, y_pred, sample_weight, takes_subtopics)
         if True in {m._compares_labels for m in members}:
             check_told_apart(reading.labels)
-        batch = reading.batch
-        if not sparse_labels and _has_first_batch(members, batch):
+        if not sparse_labels and _has_first_batch(members, reading.batch):
             warn_of_first_batch(reading)
+        yield members, reading.batch
+
+
+def columns_of(
+    metrics: Sequence[PerListMetric], given: Sequence[Any], state: State
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Returns what each list adds to the totals, for metrics that share their inputs.
+
+    Args:
+        metrics: the metrics.
+        given: `y_true`, `y_pred` and `sample_weight`.
+        state: the sums of all lists before, whose number keys the shuffle.
+
+    Returns:
+        The slots of the metrics, and their columns: see `keras_rank.state`.
+    """
+    for members, batch in _batches(metrics, *given):
         slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
+        first_lists = _lists_seen(spec, state.of(slots))
         if backend.is_ours(spec):
-            batch = bucket_shapes(batch, sparse_labels)
-            its = backend.enter(_with_batch, spec, batch, spec.keys, new.of(slots))
+            columns = backend.enter(_columns, spec, batch, spec.keys, first_lists)
         else:
-            its = _by_steps(spec, batch, new.of(slots))
-        new = new.replaced(slots, its)
-    return sums.updates(new)
+            columns = _by_steps(spec, batch, first_lists)
+        yield slots, columns
+
+
+def columns_of_ranked(metrics: Sequence[PerListMetric], ranked: RankedLists) -> Tensor:
+    """Returns what each of some ranked lists adds to the totals of metrics."""
+    _check_take(metrics, ranked)
+    spec = UpdateSpec.of(metrics)
+    return backend.enter(_columns_of_ranked, spec, *ranked.fresh())
 
 
 def with_ranked(
@@ -227,17 +266,23 @@ def _with_batch(
     spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], state: State
 ) -> State:
     """The state of metrics with lists added."""
+    columns = _columns(spec, batch, keys, _lists_seen(spec, state))
+    return with_columns(None, columns, state)
+
+
+def _columns(
+    spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], first_lists: list[Tensor]
+) -> Tensor:
+    """What lists add to the totals of metrics."""
     lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
-    rankings = _in_orders(spec, lists, keys, _lists_seen(spec, state))
-    columns = _columns_of(spec, lists, spec.rankings(rankings))
-    return _added(None, columns, state)
+    rankings = _in_orders(spec, lists, keys, first_lists)
+    return _columns_of(spec, lists, spec.rankings(rankings))
 
 
-def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
+def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
     """The same, with programs before and after what a user wrote."""
     kind = spec.orders[0].of_targets, spec.dtype
     lists = backend.enter(standardize, kind, batch)
-    first_lists = _lists_seen(spec, state)
     rankings = [
         rank_by_scores(order, lists, key, first_list)
         if order.by_steps
@@ -247,18 +292,21 @@ def _by_steps(spec: UpdateSpec, batch: RawBatch, state: State) -> State:
         )
     ]
     ranked = dataclasses.replace(spec, orders=())
-    columns = backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
-    return backend.enter(_added, None, columns, state)
+    return backend.enter(_columns_of, ranked, lists, spec.rankings(rankings))
 
 
 def _with_ranked(
     spec: UpdateSpec, lists: Lists, ranking: Ranking, state: State
 ) -> State:
     """The state of metrics with ranked lists added."""
+    return with_columns(None, _columns_of_ranked(spec, lists, ranking), state)
+
+
+def _columns_of_ranked(spec: UpdateSpec, lists: Lists, ranking: Ranking) -> Tensor:
+    """What ranked lists add to the totals of metrics."""
     cuts = {metric.k: ranking.cut(metric.k) for metric in spec.metrics}
     rankings = [cuts[metric.k] for metric in spec.metrics]
-    columns = _columns_of(spec, lists, rankings)
-    return _added(None, columns, state)
+    return _columns_of(spec, lists, rankings)
 
 
 def values_with(
@@ -377,8 +425,8 @@ def _stacked(of_metrics: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
     return values, weights, counts > 0.0, has_items
 
 
-def _added(_: None, columns: Tensor, state: State) -> State:
-    """The state with the columns of a batch added, and its lists with items."""
+def with_columns(_: None, columns: Tensor, state: State) -> State:
+    """Returns the state with the columns of lists added, and those with items."""
     if state.is_stacked and len(columns.shape) == 2:
         columns = columns[:, None]
     totals, remainders, added = add(state.totals, state.remainders, columns)
