@@ -1,6 +1,7 @@
 """One batch for many metrics: read and ordered once, with the results of all added."""
 
 import dataclasses
+import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,6 +29,8 @@ from keras_rank.state import LISTS, add
 
 M = TypeVar("M", bound=OrderedMetric)
 K = TypeVar("K", bound=Hashable)
+
+_slot_of = operator.attrgetter("_slot")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +121,7 @@ def updates_of(
         y_true.check_alone(y_pred, sample_weight)
         return sums.updates(with_ranked(metrics, y_true, new))
     for members, batch in _batches(metrics, y_true, y_pred, sample_weight):
-        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
+        slots, spec = [*map(_slot_of, members)], UpdateSpec.of(members)
         state = new.of(slots)
         if backend.is_ours(spec):
             batch = bucket_shapes(batch, members[0].sparse_labels)
@@ -161,7 +164,7 @@ def columns_of(
         The slots of the metrics, and their columns: see `keras_rank.state`.
     """
     for members, batch in _batches(metrics, *given):
-        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
+        slots, spec = [*map(_slot_of, members)], UpdateSpec.of(members)
         first_lists = _lists_seen(spec, state.of(slots))
         if backend.is_ours(spec):
             columns = backend.enter(_columns, spec, batch, spec.keys, first_lists)
@@ -182,7 +185,7 @@ def with_ranked(
 ) -> State:
     """Returns the state of a group with ranked lists added for some of its members."""
     _check_take(metrics, ranked)
-    spec, slots = UpdateSpec.of(metrics), [metric._slot for metric in metrics]
+    spec, slots = UpdateSpec.of(metrics), [*map(_slot_of, metrics)]
     new = backend.enter(_with_ranked, spec, *ranked.fresh(), state.of(slots))
     return state.replaced(slots, new)
 
