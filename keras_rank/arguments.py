@@ -335,7 +335,7 @@ def check_above_zero(argument: str, value: Any) -> float:
 
 def check_graded(
     gain_fn: str | Function | dict[str, Any] | None, max_grade: Any
-) -> tuple[Function, float] | tuple[None, None]:
+) -> tuple[Function | None, float | None]:
     """Returns a gain and the highest grade, by whose gain others are divided."""
     if gain_fn is None and max_grade is None:
         return None, None
