@@ -176,8 +176,8 @@ def kendall_tau(
         shuffle_ties: has no effect: the equation has tied items.
         seed: has no effect.
         empty_value: must be `None`: a list with no different labels gives NaN.
-        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        relevance_threshold: as for `keras_rank.functional.pairwise_accuracy`.
+        sparse_labels: must be `False`: all items are compared.
         **arguments: as for `keras_rank.functional`: sample_weight, dtype.
 
     Returns:
@@ -241,11 +241,11 @@ def spearman_correlation(
         y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
         y_pred: as for `keras_rank.functional`: scores of the same shape.
         k: must be `None`: all ranks count.
-        shuffle_ties: has no effect: the equation has tied items.
-        seed: has no effect.
+        shuffle_ties: as for `keras_rank.functional.kendall_tau`.
+        seed: as for `keras_rank.functional.kendall_tau`.
         empty_value: must be `None`: a list with no different labels gives NaN.
-        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        relevance_threshold: as for `keras_rank.functional.pairwise_accuracy`.
+        sparse_labels: as for `keras_rank.functional.kendall_tau`.
         **arguments: as for `keras_rank.functional`: sample_weight, dtype.
 
     Returns:

@@ -180,9 +180,9 @@ class KendallTau(RankingMetric):
         seed: has no effect.
         empty_value: must be `None`: a list with no different labels is left out of the
             mean.
-        empty_weight: must be `"average"`.
-        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        empty_weight: as for `keras_rank.metrics.PairwiseAccuracy`.
+        relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
+        sparse_labels: must be `False`: all items are compared.
         name: str. Defaults to `kendall_tau`.
         **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
 
@@ -239,13 +239,13 @@ class SpearmanCorrelation(KendallTau):
 
     Args:
         k: must be `None`: all ranks count.
-        shuffle_ties: has no effect: the equation has tied items.
-        seed: has no effect.
+        shuffle_ties: as for `keras_rank.metrics.KendallTau`.
+        seed: as for `keras_rank.metrics.KendallTau`.
         empty_value: must be `None`: a list with no different labels is left out of the
             mean.
-        empty_weight: must be `"average"`.
-        relevance_threshold: float. Labels below it count as 0. Defaults to `None`.
-        sparse_labels: must be `False`: this metric needs the labels of all items.
+        empty_weight: as for `keras_rank.metrics.PairwiseAccuracy`.
+        relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
+        sparse_labels: as for `keras_rank.metrics.KendallTau`.
         name: str. Defaults to `spearman_correlation`.
         **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
 
