@@ -308,6 +308,23 @@ def test_every_metric_has_a_string(case, sign):
     assert member.get_config() == case.metric(k=k, seed=member.seed).get_config()
 
 
+@pytest.mark.parametrize(
+    ("string", "name", "call"),
+    [
+        ("tau", "tau", "KendallTau()"),
+        ("rho", "rho", "SpearmanCorrelation()"),
+        ("spearman", "spearman", "SpearmanCorrelation()"),
+        ("recall_cap@9", "recall_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
+        ("R_cap_at_9", "R_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
+    ],
+)
+def test_other_strings(string, name, call):
+    """A result has the name that was written, which tells it from others."""
+    group = RankingMetrics([string, "recall@9"])
+    assert list(group.result()) == [name, "recall_at_9"]
+    assert group.members[0]._as_call() == call
+
+
 def test_a_string_names_what_people_read():
     """And never what goes into the logs of Keras, where a name is an identifier."""
     names = ["ndcg@2", "mrr_at_2", "map"]
