@@ -333,18 +333,12 @@ def check_above_zero(argument: str, value: Any) -> float:
     return _check_real(argument, value, accepted, lambda x: 0.0 < x <= LARGEST_NUMBER)
 
 
-def check_graded(
-    gain_fn: str | Function | dict[str, Any] | None, max_grade: Any
-) -> tuple[Function | None, float | None]:
-    """Returns a gain and the highest grade, by whose gain others are divided."""
+def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float | None]:
+    """Returns a gain, and the highest grade, by whose gain others are divided."""
     if gain_fn is None and max_grade is None:
         return None, None
     if gain_fn is None or max_grade is None:
-        raise ValueError(
-            "`gain_fn` and `max_grade` should be given together, as gains are divided "
-            f"by that of the highest grade. Received: gain_fn={gain_fn!r}, "
-            f"max_grade={max_grade!r}"
-        )
+        raise unaccepted("max_grade", "given with `gain_fn`, and only then", max_grade)
     gain = resolve("gain_fn", gain_fn, GAINS)
     return gain, check_above_zero("max_grade", max_grade)
 

@@ -632,9 +632,7 @@ def test_names_and_directions_of_all():
         *(
             (
                 lambda argument=argument: metrics.RankBiasedPrecision(**argument),
-                "`gain_fn` and `max_grade` should be given together, as gains are "
-                "divided by that of the highest grade. Received: "
-                f"gain_fn={argument.get('gain_fn')!r}, "
+                "`max_grade` should be given with `gain_fn`, and only then. Received: "
                 f"max_grade={argument.get('max_grade')}",
             )
             for argument in ({"gain_fn": "linear"}, {"max_grade": 4})

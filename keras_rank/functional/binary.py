@@ -1,5 +1,6 @@
 """Metrics of binary relevance as functions."""
 
+import functools
 from typing import Any, Unpack
 
 from keras_rank.arguments import (
@@ -29,7 +30,7 @@ from keras_rank.formulas.binary import (
     reciprocal_of_first_relevant,
 )
 from keras_rank.functional.per_list import Formula, FormulaArguments
-from keras_rank.lists.relevance import below_threshold, of_grade
+from keras_rank.lists.relevance import below_threshold, from_threshold, of_gain
 
 
 @adds_arguments(Formula.per_list)
@@ -308,15 +309,11 @@ def f1(
         McSherry and Najork, "Computing information retrieval performance measures
         efficiently in the presence of tied scores", ECIR 2008.
     """
-    return f_beta(
-        y_true,
-        y_pred,
-        sample_weight=sample_weight,
-        k=k,
-        beta=1.0,
-        denominator=denominator,
-        **arguments,
+    formula = Formula(
+        hits_over_slots_and_relevant,
+        (check_k(k), check_choice("denominator", denominator, DENOMINATORS), 1.0),
     )
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
 
 @adds_arguments(Formula.per_list)
@@ -491,8 +488,8 @@ def rank_biased_precision(
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Defaults to `None`: an item is relevant or not.
         max_grade: number above 0. The highest possible label, to be given with a
-            `gain_fn`. A larger one is an error in eager code, and gains as much as
-            `max_grade` in compiled code. Defaults to `None`.
+            `gain_fn`. A larger one is an error in eager code. In compiled code, values
+            are cut at 1. Defaults to `None`.
         relevance_threshold: float. Labels below it gain nothing. Defaults to 1.0
             without a `gain_fn`, and to `None` with one.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
@@ -527,7 +524,7 @@ def rank_biased_precision(
             gain,
             grade,
         ),
-        relevance_from=lambda threshold: of_grade(gain, grade, threshold),
+        from_threshold if gain is None else functools.partial(of_gain, gain),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 

@@ -17,7 +17,11 @@ from keras_rank.formulas.pairwise import (
     ordered_pairs_over_pairs,
     preferred,
 )
-from keras_rank.functional.per_list import Formula, SharedArguments
+from keras_rank.functional.per_list import (
+    Formula,
+    FormulaArguments,
+    SharedArguments,
+)
 from keras_rank.lists.relevance import of_label_above_zero
 
 
@@ -78,6 +82,37 @@ def average_relevance_position(
 
 
 @adds_arguments(Formula.per_list)
+def _by_label(
+    formula: Formula,
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    k: int | None,
+    *,
+    empty_value: float | None = None,
+    relevance_threshold: float | None = None,
+    **arguments: Unpack[SharedArguments],
+) -> Tensor:
+    """Computes a formula that compares labels, given the threshold first."""
+    check_left_out(empty_value)
+    threshold = check_number("relevance_threshold", relevance_threshold)
+    formula = formula._replace(
+        arguments=(threshold, *formula.arguments),
+        relevance_from=lambda threshold: (preferred, threshold),
+        compares_labels=True,
+    )
+    return formula.per_list(
+        y_true,
+        y_pred,
+        sample_weight,
+        k,
+        relevance_threshold=threshold,
+        empty_value=None,
+        **arguments,
+    )
+
+
+@adds_arguments(_by_label)
 def pairwise_accuracy(
     y_true: Any,
     y_pred: Any = None,
@@ -85,9 +120,7 @@ def pairwise_accuracy(
     sample_weight: Any = None,
     k: int | None = None,
     tied_value: float = 0.5,
-    empty_value: float | None = None,
-    relevance_threshold: float | None = None,
-    **arguments: Unpack[SharedArguments],
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the share of pairs of each list that the scores order correctly.
 
@@ -131,35 +164,19 @@ def pairwise_accuracy(
         Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters
         27(8), 2006.
     """
-    check_left_out(empty_value)
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        ordered_pairs_over_pairs,
-        (threshold, check_share("tied_value", tied_value)),
-        relevance_from=lambda threshold: (preferred, threshold),
-        compares_labels=True,
-    )
-    return formula.per_list(
-        y_true,
-        y_pred,
-        sample_weight,
-        k,
-        empty_value=None,
-        relevance_threshold=threshold,
-        **arguments,
-    )
+    tied = check_share("tied_value", tied_value)
+    formula = Formula(ordered_pairs_over_pairs, (tied,))
+    return _by_label(formula, y_true, y_pred, sample_weight, k, **arguments)
 
 
-@adds_arguments(Formula.per_list)
+@adds_arguments(_by_label)
 def kendall_tau(
     y_true: Any,
     y_pred: Any = None,
     *,
     sample_weight: Any = None,
     k: None = None,
-    empty_value: float | None = None,
-    relevance_threshold: float | None = None,
-    **arguments: Unpack[SharedArguments],
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes Kendall's rank correlation (tau-b) of each list.
 
@@ -198,36 +215,18 @@ def kendall_tau(
         Kendall, "The treatment of ties in ranking problems", Biometrika 33(3), 1945.
     """
     check_no_cutoff(k)
-    check_left_out(empty_value)
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        correlation_of_pairs,
-        (threshold,),
-        relevance_from=lambda threshold: (preferred, threshold),
-        takes_sparse_labels=False,
-        compares_labels=True,
-    )
-    return formula.per_list(
-        y_true,
-        y_pred,
-        sample_weight,
-        None,
-        empty_value=None,
-        relevance_threshold=threshold,
-        **arguments,
-    )
+    formula = Formula(correlation_of_pairs, takes_sparse_labels=False)
+    return _by_label(formula, y_true, y_pred, sample_weight, k, **arguments)
 
 
-@adds_arguments(Formula.per_list)
+@adds_arguments(_by_label)
 def spearman_correlation(
     y_true: Any,
     y_pred: Any = None,
     *,
     sample_weight: Any = None,
     k: None = None,
-    empty_value: float | None = None,
-    relevance_threshold: float | None = None,
-    **arguments: Unpack[SharedArguments],
+    **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes Spearman's rank correlation of each list.
 
@@ -267,21 +266,5 @@ def spearman_correlation(
         American Journal of Psychology 15(1), 1904.
     """
     check_no_cutoff(k)
-    check_left_out(empty_value)
-    threshold = check_number("relevance_threshold", relevance_threshold)
-    formula = Formula(
-        correlation_of_ranks,
-        (threshold,),
-        relevance_from=lambda threshold: (preferred, threshold),
-        takes_sparse_labels=False,
-        compares_labels=True,
-    )
-    return formula.per_list(
-        y_true,
-        y_pred,
-        sample_weight,
-        None,
-        empty_value=None,
-        relevance_threshold=threshold,
-        **arguments,
-    )
+    formula = Formula(correlation_of_ranks, takes_sparse_labels=False)
+    return _by_label(formula, y_true, y_pred, sample_weight, k, **arguments)

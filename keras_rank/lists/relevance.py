@@ -110,34 +110,6 @@ def absolute_gains(
     return _capped(threshold, labels, ops.cast(found, labels.dtype))
 
 
-def of_grade(
-    gain_fn: gains.GainFn | None, max_grade: float | None, threshold: float | None
-) -> Relevance:
-    """Relevance is the gain of the label, up to that of the highest grade.
-
-    Without a gain function, it is that of `from_threshold`.
-    """
-    if gain_fn is None:
-        return from_threshold(threshold)
-    return dataclasses.replace(
-        of_gain(gain_fn, threshold),
-        function=gains_of_grades,
-        arguments=(gain_fn, threshold, max_grade),
-    )
-
-
-def gains_of_grades(
-    labels: Tensor,
-    scale: None,
-    gain_fn: gains.GainFn,
-    threshold: float | None,
-    max_grade: float,
-) -> Tensor:
-    """The gains of labels up to the highest grade."""
-    grades = backend.minimum(labels, max_grade)
-    return absolute_gains(grades, scale, gain_fn, threshold)
-
-
 def of_gain_ratio(gain_fn: gains.GainFn, threshold: float | None) -> Relevance:
     """Relevance is the gain of the label, up to a factor for each list."""
     if gain_fn is not gains.exponential:

@@ -31,7 +31,7 @@ from keras_rank.formulas.binary import (
     precisions_to_relevant_count,
     reciprocal_of_first_relevant,
 )
-from keras_rank.lists.relevance import Relevance, below_threshold, of_grade
+from keras_rank.lists.relevance import Relevance, below_threshold, of_gain
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
@@ -476,8 +476,8 @@ class RankBiasedPrecision(RankingMetric):
         gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
             Defaults to `None`: an item is relevant or not.
         max_grade: number above 0. The highest possible label, to be given with a
-            `gain_fn`. A larger one is an error in eager code, and gains as much as
-            `max_grade` in compiled code. Defaults to `None`.
+            `gain_fn`. A larger one is an error in eager code. In compiled code, values
+            are cut at 1. Defaults to `None`.
         relevance_threshold: float. Labels below it gain nothing. Defaults to 1.0
             without a `gain_fn`, and to `None` with one.
         name: str. Defaults to `rbp_at_k`, or `rbp` without a cutoff.
@@ -526,7 +526,9 @@ class RankBiasedPrecision(RankingMetric):
 
     @property
     def _relevance(self) -> Relevance:
-        return of_grade(self.gain_fn, self.max_grade, self.relevance_threshold)
+        if self.gain_fn is None:
+            return super()._relevance
+        return of_gain(self.gain_fn, self.relevance_threshold)
 
     def get_config(self) -> dict[str, Any]:
         gain = self.gain_fn

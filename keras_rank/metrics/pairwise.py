@@ -15,7 +15,11 @@ from keras_rank.formulas.pairwise import (
 )
 from keras_rank.lists.base import Lists
 from keras_rank.lists.relevance import Relevance, of_label_above_zero
-from keras_rank.metrics.base import RankingMetric, SharedArguments
+from keras_rank.metrics.base import (
+    RankingArguments,
+    RankingMetric,
+    SharedArguments,
+)
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
@@ -82,8 +86,34 @@ class AverageRelevancePosition(RankingMetric):
         return mean_relevant_rank(lists, ranking)
 
 
+class _ByLabel(RankingMetric):
+    """A metric that compares labels, and leaves out lists where all are equal."""
+
+    _leaves_out_empty = True
+    _compares_labels = True
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        empty_value: float | None = None,
+        relevance_threshold: float | None = None,
+        **arguments: Unpack[SharedArguments],
+    ) -> None:
+        super().__init__(
+            k,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            **arguments,
+        )
+
+    def relevance(self, lists: Lists) -> Tensor:
+        return preferred(lists, self.relevance_threshold)
+
+
 @keras.saving.register_keras_serializable(package="keras_rank")
-class PairwiseAccuracy(RankingMetric):
+class PairwiseAccuracy(_ByLabel):
     """Computes the mean share of pairs that the scores order correctly.
 
     `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
@@ -125,35 +155,23 @@ class PairwiseAccuracy(RankingMetric):
     """
 
     base_name = "pairwise_accuracy"
-    _leaves_out_empty = True
-    _compares_labels = True
     takes_sparse_labels = True
 
-    @adds_arguments(RankingMetric.__init__)
+    @adds_arguments(_ByLabel.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         tied_value: float = 0.5,
-        empty_value: float | None = None,
-        relevance_threshold: float | None = None,
-        **arguments: Unpack[SharedArguments],
+        **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(
-            k,
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            **arguments,
-        )
+        super().__init__(k, **arguments)
         self.tied_value = check_share("tied_value", tied_value)
         if self.sparse_labels and self.k is not None:
             raise ValueError(
                 "`k` should be None with `sparse_labels=True`, as the number of items "
                 f"below a cutoff is not known. Received: k={k!r}"
             )
-
-    def relevance(self, lists: Lists) -> Tensor:
-        return preferred(lists, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return ordered_pairs_over_pairs(
@@ -165,7 +183,7 @@ class PairwiseAccuracy(RankingMetric):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class KendallTau(RankingMetric):
+class KendallTau(_ByLabel):
     """Computes the mean of Kendall's rank correlation (tau-b) over lists.
 
     `tau = (ordered - reversed) / sqrt(pairs by label * pairs by score)`
@@ -201,27 +219,11 @@ class KendallTau(RankingMetric):
     """
 
     base_name = "kendall_tau"
-    _leaves_out_empty = True
-    _compares_labels = True
 
-    @adds_arguments(RankingMetric.__init__)
-    def __init__(
-        self,
-        k: None = None,
-        *,
-        empty_value: float | None = None,
-        relevance_threshold: float | None = None,
-        **arguments: Unpack[SharedArguments],
-    ) -> None:
+    @adds_arguments(_ByLabel.__init__)
+    def __init__(self, k: None = None, **arguments: Unpack[RankingArguments]) -> None:
         check_no_cutoff(k)
-        super().__init__(
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            **arguments,
-        )
-
-    def relevance(self, lists: Lists) -> Tensor:
-        return preferred(lists, self.relevance_threshold)
+        super().__init__(**arguments)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return correlation_of_pairs(lists, ranking, self.relevance_threshold)
