@@ -210,7 +210,7 @@ def discounted_hits(
     discounts = at_ranks(discount, ranking.ranks)
     value = (1.0 - persistence) * total(relevant * discounts)
     if gain_fn is not None:
-        highest = ops.full_like(lists.highest_labels, max_grade)
+        highest = 0.0 * lists.highest_labels + max_grade
         value = ratio(value, absolute_gains(highest, None, gain_fn, None)[:, 0])
     # Rounded, the sum over many relevant items may be above 1.
     return backend.minimum(value, 1.0)
