@@ -219,6 +219,12 @@ def check_k(k: Any) -> int | None:
     return None if k is None else int(k)
 
 
+def check_no_cutoff(k: Any) -> None:
+    """Raises for a cutoff, for a metric of whole lists."""
+    if k is not None:
+        raise unaccepted("k", "None for a metric of whole lists", k)
+
+
 def check_positive(
     argument: str, value: Any, accepted: str = "a positive integer"
 ) -> int:
@@ -319,6 +325,22 @@ def check_grade(argument: str, value: Any) -> float:
     """Returns a float above 0 of which the power of two is finite in float32."""
     accepted = "a number above 0 and below 128"
     return _check_real(argument, value, accepted, lambda x: 0.0 < x < 128.0)
+
+
+def check_above_zero(argument: str, value: Any) -> float:
+    """Returns a float above 0 that is finite in float32."""
+    accepted = "a number above 0 that is finite in float32"
+    return _check_real(argument, value, accepted, lambda x: 0.0 < x <= LARGEST_NUMBER)
+
+
+def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float | None]:
+    """Returns a gain, and the highest grade, by whose gain others are divided."""
+    if gain_fn is None and max_grade is None:
+        return None, None
+    if gain_fn is None or max_grade is None:
+        raise unaccepted("max_grade", "given with `gain_fn`, and only then", max_grade)
+    gain = resolve("gain_fn", gain_fn, GAINS)
+    return gain, check_above_zero("max_grade", max_grade)
 
 
 def check_flag(argument: str, value: Any) -> bool:

@@ -20,6 +20,9 @@ SYNONYMS = {
     "err": "expected_reciprocal_rank",
     "rbp": "rank_biased_precision",
     "arp": "average_relevance_position",
+    "map_at_r": "average_precision_at_r mean_average_precision_at_r",
+    "kendall_tau": "kendall tau_b",
+    "spearman_correlation": "spearman_r spearman_rho",
     "err_ia": "expected_reciprocal_rank_ia",
     "subtopic_recall": "strec s_recall",
 }

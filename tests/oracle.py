@@ -183,10 +183,27 @@ def f1(ranked, items, k, denominator="available", relevant=at_least_one):
     return 2 * p * r / (p + r) if p + r else 0.0
 
 
+def f_beta(ranked, items, k, beta=2.0, denominator="available", relevant=at_least_one):
+    p = precision(ranked, items, k, denominator, relevant)
+    r = recall(ranked, items, k, relevant=relevant)
+    return (1 + beta**2) * p * r / (beta**2 * p + r) if p + r else 0.0
+
+
 def r_precision(ranked, items, k, relevant=at_least_one):
     count = int(hits(items, relevant))
     count = count if k is None else min(count, k)
     return hits(ranked[:count], relevant) / count if count else 0.0
+
+
+def average_precision_at_r(ranked, items, k, relevant=at_least_one):
+    count = int(hits(items, relevant))
+    count = count if k is None else min(count, k)
+    precisions = [
+        hits(ranked[:rank], relevant) / rank
+        for rank, item in enumerate(ranked[:count], start=1)
+        if relevant(item.label)
+    ]
+    return sum(precisions) / count if count else 0.0
 
 
 def rank_biased_precision(
@@ -262,6 +279,40 @@ def pairwise_accuracy(ranked, items, k, threshold=0.0, tied_value=0.5):
                 share = 1.0 if high > low else tied_value if high == low else 0.0
                 credit += better.weight * share
     return credit / pairs if pairs else 0.0
+
+
+def kendall_tau(ranked, items, k, threshold=0.0):
+    """Tau-b. Items that were not retrieved are tied, and so are labels below it."""
+    ordered = by_label = by_score = 0
+    items = _labels_and_scores(items, threshold)
+    for (x, s), (y, t) in itertools.combinations(items, 2):
+        ordered += sign(x, y) * sign(s, t)
+        by_label += x != y
+        by_score += s != t
+    product = by_label * by_score
+    return ordered / math.sqrt(product) if product else 0.0
+
+
+def spearman_correlation(ranked, items, k, threshold=0.0):
+    labels, scores = zip(*_labels_and_scores(items, threshold), strict=True)
+    if len(set(labels)) == 1 or len(set(scores)) == 1:
+        return 0.0
+    return statistics.correlation(mean_ranks(labels), mean_ranks(scores))
+
+
+def _labels_and_scores(items, threshold):
+    return [
+        (item.label if item.label >= threshold else 0.0, item.score) for item in items
+    ]
+
+
+def sign(x, y) -> int:
+    return (x > y) - (x < y)
+
+
+def mean_ranks(values) -> list[float]:
+    in_order = sorted(values)
+    return [in_order.index(x) + (in_order.count(x) + 1) / 2 for x in values]
 
 
 # Subtopics: those to which an item is relevant, by its label.

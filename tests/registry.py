@@ -27,7 +27,8 @@ class Case:
     # Arguments of the class and the function, and those of the oracle.
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     oracle_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # Whether the value lies between 0 and 1, and is 1 for a perfect order.
+    # Whether the value lies between the lowest and 1, and is 1 for a perfect order.
+    lowest: float = 0.0
     in_unit_interval: bool = True
     perfect_is_one: bool = True
     # Whether the value has ties to break, is the mean over their orders if these are
@@ -35,6 +36,8 @@ class Case:
     breaks_ties: bool = True
     averages_ties: bool = True
     leaves_out_empty: bool = False
+    # Whether it takes a cutoff.
+    has_cutoff: bool = True
     # Whether a cutoff beyond the list is the same as none.
     ignores_longer_cutoffs: bool = True
     # The value of labels 3, 0, 1 if nothing is retrieved.
@@ -66,8 +69,9 @@ class Case:
         return oracle.in_digits(y_true)
 
     def _taken(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """All arguments, but for those of empty lists where these are left out."""
-        refused = {"empty_value", "empty_weight"} if self.leaves_out_empty else {}
+        """All arguments, but for those that the metric does not take."""
+        refused = {"empty_value", "empty_weight"} if self.leaves_out_empty else set()
+        refused |= set() if self.has_cutoff else {"k"}
         taken = {"seed": 1, **self.arguments, **arguments}
         return {name: x for name, x in taken.items() if name not in refused}
 
@@ -235,6 +239,28 @@ CASES = [
         perfect_is_one=False,
     ),
     Case(
+        name="f-beta",
+        metric=metrics.FBetaAtK,
+        function=functional.f_beta,
+        formula=oracle.f_beta,
+        perfect_is_one=False,
+    ),
+    Case(
+        name="f-beta of 0.3, of the retrieved",
+        metric=metrics.FBetaAtK,
+        function=functional.f_beta,
+        formula=oracle.f_beta,
+        arguments={"beta": 0.3, "denominator": "retrieved"},
+        oracle_arguments={"beta": 0.3, "denominator": "retrieved"},
+        perfect_is_one=False,
+    ),
+    Case(
+        name="map at r",
+        metric=metrics.MeanAveragePrecisionAtR,
+        function=functional.average_precision_at_r,
+        formula=oracle.average_precision_at_r,
+    ),
+    Case(
         name="r-precision",
         metric=metrics.RPrecision,
         function=functional.r_precision,
@@ -256,6 +282,33 @@ CASES = [
         formula=oracle.rank_biased_precision,
         arguments={"normalized": True},
         oracle_arguments={"normalized": True},
+    ),
+    Case(
+        name="rbp of grades",
+        metric=metrics.RankBiasedPrecision,
+        function=functional.rank_biased_precision,
+        formula=oracle.rank_biased_precision,
+        relevance=oracle.exponential,
+        arguments={"gain_fn": "exponential", "max_grade": 4},
+        oracle_arguments={"relevant": lambda label: oracle.exponential(label) / 15},
+        perfect_is_one=False,
+    ),
+    Case(
+        name="rbp of grades from 2, normalized",
+        metric=metrics.RankBiasedPrecision,
+        function=functional.rank_biased_precision,
+        formula=oracle.rank_biased_precision,
+        relevance=lambda label: label if label >= 2 else 0.0,
+        arguments={
+            "gain_fn": "linear",
+            "max_grade": 5,
+            "relevance_threshold": 2.0,
+            "normalized": True,
+        },
+        oracle_arguments={
+            "relevant": lambda label: label / 5 if label >= 2 else 0.0,
+            "normalized": True,
+        },
     ),
     Case(
         name="bpref",
@@ -305,6 +358,34 @@ CASES = [
         averages_ties=False,
         leaves_out_empty=True,
     ),
+    *(
+        Case(
+            name=name,
+            metric=metric,
+            function=function,
+            formula=formula,
+            relevance=None,
+            lowest=-1.0,
+            breaks_ties=False,
+            averages_ties=False,
+            leaves_out_empty=True,
+            has_cutoff=False,
+        )
+        for name, metric, function, formula in (
+            (
+                "kendall's tau",
+                metrics.KendallTau,
+                functional.kendall_tau,
+                oracle.kendall_tau,
+            ),
+            (
+                "spearman's correlation",
+                metrics.SpearmanCorrelation,
+                functional.spearman_correlation,
+                oracle.spearman_correlation,
+            ),
+        )
+    ),
     Case(
         name="alpha-ndcg",
         metric=metrics.AlphaNDCG,
@@ -341,6 +422,12 @@ CASES = [
         formula=oracle.subtopic_recall,
     ),
 ]
+
+
+def with_cutoff(k: int | None, cases: list[Case] = CASES) -> list[Case]:
+    """The cases that take a cutoff, if there is one."""
+    return [case for case in cases if k is None or case.has_cutoff]
+
 
 # The same with several subtopics: the laws.
 OF_SUBTOPICS = [

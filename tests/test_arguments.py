@@ -571,9 +571,11 @@ def test_names_and_directions_of_all():
         metrics.DCG: "dcg",
         metrics.ExpectedReciprocalRank: "err",
         metrics.F1AtK: "f1",
+        metrics.FBetaAtK: "f_beta",
         metrics.FallOut: "fall_out",
         metrics.HitRate: "hit_rate",
         metrics.MeanAveragePrecision: "map",
+        metrics.MeanAveragePrecisionAtR: "map_at_r",
         metrics.MeanReciprocalRank: "mrr",
         metrics.NDCG: "ndcg",
         metrics.PairwiseAccuracy: "pairwise_accuracy",
@@ -618,6 +620,50 @@ def test_names_and_directions_of_all():
             "Received: a larger label",
         ),
         (
+            lambda: metrics.FBetaAtK(beta=0),
+            "`beta` should be a number above 0 that is finite in float32. "
+            "Received: beta=0",
+        ),
+        (
+            lambda: functional.f_beta([[1, 0]], [[0.9, 0.1]], beta="2"),
+            "`beta` should be a number above 0 that is finite in float32. "
+            "Received: beta='2'",
+        ),
+        *(
+            (
+                lambda argument=argument: metrics.RankBiasedPrecision(**argument),
+                "`max_grade` should be given with `gain_fn`, and only then. Received: "
+                f"max_grade={argument.get('max_grade')}",
+            )
+            for argument in ({"gain_fn": "linear"}, {"max_grade": 4})
+        ),
+        *(
+            (
+                lambda normalized=normalized: functional.rank_biased_precision(
+                    *([[5, 0]], [[0.9, 0.1]]),
+                    gain_fn="linear",
+                    max_grade=4,
+                    normalized=normalized,
+                ),
+                "`y_true` should have labels up to `max_grade`, 4.0. "
+                "Received: a larger label",
+            )
+            for normalized in (False, True)
+        ),
+        *(
+            (
+                lambda metric=metric: metric(k=3),
+                "`k` should be None for a metric of whole lists. Received: k=3",
+            )
+            for metric in (
+                metrics.KendallTau,
+                metrics.SpearmanCorrelation,
+                lambda k: functional.kendall_tau([[1, 0]], [[0.9, 0.1]], k=k),
+                lambda k: functional.spearman_correlation([[1, 0]], [[1, 0]], k=k),
+                lambda k: metrics.RankingMetrics([f"tau@{k}"]),
+            )
+        ),
+        (
             lambda: functional.precision([[1, 0]], [[0.9, 0.1]], denominator="n"),
             "`denominator` should be one of ['available', 'k', 'retrieved']. "
             "Received: denominator='n'",
@@ -637,6 +683,48 @@ def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     assert float(pairs([[1, 0]], [[0.2, 0.1]])) == 0.5
     positions = metrics.AverageRelevancePosition()
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
+
+
+CORRELATIONS = [metrics.KendallTau, metrics.SpearmanCorrelation]
+
+
+@pytest.mark.parametrize("metric", CORRELATIONS)
+def test_correlations_of_equal_labels_or_scores(metric):
+    """Of no labels to order there is no value; of no order that of chance."""
+    labels = [[2, 2, 2], [2, 0, 1], [2, 0, 1], [2, 0, 1], [-1, 2, -1]]
+    scores = [[3, 2, 1], [3, 1, 2], [3, 3, 3], [np.nan] * 3, [1, 2, 3]]
+    assert float(metric()(labels, scores)) == pytest.approx((1 + 0 + 0) / 3)
+    assert float(metric(relevance_threshold=2)([[2, 0, 1]], [[3, 2, 2]])) == 1.0
+    assert float(metric()([[0, 1, 2]], [[3, 2, 1]])) == -1.0
+
+
+@pytest.mark.parametrize("metric", CORRELATIONS)
+def test_correlations_weight_lists_only(metric):
+    labels, scores = [[0, 1, 2], [0, 1, 2]], [[1, 2, 3], [3, 2, 1]]
+    assert float(metric()(labels, scores, [3, 1])) == pytest.approx((3 - 1) / 4)
+    # By the items that are better than another one.
+    weights = [[9, 1, 3], [9, 1, 0.5]]
+    found = float(metric()(labels, scores, weights))
+    assert found == pytest.approx((2 - 0.75) / (2 + 0.75))
+
+
+def test_grades_of_rank_biased_precision_count_from_0_on():
+    """Unless there is a threshold, and as all of the highest grade would."""
+    labels, scores = [[0.5, 0.0, 1.0]], [[3, 2, 1]]
+    graded = {"gain_fn": "linear", "max_grade": 1, "persistence": 0.5}
+    for more, expected in (
+        ({}, 0.5 * (0.5 + 0.25 * 1)),
+        ({"relevance_threshold": 1.0}, 0.5 * (0.25 * 1)),
+        ({"gain_fn": "exponential"}, 0.5 * (2**0.5 - 1 + 0.25 * 1)),
+        ({"max_grade": 2}, 0.5 * (0.5 + 0.25 * 1) / 2),
+    ):
+        metric = metrics.RankBiasedPrecision(**graded | more)
+        assert float(metric(labels, scores)) == pytest.approx(expected)
+        (value,) = functional.rank_biased_precision(labels, scores, **graded | more)
+        assert float(value) == pytest.approx(expected)
+    highest = metrics.RankBiasedPrecision(gain_fn="exponential", max_grade=3)
+    binary = metrics.RankBiasedPrecision()
+    assert float(highest([[3, 0, 3]], scores)) == float(binary([[3, 0, 3]], scores))
 
 
 @pytest.mark.programs

@@ -83,6 +83,13 @@ def test_a_run(command):
     assert command("evaluate -m mrr map qrels run").out == printed.out
 
 
+def test_correlations_and_capped_recall_of_a_run(command):
+    printed = command("evaluate qrels run -m tau rho R_cap@1 recall_cap@1 map_at_r")
+    names = [line.split()[0] for line in printed.out.splitlines()[1:6]]
+    assert names == ["tau", "rho", "R_cap@1", "recall_cap@1", "map_at_r"]
+    assert "`k` should be None" in command("evaluate qrels run -m tau@3", 2).err
+
+
 def test_a_run_from_standard_input(command, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(RUN))
     assert "mrr     0.7500" in command("evaluate qrels - -m mrr").out

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from registry import CASES_HERE
+from registry import CASES_HERE, with_cutoff
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import functional
@@ -218,7 +218,7 @@ def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
     compiled.skip_unless_here(way)
     stack = [batch_of(rng, (BATCH, LIST_SIZE)) for _ in range(2)]
-    cases = CASES_HERE
+    cases = with_cutoff(3, CASES_HERE)
     if way == "torch.compile":
         # It traces slowly: in test_accelerators.py all are one graph.
         cases = [case for case in cases if case.name == "map"]

@@ -942,10 +942,49 @@ def test_sklearn(lists):
         loss = theirs.label_ranking_loss(labels[mixed], each[1][mixed])
         accuracy = named(library, "1 minus label_ranking_loss")
         agree(accuracy, 1 - loss, (labels, each[1]))
+    top = (scores > np.sort(scores)[:, [-1 - K]]).astype(int)
+    row = "the mean of fbeta_score over lists, with the top 10 as predictions, beta=2"
+    pairs = zip(binary(lists), top, strict=True)
+    expected = [theirs.fbeta_score(*pair, beta=2, zero_division=0) for pair in pairs]
+    agree(named(library, row, K), np.mean(expected), lists)
     row = "the mean of average_precision_score over lists"
     pairs = zip(binary(lists), scores, strict=True)
     expected = np.mean([theirs.average_precision_score(*pair) for pair in pairs])
     agree(named(library, row), expected, lists)
+
+
+@pytest.mark.slow
+@by_values
+def test_scipy(lists):
+    from scipy import stats
+
+    tied = lists[0], np.floor(lists[1] / 3)
+    for row, theirs in (
+        ("the mean of kendalltau over lists", stats.kendalltau),
+        ("the mean of spearmanr over lists", stats.spearmanr),
+    ):
+        for each in (lists, tied):
+            pairs = zip(*each, strict=True)
+            expected = np.mean([theirs(*pair).statistic for pair in pairs])
+            agree(named("SciPy", row), expected, each)
+
+
+@by_values
+def test_pytorch_metric_learning():
+    """By the formulas of its `accuracy_calculator.py`."""
+    inputs = [[1, 0, 1, 0, 1], [0, 1, 1, 0, 0]], [[5.0, 4.0, 3.0, 2.0, 1.0]] * 2
+    library = "pytorch-metric-learning"
+    for row, k, expected in (
+        ("mean_average_precision_at_r", 10, ((1 + 2 / 3) / 3 + (1 / 2) / 2) / 2),
+        ("r_precision", 10, (2 / 3 + 1 / 2) / 2),
+        (
+            "mean_average_precision, k=10",
+            3,
+            ((1 + 2 / 3) / 2 + (1 / 2 + 2 / 3) / 2) / 2,
+        ),
+        ("precision_at_1", 10, (1 + 0) / 2),
+    ):
+        agree(named(library, row, k), expected, inputs)
 
 
 @pytest.mark.slow
@@ -1069,10 +1108,12 @@ def test_ranx(lists):
         }
     )
     for row in ROWS["ranx"]:
-        measure, *_ = row.partition(", on binary labels")
-        judgments = ones if "," in row else qrels
+        measure, *_ = row.partition(", on ")
+        measure, _, divisor = measure.partition(" divided by ")
+        judgments = ones if "binary labels" in row else qrels
         for k in (K, 20):
             expected = evaluate(judgments, run, measure.replace("@10", f"@{k}"))
+            expected = float(expected) / float(divisor or 1)
             agree(named("ranx", row, k), expected, (labels, scores), 1e-5)
 
 

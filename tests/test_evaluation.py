@@ -46,6 +46,26 @@ def raises(message):
     return pytest.raises(ValueError, match=re.escape(message))
 
 
+def test_correlations_of_a_table():
+    """By any of their names, with intervals that reach below 0."""
+    table = rows_of(noise=9.0)
+    found = evaluate(table, ["tau", "rho", "map_at_r", "R_cap@3", "f_beta@3"])
+    expected = []
+    for labels, scores in zip(*lists_of(table, "label", "score"), strict=True):
+        if len({*labels}) > 1:
+            same = len({*scores}) == 1
+            tau = 0.0 if same else stats.kendalltau(labels, scores).statistic
+            expected.append(tau)
+    row, *others = found.summary()
+    assert row["metric"] == "tau"
+    assert row["lists"] == len(expected)
+    assert row["value"] == pytest.approx(np.mean(expected), abs=1e-6)
+    assert row["low"] < 0.0 < row["high"]
+    assert found["kendall_tau"] == found["tau"]
+    assert found["spearman"] == others[0]["value"]
+    assert found["recall_cap_at_3"] == found["R_cap@3"]
+
+
 def members():
     """Metrics of which each leaves out or weighs empty lists in a way of its own."""
     return [

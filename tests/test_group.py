@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from keras import ops
-from registry import CASES_HERE, FIRST_CASES
+from registry import CASES_HERE, FIRST_CASES, with_cutoff
 from strategies import BATCH, LIST_SIZE, batches, ties
 
 import keras_rank
@@ -302,9 +302,27 @@ def test_members_by_string_and_config():
 @pytest.mark.parametrize("sign", ["@", "_at_"])
 @pytest.mark.parametrize("case", FIRST_CASES, ids=str)
 def test_every_metric_has_a_string(case, sign):
-    member = RankingMetrics([f"{case.metric.base_name}{sign}3"]).members[0]
+    at_k, k = (f"{sign}3", 3) if case.has_cutoff else ("", None)
+    member = RankingMetrics([case.metric.base_name + at_k]).members[0]
     assert type(member) is case.metric
-    assert member.get_config() == case.metric(k=3, seed=member.seed).get_config()
+    assert member.get_config() == case.metric(k=k, seed=member.seed).get_config()
+
+
+@pytest.mark.parametrize(
+    ("string", "name", "call"),
+    [
+        ("tau", "tau", "KendallTau()"),
+        ("rho", "rho", "SpearmanCorrelation()"),
+        ("spearman", "spearman", "SpearmanCorrelation()"),
+        ("recall_cap@9", "recall_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
+        ("R_cap_at_9", "R_cap_at_9", "RecallAtK(k=9, normalizer='clipped')"),
+    ],
+)
+def test_other_strings(string, name, call):
+    """A result has the name that was written, which tells it from others."""
+    group = RankingMetrics([string, "recall@9"])
+    assert list(group.result()) == [name, "recall_at_9"]
+    assert group.members[0]._as_call() == call
 
 
 def test_a_string_names_what_people_read():
@@ -556,8 +574,8 @@ def test_functions_share_an_order(batch, shuffle_ties):
     make = {"sample_weight": weights, "shuffle_ties": shuffle_ties, "seed": 1}
     for largest in (5, None):
         order = functional.rank(labels, scores, k=largest, **make)
-        for case in CASES_HERE:
-            for k in (3, largest):
+        for case in with_cutoff(largest, CASES_HERE):
+            for k in (3, largest) if case.has_cutoff else (None,):
                 arguments = dict(case.arguments)
                 if not case.leaves_out_empty:
                     arguments["empty_value"] = 0.5

@@ -185,10 +185,10 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
     arguments = {"k": 2, "seed": 1, "shuffle_ties": shuffle_ties}
     first = NDCG(k=3, seed=1, sparse_labels=sparse_labels)
     metrics = [first] + [
-        metric(sparse_labels=sparse_labels, **arguments)
-        for metric in (case.metric for case in FIRST_CASES)
-        if metric.takes_sparse_labels or not sparse_labels
-        if not (sparse_labels and metric is PairwiseAccuracy)
+        case.make(sparse_labels=sparse_labels, **arguments)
+        for case in FIRST_CASES
+        if case.metric.takes_sparse_labels or not sparse_labels
+        if not (sparse_labels and case.metric is PairwiseAccuracy)
     ]
     if sparse_labels:
         # Which takes no cutoff then.

@@ -219,7 +219,7 @@ def test_values_are_in_their_range(case, batch, k, shuffle_ties):
     values = case.values(*batch, k=k, shuffle_ties=shuffle_ties, empty_value=0.0)
     values = ops.convert_to_numpy(values)
     values = values[~np.isnan(values)]
-    assert np.all(values >= 0.0)
+    assert np.all(values >= case.lowest)
     if case.in_unit_interval:
         assert np.all(values <= 1.0)
 

@@ -10,7 +10,7 @@ import numpy as np
 import oracle
 import pytest
 from keras import ops
-from registry import FIRST_CASES, IS_SLOW
+from registry import FIRST_CASES, IS_SLOW, with_cutoff
 
 from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend
@@ -81,7 +81,7 @@ def all_values(y_true, scores, sparse_labels, k, shuffle_ties):
         refused |= {metrics.PairwiseAccuracy} if k else set()
     return {
         case.name: ops.convert_to_numpy(case.function(order, k=k, **case.arguments))
-        for case in FIRST_CASES
+        for case in with_cutoff(k, FIRST_CASES)
         if case.metric not in refused
     }
 

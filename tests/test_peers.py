@@ -128,3 +128,94 @@ def test_rax(lists):
         expected = rax.ndcg_metric(scores, labels, topn=k, reduce_fn=None)
         found = values(functional.ndcg, labels, scores, k=k)
         np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-5)
+
+
+CORRELATIONS = [("kendall_tau", "kendalltau"), ("spearman_correlation", "spearmanr")]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("ours", "theirs"), CORRELATIONS)
+def test_scipy(ours, theirs, rng):
+    """Ties on both sides, padding, and lists of 2 to 5,000 items."""
+    from scipy import stats
+
+    function, expected_of = getattr(functional, ours), getattr(stats, theirs)
+    for size in (2, 12, 5000) if IS_SLOW else (2, 3, 7, 12, 100, 1000, 5000):
+        scores = rng.normal(size=(6, size)).astype("float32")
+        labels = np.abs(scores + rng.normal(size=(6, size)))
+        # From few ties to many.
+        for digits in (0, 1, 2) if size < 5000 else (0, 4):
+            pair = np.round(labels, digits), np.round(scores, digits)
+            mask = rng.random((6, size)) < 0.8
+            mask[:, :2] = True
+            found = values(function, {"labels": pair[0], "mask": mask}, pair[1])
+            for value, real, *each in zip(found, mask, *pair, strict=True):
+                label, score = (x[real] for x in each)
+                if len(set(label)) == 1:
+                    assert np.isnan(value)
+                elif len(set(score)) == 1:
+                    assert value == 0.0
+                else:
+                    expected = expected_of(label, score).statistic
+                    assert value == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), CORRELATIONS)
+def test_what_is_not_retrieved_is_last_in_scipy(ours, theirs):
+    from scipy import stats
+
+    labels, scores = [3, 0, 1, 2, 0, 1], [0.5, 0.1, np.nan, 0.2, -np.inf, -3.0]
+    last = [0.5, 0.1, -9.0, 0.2, -9.0, -3.0]
+    expected = getattr(stats, theirs)(labels, last).statistic
+    padded = values(getattr(functional, ours), [[*labels, -1]], [[*scores, 7.0]])
+    assert padded[0] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 10.0])
+@pytest.mark.parametrize("k", CUTOFFS)
+def test_f_beta_of_sklearn(lists, k, beta):
+    from sklearn.metrics import fbeta_score
+
+    labels, scores = lists
+    expected = [
+        fbeta_score(label >= 1, score > np.sort(score)[-1 - k], beta=beta)
+        for label, score in zip(labels, scores, strict=True)
+    ]
+    found = values(functional.f_beta, labels, scores, k=k, beta=beta)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_average_precision_at_r_of_metric_learning(rng):
+    """By its formula, of embeddings and the classes of their nearest neighbors."""
+    classes = rng.integers(0, 4, size=30)
+    embeddings = rng.normal(size=(30, 3)) + np.eye(4, 3)[classes]
+    distances = np.linalg.norm(embeddings[:, None] - embeddings, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    same = classes[:, None] == classes
+    in_order = np.take_along_axis(same, np.argsort(distances), axis=1)
+    matches = same.sum(axis=1) - 1
+    to_r = in_order * (np.arange(30) < matches[:, None])
+    precisions = np.cumsum(to_r, axis=1) / np.arange(1, 31)
+    expected = np.sum(precisions * to_r, axis=1) / matches
+    labels = np.where(np.eye(30), -1.0, same)
+    found = values(functional.average_precision_at_r, labels, -distances)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("persistence", [80, 95])
+def test_graded_rank_biased_precision_of_ranx(lists, persistence):
+    """It adds up the labels, whatever the highest one is."""
+    from ranx import Qrels, Run, evaluate
+
+    labels, scores = (
+        {
+            f"q{i}": {f"d{j}": x for j, x in enumerate(row)}
+            for i, row in enumerate(rows.tolist())
+        }
+        for rows in (lists[0].astype(int), lists[1])
+    )
+    expected = evaluate(Qrels(labels), Run(scores), f"rbp.{persistence}")
+    metric = metrics.RankBiasedPrecision(
+        persistence=persistence / 100, gain_fn="linear", max_grade=4
+    )
+    assert 4 * float(metric(*lists)) == pytest.approx(float(expected), rel=1e-6)

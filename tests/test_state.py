@@ -167,7 +167,7 @@ def test_state_is_float32_whatever_the_default(precision):
 
 
 def all_results(labels, scores, weights):
-    group = metrics.RankingMetrics([case.metric(k=3, seed=1) for case in FIRST_CASES])
+    group = metrics.RankingMetrics([case.make(k=3) for case in FIRST_CASES])
     group.update_state(labels, scores, weights)
     return {name: float(value) for name, value in group.result().items()}
 

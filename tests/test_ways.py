@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from registry import CASES_HERE, FIRST_CASES, OF_SUBTOPICS
+from registry import CASES_HERE, FIRST_CASES, OF_SUBTOPICS, with_cutoff
 
 from keras_rank import functional
 from keras_rank.backends import backend
@@ -162,7 +162,9 @@ def subtopics_batch(rng, size, levels):
 
 def dense_values(labels, scores, weights, cases, k, **ties):
     order = functional.rank(labels, scores, sample_weight=weights, k=k, **ties)
-    return [case.function(order, k=k, **case.arguments) for case in cases]
+    return [
+        case.function(order, k=k, **case.arguments) for case in with_cutoff(k, cases)
+    ]
 
 
 def sparse_values(ids, scores, cases, k, **ties):

@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 from keras import ops
 
+from keras_rank import gains
 from keras_rank.arrays.arithmetic import ratio, running_total, total
 from keras_rank.backends import Tensor, backend
 from keras_rank.discounts import at_ranks, geometric
 from keras_rank.formulas.chances import first_success, hypergeometric
-from keras_rank.formulas.graded import share_of_ideal
+from keras_rank.formulas.graded import require_grades, share_of_ideal
+from keras_rank.lists.relevance import absolute_gains
 from keras_rank.ranking.judged import JudgedLists, once_for_all_cutoffs
 from keras_rank.ranking.ranking import Ranking
 
@@ -150,35 +152,66 @@ def hits_over_relevant(
     return ratio(lists.hits(ranking), relevant)
 
 
-def twice_hits_over_slots_and_relevant(
-    lists: JudgedLists, ranking: Ranking, k: int | None, denominator: str
+def hits_over_slots_and_relevant(
+    lists: JudgedLists, ranking: Ranking, k: int | None, denominator: str, beta: float
 ) -> Tensor:
-    """The formula of F1. `2 * P * R / (P + R) = 2 * hits / (slots + relevant items)`.
+    """The formula of F-beta. `hits / (share * slots + (1 - share) * relevant items)`.
 
-    It is linear in the hits, so averaging these over ties is exact.
+    `share = 1 / (1 + beta**2)`, so it is `1 / (share / P + (1 - share) / R)`. It is
+    linear in the hits, so averaging these over ties is exact.
     """
-    both = slots_of_top(lists, k, denominator) + lists.number_relevant
-    return ratio(2.0 * lists.hits(ranking), both)
+    slots, relevant = slots_of_top(lists, k, denominator), lists.number_relevant
+    # So that, rounded, it is never below the smaller one.
+    both = relevant + (slots - relevant) / (1.0 + beta**2)
+    return ratio(lists.hits(ranking), both)
 
 
 def hits_at_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
     """The formula of R-precision. `hits in the top R / R`, linear in the hits."""
+    return _mean_to_relevant_count(lists, ranking, lists.relevance_by_rank(ranking))
+
+
+def precisions_to_relevant_count(lists: JudgedLists, ranking: Ranking) -> Tensor:
+    """The formula of MAP@R. `sum(relevant * precision@r for r in 1..R) / R`."""
+    relevant = lists.relevance_by_rank(ranking)
+    precisions = (1.0 + hits_above(ranking, relevant)) / ranking.ranks
+    mean = _mean_to_relevant_count(lists, ranking, relevant * precisions)
+    # Rounded, means over ties may add up to more.
+    return backend.minimum(mean, 1.0)
+
+
+def _mean_to_relevant_count(
+    lists: JudgedLists, ranking: Ranking, by_rank: Tensor
+) -> Tensor:
+    """The mean of values at the first R ranks."""
     relevant = backend.minimum(lists.number_relevant, ranking.cutoff)[:, None]
-    by_rank = lists.relevance_by_rank(ranking)
     found = total(backend.where(ranking.ranks <= relevant, by_rank, 0.0))
     return ratio(found, relevant[:, 0])
 
 
 def discounted_hits(
-    lists: JudgedLists, ranking: Ranking, persistence: float, normalized: bool
+    lists: JudgedLists,
+    ranking: Ranking,
+    persistence: float,
+    normalized: bool,
+    gain_fn: gains.GainFn | None,
+    max_grade: float | None,
 ) -> Tensor:
-    """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`."""
+    """The formula of rank-biased precision. `(1 - p) * sum(relevant * p**(r - 1))`.
+
+    With a gain function, items are as relevant as their share of the largest gain.
+    """
+    if max_grade is not None:
+        require_grades(lists, max_grade)
     relevant, discount = lists.relevance_by_rank(ranking), geometric(persistence)
     if normalized:
         ideal = ranking.best(lists.relevance)
         return share_of_ideal(relevant, ideal, ranking, discount)
     discounts = at_ranks(discount, ranking.ranks)
     value = (1.0 - persistence) * total(relevant * discounts)
+    if gain_fn is not None:
+        highest = 0.0 * lists.highest_labels + max_grade
+        value = ratio(value, absolute_gains(highest, None, gain_fn, None)[:, 0])
     # Rounded, the sum over many relevant items may be above 1.
     return backend.minimum(value, 1.0)
 

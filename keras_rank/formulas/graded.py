@@ -42,15 +42,20 @@ def share_of_ideal(
     return backend.minimum(ratio(gain, ideal_gain), 1.0)
 
 
-def expected_reciprocal_of_stop(
-    lists: JudgedLists, ranking: Ranking, max_grade: float
-) -> Tensor:
-    """The formula of ERR. `sum(P(stop first at r) / r)`."""
+def require_grades(lists: JudgedLists, max_grade: float) -> None:
+    """Raises for labels above the highest possible one."""
     backend.require(
         ops.all(lists.highest_labels <= max_grade),
         f"`y_true` should have labels up to `max_grade`, {max_grade}. "
         "Received: a larger label",
     )
+
+
+def expected_reciprocal_of_stop(
+    lists: JudgedLists, ranking: Ranking, max_grade: float
+) -> Tensor:
+    """The formula of ERR. `sum(P(stop first at r) / r)`."""
+    require_grades(lists, max_grade)
 
     def stops_of(labels: Tensor, relevance: Tensor) -> Tensor:
         """The probabilities to stop at items, `(2**grade - 1) / 2**max_grade`."""

@@ -42,8 +42,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from keras_rank.functional.binary import (
     average_precision,
+    average_precision_at_r,
     bpref,
     f1,
+    f_beta,
     fall_out,
     hit_rate,
     precision,
@@ -53,7 +55,12 @@ from keras_rank.functional.binary import (
     reciprocal_rank,
 )
 from keras_rank.functional.graded import dcg, expected_reciprocal_rank, ndcg
-from keras_rank.functional.pairwise import average_relevance_position, pairwise_accuracy
+from keras_rank.functional.pairwise import (
+    average_relevance_position,
+    kendall_tau,
+    pairwise_accuracy,
+    spearman_correlation,
+)
 from keras_rank.functional.per_list import rank
 from keras_rank.functional.subtopics import (
     alpha_dcg,
@@ -68,14 +75,17 @@ __all__ = [
     "alpha_dcg",
     "alpha_ndcg",
     "average_precision",
+    "average_precision_at_r",
     "average_relevance_position",
     "bpref",
     "dcg",
     "expected_reciprocal_rank",
     "expected_reciprocal_rank_ia",
     "f1",
+    "f_beta",
     "fall_out",
     "hit_rate",
+    "kendall_tau",
     "ndcg",
     "pairwise_accuracy",
     "precision",
@@ -85,6 +95,7 @@ __all__ = [
     "rank_biased_precision",
     "recall",
     "reciprocal_rank",
+    "spearman_correlation",
     "subtopic_recall",
 ]
 

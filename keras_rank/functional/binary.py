@@ -1,15 +1,19 @@
 """Metrics of binary relevance as functions."""
 
+import functools
 from typing import Any, Unpack
 
 from keras_rank.arguments import (
     DENOMINATORS,
     NORMALIZERS,
     RECALL_NORMALIZERS,
+    Function,
     adds_arguments,
+    check_above_zero,
     check_choice,
     check_flag,
     check_fraction,
+    check_graded,
     check_k,
 )
 from keras_rank.backends import Tensor
@@ -19,13 +23,14 @@ from keras_rank.formulas.binary import (
     hits_at_relevant_count,
     hits_over_relevant,
     hits_over_slots,
+    hits_over_slots_and_relevant,
     irrelevant_above_relevant,
     precisions_at_relevant_ranks,
+    precisions_to_relevant_count,
     reciprocal_of_first_relevant,
-    twice_hits_over_slots_and_relevant,
 )
 from keras_rank.functional.per_list import Formula, FormulaArguments
-from keras_rank.lists.relevance import below_threshold
+from keras_rank.lists.relevance import below_threshold, from_threshold, of_gain
 
 
 @adds_arguments(Formula.per_list)
@@ -305,8 +310,64 @@ def f1(
         efficiently in the presence of tied scores", ECIR 2008.
     """
     formula = Formula(
-        twice_hits_over_slots_and_relevant,
-        (check_k(k), check_choice("denominator", denominator, DENOMINATORS)),
+        hits_over_slots_and_relevant,
+        (check_k(k), check_choice("denominator", denominator, DENOMINATORS), 1.0),
+    )
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+
+
+@adds_arguments(Formula.per_list)
+def f_beta(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sample_weight: Any = None,
+    k: int | None = None,
+    beta: float = 2.0,
+    denominator: str = "available",
+    **arguments: Unpack[FormulaArguments],
+) -> Tensor:
+    """Computes the weighted harmonic mean of precision and recall at k of each list.
+
+    `F@k = (1 + beta**2) * P@k * R@k / (beta**2 * P@k + R@k)`
+
+    or 0 where both are 0.
+
+    Args:
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        beta: float above 0. How many times as important as precision recall is.
+            Defaults to 2.0.
+        denominator: that of the precision. `"available"`: the size of the list
+            where that is less than k. `"k"`: always k. `"retrieved"`: the number of
+            items with a rank where that is less than k. Defaults to `"available"`.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
+
+    Returns:
+        A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or shape.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.f_beta(labels, scores, k=1)
+    >>> f"{float(value[0]):.4f}"
+    '0.5556'
+
+    Reference:
+        van Rijsbergen, "Information retrieval", chapter 7, 1979.
+    """
+    formula = Formula(
+        hits_over_slots_and_relevant,
+        (
+            check_k(k),
+            check_choice("denominator", denominator, DENOMINATORS),
+            check_above_zero("beta", beta),
+        ),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 
@@ -355,6 +416,48 @@ def r_precision(
 
 
 @adds_arguments(Formula.per_list)
+def average_precision_at_r(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sample_weight: Any = None,
+    k: int | None = None,
+    **arguments: Unpack[FormulaArguments],
+) -> Tensor:
+    """Computes the average precision at R, the number of relevant items of each list.
+
+    `AP@R = sum(relevant(r) * precision@r for r in 1..R) / R`
+
+    With a cutoff below R, the cutoff replaces both Rs.
+
+    Args:
+        y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
+        y_pred: as for `keras_rank.functional`: scores of the same shape.
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
+            empty_value, relevance_threshold, sparse_labels, dtype.
+
+    Returns:
+        A tensor of shape `(batch,)`, from 0 to 1. A list of padding only gives NaN.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or shape.
+
+    Example:
+
+    >>> labels, scores = [[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]]
+    >>> value = keras_rank.functional.average_precision_at_r(labels, scores)
+    >>> f"{float(value[0]):.4f}"
+    '0.5000'
+
+    Reference:
+        Musgrave, Belongie and Lim, "A metric learning reality check", ECCV 2020.
+    """
+    formula = Formula(precisions_to_relevant_count)
+    return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
+
+
+@adds_arguments(Formula.per_list)
 def rank_biased_precision(
     y_true: Any,
     y_pred: Any = None,
@@ -363,6 +466,8 @@ def rank_biased_precision(
     k: int | None = None,
     persistence: float = 0.8,
     normalized: bool = False,
+    gain_fn: str | Function | None = None,
+    max_grade: float | None = None,
     **arguments: Unpack[FormulaArguments],
 ) -> Tensor:
     """Computes the rank-biased precision of each list.
@@ -370,6 +475,7 @@ def rank_biased_precision(
     `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
 
     where p, the persistence, is the probability that a user goes on to the next rank.
+    With a `gain_fn`, `gain(label) / gain(max_grade)` replaces `relevant(r)`.
 
     Args:
         y_true: as for `keras_rank.functional`: labels of shape `(batch, list_size)`.
@@ -379,8 +485,15 @@ def rank_biased_precision(
         normalized: bool. Whether the sum is divided by the largest one that the same
             relevant items could have, as in NDCG, so that the best order scores 1.
             Defaults to `False`.
+        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
+            Defaults to `None`: an item is relevant or not.
+        max_grade: number above 0. The highest possible label, to be given with a
+            `gain_fn`. A larger one is an error in eager code. In compiled code, values
+            are cut at 1. Defaults to `None`.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to 1.0
+            without a `gain_fn`, and to `None` with one.
         **arguments: as for `keras_rank.functional`: sample_weight, shuffle_ties, seed,
-            empty_value, relevance_threshold, sparse_labels, dtype.
+            empty_value, sparse_labels, dtype.
 
     Returns:
         A tensor of shape `(batch,)`, from 0 to 1. Unless normalized, it is below 1, up
@@ -400,12 +513,18 @@ def rank_biased_precision(
         Moffat and Zobel, "Rank-biased precision for measurement of retrieval
         effectiveness", ACM TOIS 27(1), 2008.
     """
+    gain, grade = check_graded(gain_fn, max_grade)
+    if gain is not None:
+        arguments.setdefault("relevance_threshold", None)
     formula = Formula(
         discounted_hits,
         (
             check_fraction("persistence", persistence),
             check_flag("normalized", normalized),
+            gain,
+            grade,
         ),
+        from_threshold if gain is None else functools.partial(of_gain, gain),
     )
     return formula.per_list(y_true, y_pred, sample_weight, k, **arguments)
 

@@ -7,8 +7,10 @@ from keras_rank.metrics.binary import (
     BPref,
     F1AtK,
     FallOut,
+    FBetaAtK,
     HitRate,
     MeanAveragePrecision,
+    MeanAveragePrecisionAtR,
     MeanReciprocalRank,
     PrecisionAtK,
     RankBiasedPrecision,
@@ -18,7 +20,12 @@ from keras_rank.metrics.binary import (
 from keras_rank.metrics.exposure import Coverage, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
 from keras_rank.metrics.group import RankingMetrics
-from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+from keras_rank.metrics.pairwise import (
+    AverageRelevancePosition,
+    KendallTau,
+    PairwiseAccuracy,
+    SpearmanCorrelation,
+)
 from keras_rank.metrics.popularity import AveragePopularity, Novelty
 from keras_rank.metrics.subtopics import (
     AlphaDCG,
@@ -41,10 +48,13 @@ __all__ = [
     "ExpectedReciprocalRank",
     "ExpectedReciprocalRankIA",
     "F1AtK",
+    "FBetaAtK",
     "FallOut",
     "Gini",
     "HitRate",
+    "KendallTau",
     "MeanAveragePrecision",
+    "MeanAveragePrecisionAtR",
     "MeanReciprocalRank",
     "Novelty",
     "PairwiseAccuracy",
@@ -55,6 +65,7 @@ __all__ = [
     "RankingMetric",
     "RankingMetrics",
     "RecallAtK",
+    "SpearmanCorrelation",
     "SubtopicRecall",
 ]
 

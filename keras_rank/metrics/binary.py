@@ -6,12 +6,17 @@ import keras
 
 from keras_rank.arguments import (
     DENOMINATORS,
+    GAINS,
     NORMALIZERS,
     RECALL_NORMALIZERS,
+    Function,
     adds_arguments,
+    check_above_zero,
     check_choice,
     check_flag,
     check_fraction,
+    check_graded,
+    serialize,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas.binary import (
@@ -20,12 +25,13 @@ from keras_rank.formulas.binary import (
     hits_at_relevant_count,
     hits_over_relevant,
     hits_over_slots,
+    hits_over_slots_and_relevant,
     irrelevant_above_relevant,
     precisions_at_relevant_ranks,
+    precisions_to_relevant_count,
     reciprocal_of_first_relevant,
-    twice_hits_over_slots_and_relevant,
 )
-from keras_rank.lists.relevance import Relevance, below_threshold
+from keras_rank.lists.relevance import Relevance, below_threshold, of_gain
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
@@ -267,7 +273,67 @@ class HitRate(RankingMetric):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
-class F1AtK(RankingMetric):
+class FBetaAtK(RankingMetric):
+    """Computes the mean of the weighted harmonic means of precision and recall at k.
+
+    `F@k = (1 + beta**2) * P@k * R@k / (beta**2 * P@k + R@k)`
+
+    or 0 where both are 0. The result is from 0 to 1; that of a list without relevant
+    items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        beta: float above 0. How many times as important as precision recall is.
+            Defaults to 2.0.
+        denominator: that of the precision. `"available"`: the size of the list
+            where that is less than k. `"k"`: always k. `"retrieved"`: the number of
+            items with a rank where that is less than k. Defaults to `"available"`.
+        name: str. Defaults to `f_beta_at_k`, or `f_beta` without a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.FBetaAtK(k=1)
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5556'
+
+    Reference:
+        van Rijsbergen, "Information retrieval", chapter 7, 1979.
+    """
+
+    base_name = "f_beta"
+    takes_sparse_labels = True
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        beta: float = 2.0,
+        denominator: str = "available",
+        **arguments: Unpack[RankingArguments],
+    ) -> None:
+        super().__init__(k, **arguments)
+        self.beta = check_above_zero("beta", beta)
+        self.denominator = check_choice("denominator", denominator, DENOMINATORS)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return hits_over_slots_and_relevant(
+            lists, ranking, self.k, self.denominator, self.beta
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"beta": self.beta, "denominator": self.denominator}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class F1AtK(FBetaAtK):
     """Computes the mean of the harmonic means of precision and recall at k.
 
     `F1@k = 2 * P@k * R@k / (P@k + R@k)`
@@ -300,7 +366,6 @@ class F1AtK(RankingMetric):
     """
 
     base_name = "f1"
-    takes_sparse_labels = True
 
     @adds_arguments(RankingMetric.__init__)
     def __init__(
@@ -310,16 +375,12 @@ class F1AtK(RankingMetric):
         denominator: str = "available",
         **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(k, **arguments)
-        self.denominator = check_choice("denominator", denominator, DENOMINATORS)
-
-    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return twice_hits_over_slots_and_relevant(
-            lists, ranking, self.k, self.denominator
-        )
+        super().__init__(k, beta=1.0, denominator=denominator, **arguments)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "denominator": self.denominator}
+        config = super().get_config()
+        del config["beta"]
+        return config
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
@@ -360,14 +421,51 @@ class RPrecision(RankingMetric):
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")
+class MeanAveragePrecisionAtR(RankingMetric):
+    """Computes the mean average precision at R, the number of relevant items of a list.
+
+    `AP@R = sum(relevant(r) * precision@r for r in 1..R) / R`
+
+    With a cutoff below R, the cutoff replaces both Rs. The result is from 0 to 1; that
+    of a list without relevant items is `empty_value`.
+
+    Args:
+        k: positive int. The number of ranks that count. Defaults to `None`: all.
+        name: str. Defaults to `map_at_r_at_k`, or `map_at_r` without a cutoff.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
+            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.MeanAveragePrecisionAtR()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.5000'
+
+    Reference:
+        Musgrave, Belongie and Lim, "A metric learning reality check", ECCV 2020.
+    """
+
+    base_name = "map_at_r"
+    takes_sparse_labels = True
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return precisions_to_relevant_count(lists, ranking)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
 class RankBiasedPrecision(RankingMetric):
     """Computes the mean rank-biased precision.
 
     `RBP@k = (1 - p) * sum(relevant(r) * p**(r - 1) for r in 1..k)`
 
     where p, the persistence, is the probability that a user goes on to the next rank.
-    The result is from 0 to 1; unless normalized, it is below 1, up to rounding. That of
-    a list without relevant items is `empty_value`.
+    With a `gain_fn`, `gain(label) / gain(max_grade)` replaces `relevant(r)`. The result
+    is from 0 to 1; unless normalized, it is below 1, up to rounding. That of a list
+    without relevant items is `empty_value`.
 
     Args:
         k: positive int. The number of ranks that count. Defaults to `None`: all.
@@ -375,9 +473,16 @@ class RankBiasedPrecision(RankingMetric):
         normalized: bool. Whether the sum is divided by the largest one that the same
             relevant items could have, as in NDCG, so that the best order scores 1.
             Defaults to `False`.
+        gain_fn: function from labels to gains, or `"exponential"` or `"linear"`.
+            Defaults to `None`: an item is relevant or not.
+        max_grade: number above 0. The highest possible label, to be given with a
+            `gain_fn`. A larger one is an error in eager code. In compiled code, values
+            are cut at 1. Defaults to `None`.
+        relevance_threshold: float. Labels below it gain nothing. Defaults to 1.0
+            without a `gain_fn`, and to `None` with one.
         name: str. Defaults to `rbp_at_k`, or `rbp` without a cutoff.
         **arguments: as for `keras_rank.metrics.RankingMetric`: shuffle_ties, seed,
-            empty_value, empty_weight, relevance_threshold, sparse_labels, dtype.
+            empty_value, empty_weight, sparse_labels, dtype.
 
     Raises:
         ValueError: if an argument does not have the documented type or range.
@@ -404,20 +509,35 @@ class RankBiasedPrecision(RankingMetric):
         *,
         persistence: float = 0.8,
         normalized: bool = False,
+        gain_fn: str | Function | None = None,
+        max_grade: float | None = None,
         **arguments: Unpack[RankingArguments],
     ) -> None:
+        if gain_fn is not None:
+            arguments.setdefault("relevance_threshold", None)
         super().__init__(k, **arguments)
+        self.gain_fn, self.max_grade = check_graded(gain_fn, max_grade)
         self.persistence = check_fraction("persistence", persistence)
         self.normalized = check_flag("normalized", normalized)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
-        return discounted_hits(lists, ranking, self.persistence, self.normalized)
+        how = self.persistence, self.normalized, self.gain_fn, self.max_grade
+        return discounted_hits(lists, ranking, *how)
+
+    @property
+    def _relevance(self) -> Relevance:
+        if self.gain_fn is None:
+            return super()._relevance
+        return of_gain(self.gain_fn, self.relevance_threshold)
 
     def get_config(self) -> dict[str, Any]:
+        gain = self.gain_fn
         return {
             **super().get_config(),
             "persistence": self.persistence,
             "normalized": self.normalized,
+            "gain_fn": None if gain is None else serialize("gain_fn", gain, GAINS),
+            "max_grade": self.max_grade,
         }
 
 

@@ -250,6 +250,7 @@ def _from_string(string: str, name: str | None) -> Member:
     parts = _STRING.fullmatch(string)
     if parts and parts["name"] in BY_NAME:
         k = None if parts["k"] is None else int(parts["k"])
+        name = name or parts["name"] + ("" if k is None else f"_at_{k}")
         return BY_NAME[parts["name"]](k=k, name=name)
     raise ValueError(
         "`metrics` given as strings should be a name and an optional cutoff, such as "

@@ -1,5 +1,6 @@
 """All metrics by name, here and in other tools, and what an unknown one may mean."""
 
+import functools
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,8 +10,10 @@ from keras_rank.metrics.binary import (
     BPref,
     F1AtK,
     FallOut,
+    FBetaAtK,
     HitRate,
     MeanAveragePrecision,
+    MeanAveragePrecisionAtR,
     MeanReciprocalRank,
     PrecisionAtK,
     RankBiasedPrecision,
@@ -19,7 +22,12 @@ from keras_rank.metrics.binary import (
 )
 from keras_rank.metrics.exposure import Coverage, ExposureMetric, Gini
 from keras_rank.metrics.graded import DCG, NDCG, ExpectedReciprocalRank
-from keras_rank.metrics.pairwise import AverageRelevancePosition, PairwiseAccuracy
+from keras_rank.metrics.pairwise import (
+    AverageRelevancePosition,
+    KendallTau,
+    PairwiseAccuracy,
+    SpearmanCorrelation,
+)
 from keras_rank.metrics.subtopics import (
     AlphaDCG,
     AlphaNDCG,
@@ -41,13 +49,17 @@ _METRICS: tuple[Callable[..., Member], ...] = (
     RecallAtK,
     HitRate,
     F1AtK,
+    FBetaAtK,
     RPrecision,
+    MeanAveragePrecisionAtR,
     ExpectedReciprocalRank,
     RankBiasedPrecision,
     BPref,
     FallOut,
     AverageRelevancePosition,
     PairwiseAccuracy,
+    KendallTau,
+    SpearmanCorrelation,
     AlphaNDCG,
     AlphaDCG,
     ExpectedReciprocalRankIA,
@@ -56,7 +68,14 @@ _METRICS: tuple[Callable[..., Member], ...] = (
     Coverage,
     Gini,
 )
-BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS}
+_CAPPED = functools.partial(RecallAtK, normalizer="clipped")
+BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRICS} | {
+    "recall_cap": _CAPPED,
+    "R_cap": _CAPPED,
+    "tau": KendallTau,
+    "rho": SpearmanCorrelation,
+    "spearman": SpearmanCorrelation,
+}
 
 # The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
 # for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and

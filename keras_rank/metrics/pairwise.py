@@ -4,16 +4,22 @@ from typing import Any, Unpack
 
 import keras
 
-from keras_rank.arguments import adds_arguments, check_share
+from keras_rank.arguments import adds_arguments, check_no_cutoff, check_share
 from keras_rank.backends import Tensor
 from keras_rank.formulas.pairwise import (
+    correlation_of_pairs,
+    correlation_of_ranks,
     mean_relevant_rank,
     ordered_pairs_over_pairs,
     preferred,
 )
 from keras_rank.lists.base import Lists
 from keras_rank.lists.relevance import Relevance, of_label_above_zero
-from keras_rank.metrics.base import RankingMetric, SharedArguments
+from keras_rank.metrics.base import (
+    RankingArguments,
+    RankingMetric,
+    SharedArguments,
+)
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
 
@@ -80,8 +86,34 @@ class AverageRelevancePosition(RankingMetric):
         return mean_relevant_rank(lists, ranking)
 
 
+class _ByLabel(RankingMetric):
+    """A metric that compares labels, and leaves out lists where all are equal."""
+
+    _leaves_out_empty = True
+    _compares_labels = True
+
+    @adds_arguments(RankingMetric.__init__)
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        empty_value: float | None = None,
+        relevance_threshold: float | None = None,
+        **arguments: Unpack[SharedArguments],
+    ) -> None:
+        super().__init__(
+            k,
+            empty_value=empty_value,
+            relevance_threshold=relevance_threshold,
+            **arguments,
+        )
+
+    def relevance(self, lists: Lists) -> Tensor:
+        return preferred(lists, self.relevance_threshold)
+
+
 @keras.saving.register_keras_serializable(package="keras_rank")
-class PairwiseAccuracy(RankingMetric):
+class PairwiseAccuracy(_ByLabel):
     """Computes the mean share of pairs that the scores order correctly.
 
     `PA = (correct pairs + tied_value * tied pairs) / pairs with different labels`
@@ -123,35 +155,23 @@ class PairwiseAccuracy(RankingMetric):
     """
 
     base_name = "pairwise_accuracy"
-    _leaves_out_empty = True
-    _compares_labels = True
     takes_sparse_labels = True
 
-    @adds_arguments(RankingMetric.__init__)
+    @adds_arguments(_ByLabel.__init__)
     def __init__(
         self,
         k: int | None = None,
         *,
         tied_value: float = 0.5,
-        empty_value: float | None = None,
-        relevance_threshold: float | None = None,
-        **arguments: Unpack[SharedArguments],
+        **arguments: Unpack[RankingArguments],
     ) -> None:
-        super().__init__(
-            k,
-            empty_value=empty_value,
-            relevance_threshold=relevance_threshold,
-            **arguments,
-        )
+        super().__init__(k, **arguments)
         self.tied_value = check_share("tied_value", tied_value)
         if self.sparse_labels and self.k is not None:
             raise ValueError(
                 "`k` should be None with `sparse_labels=True`, as the number of items "
                 f"below a cutoff is not known. Received: k={k!r}"
             )
-
-    def relevance(self, lists: Lists) -> Tensor:
-        return preferred(lists, self.relevance_threshold)
 
     def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
         return ordered_pairs_over_pairs(
@@ -160,3 +180,93 @@ class PairwiseAccuracy(RankingMetric):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "tied_value": self.tied_value}
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class KendallTau(_ByLabel):
+    """Computes the mean of Kendall's rank correlation (tau-b) over lists.
+
+    `tau = (ordered - reversed) / sqrt(pairs by label * pairs by score)`
+
+    where pairs by label are those with different labels, and pairs by score those with
+    different scores. Items that were not retrieved are tied. Where all scores are tied,
+    it is 0, which is that of chance. The result is from -1 to 1.
+
+    Args:
+        k: must be `None`: all ranks count.
+        shuffle_ties: has no effect: the equation has tied items.
+        seed: has no effect.
+        empty_value: must be `None`: a list with no different labels is left out of the
+            mean.
+        empty_weight: as for `keras_rank.metrics.PairwiseAccuracy`.
+        relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
+        sparse_labels: must be `False`: all items are compared.
+        name: str. Defaults to `kendall_tau`.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.KendallTau()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.1826'
+
+    Reference:
+        Kendall, "The treatment of ties in ranking problems", Biometrika 33(3), 1945.
+    """
+
+    base_name = "kendall_tau"
+
+    @adds_arguments(_ByLabel.__init__)
+    def __init__(self, k: None = None, **arguments: Unpack[RankingArguments]) -> None:
+        check_no_cutoff(k)
+        super().__init__(**arguments)
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return correlation_of_pairs(lists, ranking, self.relevance_threshold)
+
+
+@keras.saving.register_keras_serializable(package="keras_rank")
+class SpearmanCorrelation(KendallTau):
+    """Computes the mean of Spearman's rank correlation over lists.
+
+    `rho = sum(x * y) / sqrt(sum(x**2) * sum(y**2))`
+
+    where x and y are the ranks of an item by label and by score, minus their mean. Tied
+    items have the mean of their ranks, and so do those that were not retrieved. Where
+    all scores are tied, it is 0, which is that of chance. The result is from -1 to 1.
+
+    Args:
+        k: must be `None`: all ranks count.
+        shuffle_ties: as for `keras_rank.metrics.KendallTau`.
+        seed: as for `keras_rank.metrics.KendallTau`.
+        empty_value: must be `None`: a list with no different labels is left out of the
+            mean.
+        empty_weight: as for `keras_rank.metrics.PairwiseAccuracy`.
+        relevance_threshold: as for `keras_rank.metrics.PairwiseAccuracy`.
+        sparse_labels: as for `keras_rank.metrics.KendallTau`.
+        name: str. Defaults to `spearman_correlation`.
+        **arguments: as for `keras_rank.metrics.RankingMetric`: dtype.
+
+    Raises:
+        ValueError: if an argument does not have the documented type or range.
+
+    Example:
+
+    >>> metric = keras_rank.metrics.SpearmanCorrelation()
+    >>> metric.update_state([[0, 2, 0, 1]], [[0.3, 0.9, 0.4, 0.1]])
+    >>> f"{float(metric.result()):.4f}"
+    '0.3162'
+
+    Reference:
+        Spearman, "The proof and measurement of association between two things",
+        American Journal of Psychology 15(1), 1904.
+    """
+
+    base_name = "spearman_correlation"
+
+    def compute(self, lists: JudgedLists, ranking: Ranking) -> Tensor:
+        return correlation_of_ranks(lists, ranking, self.relevance_threshold)

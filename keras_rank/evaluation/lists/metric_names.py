@@ -22,7 +22,8 @@ from keras_rank.metrics.names import spelled_elsewhere
 RULES = ("trec_eval", "trec_eval-9", "keras")
 
 # The metrics whose values are not bound to 0 to 1.
-_UNBOUNDED = ("DCG", "AlphaDCG", "AverageRelevancePosition")
+_UNBOUNDED = {"DCG", "AlphaDCG", "AverageRelevancePosition"}
+_UNBOUNDED |= {"KendallTau", "SpearmanCorrelation"}
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
@@ -100,7 +101,7 @@ def metric_of(string: str, rules: str) -> RankingMetric:
     (metric,) = as_group([string if spelled is None else spelled.own]).members
     config = {**metric.get_config(), "name": string, "seed": 0}
     if spelled is not None or rules != "keras":
-        if "gain_fn" in config:
+        if config.get("gain_fn") is not None:
             config["gain_fn"] = "linear"
         if "denominator" in config:
             config["denominator"] = "retrieved" if metric.k is None else "k"
