@@ -139,13 +139,17 @@ def pytest_collection_modifyitems(items):
             if "trains" in item.keywords:
                 item.add_marker(skip)
     if IS_REFERENCE:
-        from reference import EXCEPTIONS
+        from reference import EXCEPTIONS, PASS, WARNINGS
 
         for item in items:
-            error, reason = EXCEPTIONS.get((BACKEND, item.originalname), (None, ""))
-            if error:
-                mark = pytest.mark.xfail(raises=error, reason=reason, strict=False)
+            which = BACKEND, item.originalname
+            error, reason = EXCEPTIONS.get(which, (None, ""))
+            case = item.name.partition("[")[2].removesuffix("]")
+            if error and case not in PASS:
+                mark = pytest.mark.xfail(raises=error, reason=reason, strict=True)
                 item.add_marker(mark)
+            if which in WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(WARNINGS[which]))
 
 
 def pytest_report_header() -> str:
