@@ -77,7 +77,7 @@ class CatalogueEvaluation(EpochEvaluation):
     Results of segments, here of a model that has embeddings as its inputs:
 
     >>> class Embedded:
-    ...     def predict(self, x, **arguments):
+    ...     def predict(self, x, **settings):
     ...         return x
     >>> callback = keras_rank.callbacks.CatalogueEvaluation(
     ...     x=[[1.0, 0.0], [0.0, 1.0], [0.9, 0.2]], targets=[0, 1, 0],

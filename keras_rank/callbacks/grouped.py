@@ -94,7 +94,7 @@ class GroupedEvaluation(EpochEvaluation):
     Results of segments, here of a model that returns its inputs:
 
     >>> class Scored:
-    ...     def predict(self, x, **arguments):
+    ...     def predict(self, x, **settings):
     ...         return x
     >>> callback = keras_rank.callbacks.GroupedEvaluation(
     ...     x=np.array([0.9, 0.1, 0.4, 0.6]), labels=[1, 0, 1, 0],
