@@ -255,7 +255,8 @@ def _require_grades(
     """Raises for a label that is larger than the highest one of a metric."""
     label, query = float(labels.max()), lists.query_of(np.argmax(labels))
     for metric in metrics:
-        if label > (highest := float(getattr(metric, "max_grade", np.inf))):
+        highest = getattr(metric, "max_grade", None)
+        if highest is not None and label > highest:
             new = f"{type(metric).__name__}(k={metric.k}, max_grade={label:g})"
             raise ValueError(
                 "`metrics` should have the highest label as their `max_grade`. "
