@@ -1,7 +1,6 @@
 """One batch for many metrics: read and ordered once, with the results of all added."""
 
 import dataclasses
-import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,8 +28,6 @@ from keras_rank.state import LISTS, add
 
 M = TypeVar("M", bound=OrderedMetric)
 K = TypeVar("K", bound=Hashable)
-
-_slot_of = operator.attrgetter("_slot")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +118,7 @@ def updates_of(
         y_true.check_alone(y_pred, sample_weight)
         return sums.updates(with_ranked(metrics, y_true, new))
     for members, batch in _batches(metrics, y_true, y_pred, sample_weight):
-        slots, spec = [*map(_slot_of, members)], UpdateSpec.of(members)
+        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         state = new.of(slots)
         if backend.is_ours(spec):
             batch = bucket_shapes(batch, members[0].sparse_labels)
@@ -143,8 +140,10 @@ def _batches(
         else:
             takes_subtopics = False not in {m.takes_subtopics for m in members}
             reading = read(y_true, y_pred, sample_weight, takes_subtopics)
-        if True in {m._compares_labels for m in members}:
-            check_told_apart(reading.labels)
+        for metric in members:
+            if metric._compares_labels:
+                check_told_apart(reading.labels)
+                break
         if not sparse_labels and _has_first_batch(members, reading.batch):
             warn_of_first_batch(reading)
         yield members, reading.batch
@@ -164,7 +163,7 @@ def columns_of(
         The slots of the metrics, and their columns: see `keras_rank.state`.
     """
     for members, batch in _batches(metrics, *given):
-        slots, spec = [*map(_slot_of, members)], UpdateSpec.of(members)
+        slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         first_lists = _lists_seen(spec, state.of(slots))
         if backend.is_ours(spec):
             columns = backend.enter(_columns, spec, batch, spec.keys, first_lists)
@@ -185,7 +184,7 @@ def with_ranked(
 ) -> State:
     """Returns the state of a group with ranked lists added for some of its members."""
     _check_take(metrics, ranked)
-    spec, slots = UpdateSpec.of(metrics), [*map(_slot_of, metrics)]
+    spec, slots = UpdateSpec.of(metrics), [metric._slot for metric in metrics]
     new = backend.enter(_with_ranked, spec, *ranked.fresh(), state.of(slots))
     return state.replaced(slots, new)
 
