@@ -31,7 +31,12 @@ from keras_rank.formulas.binary import (
     precisions_to_relevant_count,
     reciprocal_of_first_relevant,
 )
-from keras_rank.lists.relevance import Relevance, below_threshold, of_gain
+from keras_rank.lists.relevance import (
+    Relevance,
+    below_threshold,
+    from_threshold,
+    of_gain,
+)
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
@@ -527,7 +532,8 @@ class RankBiasedPrecision(RankingMetric):
     @property
     def _relevance(self) -> Relevance:
         if self.gain_fn is None:
-            return super()._relevance
+            # torch.compile can't trace a property of `super()`.
+            return from_threshold(self.relevance_threshold)
         return of_gain(self.gain_fn, self.relevance_threshold)
 
     def get_config(self) -> dict[str, Any]:
