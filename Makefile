@@ -1,5 +1,5 @@
 # `make demo` trains a ranker and plots what it learned, in about a minute. `make test` checks
-# everything on the four backends, in 20 to 25 minutes on two cores, and `make check` runs the
+# everything on the four backends, in about half an hour on two cores, and `make check` runs the
 # quick tests. Each creates its environment: that of the tests has four gigabytes.
 
 PYTHON ?= python3
