@@ -33,7 +33,8 @@ class SegmentedSums:
         """
         self._group, self._segment_of = group, np.asarray(segment_of, int)
         self._suffixes = ["", *(f"_{name}" for name in names)]
-        keys = [key + suffix for key in group.result() for suffix in self._suffixes]
+        results = group.result() if names else {}
+        keys = [key + suffix for key in results for suffix in self._suffixes]
         twice = [key for key in keys if keys.count(key) > 1]
         if twice:
             raise ValueError(
