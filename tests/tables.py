@@ -1,7 +1,19 @@
 """Tables of scored items, as the tests of evaluation and of its command read them."""
 
+import re
+
+import keras
 import numpy as np
 import pyarrow as pa
+import pytest
+
+only_where_it_is_quick = pytest.mark.skipif(
+    keras.backend.backend() != "numpy", reason="reading is the same on all backends"
+)
+
+
+def raises(message):
+    return pytest.raises(ValueError, match=re.escape(message))
 
 
 def rows_of(lists=60, seed=0, noise=1.0, digits=1):

@@ -9,22 +9,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
-from tables import rows_of
+from tables import only_where_it_is_quick, raises, rows_of
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
 
 ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
 
-
-@pytest.fixture(autouse=True)
-def only_where_it_is_quick(backend):
-    if backend != "numpy":
-        pytest.skip("reading is the same on all backends")
-
-
-def raises(message):
-    return pytest.raises(ValueError, match=re.escape(message))
+pytestmark = only_where_it_is_quick
 
 
 def changed(**columns):

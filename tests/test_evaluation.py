@@ -1,7 +1,6 @@
 """What is scored already: read, computed by the package's formulas, and summed up."""
 
 import itertools
-import re
 import time
 
 import duckdb
@@ -12,7 +11,7 @@ from elsewhere import path_of
 from keras import ops
 from pyarrow import csv, feather, parquet
 from scipy import stats
-from tables import lists_of, rows_of
+from tables import lists_of, raises, rows_of
 
 from keras_rank import functional
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
@@ -40,10 +39,6 @@ NAN = float("nan")
 def only_where_it_is_quick(request, backend):
     if backend != "numpy" and "on_all_backends" not in request.node.name:
         pytest.skip("reading and statistics are the same on all backends")
-
-
-def raises(message):
-    return pytest.raises(ValueError, match=re.escape(message))
 
 
 def test_correlations_of_a_table():

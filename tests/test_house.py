@@ -1,7 +1,6 @@
-"""How the package is built: its sizes, which way imports go, and where devices are."""
+"""How the package is built: its sizes, and where it asks for devices and values."""
 
 import ast
-import graphlib
 import io
 import pathlib
 import re
@@ -81,26 +80,3 @@ def test_one_way_whatever_the_device_and_the_values(name):
 def test_the_exceptions_are_needed():
     assert all(LOOKS.search(code_of(name)) for name in OF_ARGUMENTS)
     assert all("backend.branch(" in code_of(name) for name in BRANCHES)
-
-
-def test_imports_form_no_circle():
-    """Not even for the names of types. The backends choose one of themselves."""
-    names = {
-        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
-        for path in MODULES.values()
-    }
-    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
-    graph = {}
-    for name, path in names.items():
-        imported = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                inner = {f"{node.module}.{x.name}" for x in node.names} & set(names)
-                imported |= inner or {node.module}
-            elif isinstance(node, ast.Import):
-                imported |= {x.name for x in node.names}
-        graph[name] = imported & set(names) - {name}
-    chosen = {x for x in names if x.startswith("keras_rank.backends.")}
-    graph["keras_rank.backends"] -= chosen
-    # It raises for a circle.
-    graphlib.TopologicalSorter(graph).prepare()

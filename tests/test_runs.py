@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from elsewhere import path_of
 from pyarrow import parquet
-from tables import rows_of
+from tables import only_where_it_is_quick, raises, rows_of
 
 from keras_rank import catalogue
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
@@ -20,15 +20,7 @@ from keras_rank.evaluation.lists.metric_names import metric_of
 from keras_rank.metrics import NDCG, MeanReciprocalRank, PrecisionAtK, PrecisionIA
 from keras_rank.utils import targets_from_qrels
 
-
-@pytest.fixture(autouse=True)
-def only_where_it_is_quick(backend):
-    if backend != "numpy":
-        pytest.skip("reading is the same on all backends")
-
-
-def raises(message):
-    return pytest.raises(ValueError, match=re.escape(message))
+pytestmark = only_where_it_is_quick
 
 
 def values_of(evaluation):

@@ -6,28 +6,20 @@ import decimal
 import fractions
 import io
 import json
-import re
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tables import only_where_it_is_quick, raises
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
 from keras_rank.metrics import ExpectedReciprocalRank
 from keras_rank.utils import targets_from_qrels
 
-
-@pytest.fixture(autouse=True)
-def only_where_it_is_quick(backend):
-    if backend != "numpy":
-        pytest.skip("reading is the same on all backends")
-
-
-def raises(message):
-    return pytest.raises(ValueError, match=re.escape(message))
+pytestmark = only_where_it_is_quick
 
 
 def mrr(qrels, run, **arguments):

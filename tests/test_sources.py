@@ -3,7 +3,6 @@
 import csv
 import decimal
 import io
-import re
 import sys
 
 import numpy as np
@@ -12,20 +11,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import dataset, feather, parquet
+from tables import only_where_it_is_quick, raises
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.metrics import MeanReciprocalRank
 from keras_rank.reading.engine import connect
 
-
-@pytest.fixture(autouse=True)
-def only_where_it_is_quick(backend):
-    if backend != "numpy":
-        pytest.skip("reading is the same on all backends")
-
-
-def raises(message):
-    return pytest.raises(ValueError, match=re.escape(message))
+pytestmark = only_where_it_is_quick
 
 
 def mrr_of(source, **arguments):
