@@ -250,7 +250,7 @@ def main() -> None:
             again = pool.submit(left_by, tests, shown, given, variables).result()
         others = {x: left[x] for x in left if x not in shown}
         left = others | {x: left[x] + again[x] for x in again}
-    for fault in sorted(left):
+    for fault in sorted(left, key=lambda fault: (fault.path, fault.number)):
         print(fault)
     share = 1 - len(left) / len(faults)
     print(f"{share:.0%} of {len(faults)} faults are noticed")
