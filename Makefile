@@ -110,7 +110,8 @@ test-nightly:
 # Plants 100 small faults in what computes, one at a time, and prints those that the quick
 # tests don't notice: `make mutants FAULTS="--seed 7 --only keras_rank/ranking"`.
 mutants: $(DEVELOPMENT)/installed
-	$(DEVELOPMENT)/bin/python tests/mutants.py --reference $(REFERENCE) $(FAULTS)
+	$(DEVELOPMENT)/bin/python tests/mutants.py --reference $(REFERENCE) \
+		--elsewhere $(filter-out numpy,$(ALL)) $(FAULTS)
 
 # Trackers and tuners, which have too many dependencies for the other tests.
 test-trackers: $(TRACKERS)/installed

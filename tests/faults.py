@@ -33,8 +33,8 @@ OF_ERRORS = {"expected", "received", "message", "refused", "ValueError"}
 # Types, and decorators, which have run by then.
 NO_CODE = ("annotation", "returns", "decorator_list", "type_params")
 IN_ANY_ORDER = {"isinstance", *OTHER_NAMES}
-# `zip` is strict in case of a fault. The sizes and words of an error are its own.
-NOT_DROPPED = {"strict"}
+# `zip` is strict in case of a fault.
+PRECAUTIONS = {"strict"}
 
 # An attribute of a node of a tree, and its new value.
 Change: TypeAlias = tuple[ast.AST, str, object]
@@ -117,10 +117,12 @@ def _changes_in(node: ast.AST, lines: range) -> Iterator[tuple[ast.AST, Change, 
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether it is for people to read."""
+    """Whether it is for people to read, or only matters where there is a fault."""
     match node:
         case ast.FunctionDef("__repr__"):
             return True
+        case ast.keyword(arg):
+            return arg in PRECAUTIONS
         case ast.Assign(targets=[ast.Name(name)]) | ast.AugAssign(ast.Name(name)):
             return name in OF_ERRORS
         case ast.Call(ast.Name(name)) | ast.FunctionDef(returns=ast.Name(name)):
@@ -181,5 +183,5 @@ def _changes_of_call(node: ast.Call) -> Iterator[Change]:
         first, second, *rest = node.args
         yield node, "args", [second, first, *rest]
     for word in node.keywords:
-        if word.arg not in NOT_DROPPED:
+        if word.arg not in PRECAUTIONS:
             yield node, "keywords", [x for x in node.keywords if x is not word]

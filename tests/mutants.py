@@ -64,24 +64,7 @@ class Asking:
     def pytest_runtestloop(self, session):
         self.session = session
         self.functions = functions_by_file()
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(self.given.trace or f"{folder}/trace")
-            if not file.exists():
-                os.waitpid(forked(lambda: self.trace(file)), 0)
-            self.seconds, tests_of = pickle.loads(file.read_bytes())
-        print(
-            f"{len(self.seconds)} tests take {sum(self.seconds.values()):.0f} s",
-            flush=True,
-        )
-        places = {test.nodeid: i for i, test in enumerate(session.items)}
-        # Those that were added since may run any line.
-        added = places.keys() - self.seconds.keys()
-        self.seconds |= dict.fromkeys(added, 0.0)
-        self.asked = {}
-        for fault in self.faults:
-            lines = [(str(ROOT / fault.path), line) for line in fault.lines]
-            tests = added.union(*(tests_of.get(line, ()) for line in lines))
-            self.asked[fault] = sorted(places[x] for x in tests & places.keys())
+        self.read_trace()
         waiting, running = list(self.faults), {}
         while waiting or running:
             if waiting and len(running) < self.given.jobs:
@@ -92,6 +75,24 @@ class Asking:
             pid, status = os.wait()
             self.report(*running.pop(pid), status)
         return True
+
+    def read_trace(self) -> None:
+        """Finds the seconds of each test, and the tests that each fault is shown to."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(self.given.trace or f"{folder}/trace")
+            if not file.exists():
+                os.waitpid(forked(lambda: self.trace(file)), 0)
+            self.seconds, tests_of = pickle.loads(file.read_bytes())
+        places = {test.nodeid: i for i, test in enumerate(self.session.items)}
+        # Those that were added since may run any line.
+        added = places.keys() - self.seconds.keys()
+        self.seconds |= dict.fromkeys(added, 0.0)
+        self.asked = {}
+        for fault in self.faults:
+            lines = [(str(ROOT / fault.path), line) for line in fault.lines]
+            tests = added.union(*(tests_of.get(line, ()) for line in lines))
+            self.asked[fault] = sorted(places[x] for x in tests & places.keys())
+        print(f"Asking {len(places)} tests", flush=True)
 
     def report(self, fault: Fault, start: float, status: int) -> None:
         tests = len(self.asked[fault])
@@ -248,6 +249,8 @@ def main() -> None:
         variables["KERAS_BACKEND"] = backend
         with ProcessPoolExecutor(1) as pool:
             again = pool.submit(left_by, tests, shown, given, variables).result()
+        # It is that of the first tests.
+        given.trace = None
         others = {x: left[x] for x in left if x not in shown}
         left = others | {x: left[x] + again[x] for x in again}
     for fault in sorted(left, key=lambda fault: (fault.path, fault.number)):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_rank import gains, metrics
 from keras_rank.backends import generic
+from keras_rank.metrics.update import UpdateSpec
 from keras_rank.ranking.ranked import OrderSpec
 
 
@@ -39,6 +41,7 @@ def test_entries_are_counted(number, rng):
 def test_what_a_program_can_compute():
     """Not where values determine sizes, nor the functions of a user."""
     assert generic.is_ours(OrderSpec(True, "average", 5))
+    assert generic.is_ours(UpdateSpec.of([metrics.NDCG(gain_fn=gains.linear)]))
     assert not generic.is_ours(OrderSpec(True, "average", None))
     assert not generic.is_ours((OrderSpec(False, "average", 5), lambda x: x))
 
