@@ -91,8 +91,10 @@ def _first(
 
     The scores are one more than that, if there is one.
     """
-    ties = _ties(by_rank[:, :-1], by_rank[:, 1:])
-    return by_rank[:, :count], positions[:, :count], none_of(ties)
+    first, size = by_rank[:, :count], by_rank.shape[1]
+    has_next = isinstance(size, int) and isinstance(count, int) and size > count
+    ties = _ties(first if has_next else by_rank[:, :-1], by_rank[:, 1:])
+    return first, positions[:, :count], none_of(ties)
 
 
 def _takes_all(scores: Tensor, count: Tensor | int) -> bool:
