@@ -35,7 +35,7 @@ COMPILED = jax tensorflow
 UNOPTIMIZED = XLA_FLAGS="--xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint
+.PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint mutants
 .PHONY: docs pictures package
 .PHONY: bench bench-compiled clean
 .PHONY: $(ALL:%=test-%)
@@ -106,6 +106,12 @@ test-nightly:
 	for backend in $(BACKEND); do \
 		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
 	done
+
+# Plants 100 small faults in what computes, one at a time, and prints those that the quick
+# tests don't notice: `make mutants FAULTS="--seed 7 --only keras_rank/ranking"`.
+mutants: $(DEVELOPMENT)/installed
+	$(DEVELOPMENT)/bin/python tests/mutants.py --reference $(REFERENCE) \
+		--elsewhere $(filter-out numpy,$(ALL)) $(FAULTS)
 
 # Trackers and tuners, which have too many dependencies for the other tests.
 test-trackers: $(TRACKERS)/installed

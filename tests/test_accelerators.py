@@ -10,7 +10,7 @@ from registry import CASES, CASES_HERE, FIRST_CASES, with_cutoff
 from strategies import BATCH, LIST_SIZE
 
 from keras_rank import functional
-from keras_rank.arrays import arithmetic, selection
+from keras_rank.arrays import selection
 from keras_rank.backends import backend
 from keras_rank.metrics import (
     NDCG,
@@ -184,16 +184,6 @@ def test_a_tpu_gathers_and_scatters_nothing():
             assert "stablehlo.scatter" not in text, (case.name, arguments)
             if case.metric not in LOOP:
                 assert "stablehlo.gather" not in text, (case.name, arguments)
-
-
-@pytest.mark.parametrize("size", [1, 31, 32, 33, 100, 1000])
-@pytest.mark.usefixtures("_on_accelerator")
-def test_items_are_numbered_by_the_bits_of_words(size, rng):
-    for share in (0.0, 0.5, 1.0):
-        mask = rng.random((3, size)) < share
-        found = arithmetic.running_count(ops.convert_to_tensor(mask))
-        expected = np.cumsum(mask, axis=1) * mask
-        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 256])

@@ -884,6 +884,30 @@ def test_relevance_is_that_of_items(size):
     )
 
 
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.MeanAveragePrecision,
+        metrics.MeanReciprocalRank,
+        metrics.PrecisionAtK,
+        metrics.RecallAtK,
+    ],
+)
+def test_relevance_that_is_no_function_of_a_label(metric, shuffle_ties, rng):
+    """Of the items, not of their ranks: the same numbers as by a threshold."""
+
+    class Own(metric):
+        def relevance(self, lists):
+            return ops.cast(lists.labels >= 2.0, "float32")
+
+    labels, scores = rng.integers(0, 5, (8, 7)), rng.integers(0, 3, (8, 7))
+    arguments = {"k": 3, "seed": 1, "shuffle_ties": shuffle_ties}
+    expected = metric(relevance_threshold=2.0, **arguments)(labels, scores)
+    found = Own(**arguments)(labels, scores)
+    assert float(found) == pytest.approx(float(expected), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

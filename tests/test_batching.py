@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from registry import CASES, IS_SLOW
 from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits, ties
 
+from keras_rank.arrays.buckets import rounded_up
 from keras_rank.metrics import (
     NDCG,
     AverageRelevancePosition,
@@ -124,3 +125,10 @@ def test_tf_data_keeps_the_remainder(data, backend):
         assert results_of(metrics) == expected
         for metric in metrics:
             metric.reset_state()
+
+
+def test_sizes_are_rounded_up_to_few():
+    assert [rounded_up(n, 8) for n in (0, 8, 9, 200, 257)] == [8, 8, 16, 256, 320]
+    sizes = {rounded_up(n, 1) for n in range(1, 4097)}
+    assert len(sizes) == 9 + 4 * 4
+    assert all(n <= rounded_up(n, 1) <= max(2 * n - 1, 1) for n in range(1, 4097))

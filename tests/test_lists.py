@@ -12,6 +12,8 @@ from keras import ops
 from strategies import lists_of
 
 from keras_rank import catalogue, functional, metrics, utils
+from keras_rank.lists.given import look
+from keras_rank.lists.tensors import dtype_name
 from keras_rank.metrics import HitRate
 
 
@@ -638,6 +640,39 @@ def test_ragged_tensors_on_any_backend():
         np.testing.assert_allclose(
             ops.convert_to_numpy(values), expected, rtol=1e-6, err_msg=dtype
         )
+
+
+@pytest.mark.parametrize("library", ["tensorflow", "torch"])
+def test_ragged_tensors_keep_their_dtype(library):
+    """But for padding that it does not have."""
+    pytest.importorskip(library)
+
+    def ragged(rows, dtype):
+        if library == "torch":
+            import torch
+
+            rows = [torch.tensor(row, dtype=getattr(torch, dtype)) for row in rows]
+            return torch.nested.nested_tensor(rows, layout=torch.jagged)
+        import tensorflow as tf
+
+        return tf.cast(tf.ragged.constant(rows, dtype="int64"), dtype)
+
+    rows, large = [[1, 0, 2], [3]], 2**53 + 1
+    for dtype, padding, expected in (
+        ("int64", -1, "int64"),
+        ("int64", -np.inf, "float64"),
+        ("float32", -np.inf, "float32"),
+    ):
+        found = look("y_true", ragged(rows, dtype), padding)
+        assert dtype_name(found.numbers) == expected
+        assert list(found.lengths) == [3, 1]
+        numbers = np.asarray(found.numbers).tolist()
+        assert numbers == [[1, 0, 2], [3, padding, padding]]
+    if library == "tensorflow":
+        found = look("y_true", ragged([[large], [1, 2]], "int64"), -1)
+        assert np.asarray(found.numbers).tolist() == [[large, -1], [1, 2]]
+    with pytest.raises(ValueError, match="in rows of the same length"):
+        look("y_true", ragged(rows, "int64"))
 
 
 def test_uneven_masks_and_weights():

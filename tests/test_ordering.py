@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 from strategies import lists_of
 
-from keras_rank.arrays import selection
+from keras_rank.arrays import arithmetic, selection
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.backends import backend
 from keras_rank.ranking import dense, tie_breaking
@@ -157,3 +157,13 @@ def test_keras_sorts_are_still_unstable_on_numpy():
     order = ops.argsort(tied, axis=1)[0]
     expected = np.argsort(tied[0], kind="stable")
     assert not np.array_equal(order, expected)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 100, 1000])
+def test_items_are_numbered_by_the_bits_of_words(size, rng, monkeypatch):
+    monkeypatch.setattr(backend, "scans_anew", lambda: True)
+    for share in (0.0, 0.5, 1.0):
+        mask = rng.random((3, size)) < share
+        found = arithmetic.running_count(ops.convert_to_tensor(mask))
+        expected = np.cumsum(mask, axis=1) * mask
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)

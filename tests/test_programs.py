@@ -13,7 +13,6 @@ from strategies import BATCH, LIST_SIZE
 
 import keras_rank
 from keras_rank import catalogue, functional
-from keras_rank.arrays.buckets import rounded_up
 from keras_rank.backends import backend
 from keras_rank.metrics import (
     DCG,
@@ -159,13 +158,6 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=str(name))
         np.testing.assert_array_equal(values(*batch), expected_values)
-
-
-def test_sizes_are_rounded_up_to_few():
-    assert [rounded_up(n, 8) for n in (0, 8, 9, 200, 257)] == [8, 8, 16, 256, 320]
-    sizes = {rounded_up(n, 1) for n in range(1, 4097)}
-    assert len(sizes) == 9 + 4 * 4
-    assert all(n <= rounded_up(n, 1) <= max(2 * n - 1, 1) for n in range(1, 4097))
 
 
 def test_large_inputs_are_not_padded(monkeypatch, rng):

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_rank import gains, metrics
 from keras_rank.backends import generic
+from keras_rank.metrics.update import UpdateSpec
+from keras_rank.ranking.ranked import OrderSpec
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 5000])
@@ -24,3 +27,67 @@ def test_set_bits_are_counted(rng):
     found = generic.popcount(ops.convert_to_tensor(words.astype("int32")))
     expected = [[f"{word % 2**32:b}".count("1") for word in row] for row in words]
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_entries_are_counted(number, rng):
+    """Each of the ways that the counts of several thresholds come together."""
+    entries, thresholds = rng.integers(0, 5, (6, 32)), rng.integers(0, 5, (6, number))
+    found = generic.count_at_least(*map(ops.convert_to_tensor, (entries, thresholds)))
+    expected = np.sum(entries[:, None] >= thresholds[..., None], axis=2)
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+
+
+def test_what_a_program_can_compute():
+    """Not where values determine sizes, nor the functions of a user."""
+    assert generic.is_ours(OrderSpec(True, "average", 5))
+    assert generic.is_ours(UpdateSpec.of([metrics.NDCG(gain_fn=gains.linear)]))
+    assert not generic.is_ours(OrderSpec(True, "average", None))
+    assert not generic.is_ours((OrderSpec(False, "average", 5), lambda x: x))
+
+
+def test_numbers_are_counted(rng):
+    """Those from the end on are not."""
+    numbers = rng.integers(0, 6, (4, 50)).astype("int32")
+    given = ops.convert_to_tensor(numbers)
+    expected = [np.sum(numbers == number) for number in range(5)]
+    found = ops.convert_to_numpy(generic.bincount(given, 5))
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == "int32"
+    by_row = [[np.sum(row == number) for number in range(6)] for row in numbers]
+    found = ops.convert_to_numpy(generic.histogram(given, 6))
+    np.testing.assert_array_equal(found, by_row)
+
+
+def test_groups_are_summed(rng):
+    values = rng.integers(0, 9, (3, 8)).astype("float32")
+    groups = rng.integers(0, 24, 24).astype("int32")
+    found = generic.group_totals(*map(ops.convert_to_tensor, (values, groups)))
+    expected = [values.ravel()[groups == group].sum() for group in groups]
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(found), np.reshape(expected, (3, 8))
+    )
+
+
+def test_the_first_true_entry(rng):
+    conditions = np.array([[False, True, True], [True, False, True]])
+    like = ops.zeros((), "float32")
+    found = generic.first_true(ops.convert_to_tensor(conditions), like)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(found), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    )
+
+
+def test_rows_are_sorted_by_two_keys(rng):
+    x = rng.integers(0, 4, (3, 40)).astype("float32")
+    keys = rng.integers(-(2**31) + 1, 2**31, (3, 40)).astype("int32")
+    given = [ops.convert_to_tensor(part) for part in (x, keys)]
+    rows = [sorted(zip(*row, strict=True)) for row in zip(x, keys, strict=True)]
+    expected = np.moveaxis(np.array(rows, "float64"), 2, 0)
+    found = generic.sort_pairs(*given)
+    np.testing.assert_array_equal([*map(ops.convert_to_numpy, found)], expected)
+    # The highest first, and of equal ones those with the largest keys.
+    descending, order = map(ops.convert_to_numpy, generic.sorted_descending(*given))
+    np.testing.assert_array_equal(descending, expected[0, :, ::-1])
+    by_rank = np.take_along_axis(keys, order, axis=1)
+    np.testing.assert_array_equal(by_rank, expected[1, :, ::-1])

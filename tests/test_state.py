@@ -54,6 +54,16 @@ def test_sums_of_many_addends(dtype, rng):
     np.testing.assert_allclose(sums_with(columns), products.sum(0), rtol=1e-11)
 
 
+@pytest.mark.parametrize("value", [1 / 3, 0.1, 0.7])
+def test_means_in_float64_are_those_of_all_parts(value):
+    """Two numbers in float32 hold 48 of 53 bits."""
+    if backend.widest("float64") != "float64":
+        pytest.skip("JAX has no float64 unless enabled")
+    column = backend.to_tensor(np.array([[value], [1.0], [1.0], [1.0]]))
+    totals, remainders, _ = sums_of.add(ops.zeros((2, 4, 4)), ops.zeros((4, 4)), column)
+    assert float(sums_of.mean((None, "float64"), totals, remainders)) == value
+
+
 def test_adding_variables_is_merging(rng):
     labels, scores = rng.integers(-1, 4, (9, 6)), rng.normal(size=(9, 6))
     weights = rng.random((9, 6))

@@ -20,6 +20,9 @@ def test_pad_lists_by_sizes_and_by_ids():
     by_ids = utils.pad_lists(labels, group_ids=[7, 7, 7, 5, 5], padding_value=-1)
     np.testing.assert_array_equal(by_ids, [[3, 0, 1], [2, 0, -1]])
     assert by_ids.dtype == labels.dtype
+    one_by_one = [ops.convert_to_tensor(x) for x in (7, 7, 7, 5, 5)]
+    by_tensors = utils.pad_lists(labels, group_ids=one_by_one, padding_value=-1)
+    np.testing.assert_array_equal(by_tensors, by_ids)
     scattered = utils.pad_lists(labels, group_ids=["b", "a", "b", "a", "b"])
     np.testing.assert_array_equal(scattered, [[3, 1, 0], [0, 2, -1]])
 

@@ -61,6 +61,10 @@ def pretend_accelerator(patch):
     patch.setattr(backend, "on_accelerator", lambda: True)
 
 
+def round_sizes_up(patch):
+    patch.setattr(backend, "should_bucket", lambda *tensors: True)
+
+
 class Way(NamedTuple):
     """A way to call a function: what is pretended, and how it is compiled."""
 
@@ -117,6 +121,7 @@ WAYS = {
 }
 WAYS["torch"] = WAYS["numpy"]
 WAYS_HERE = WAYS[BACKEND]
+ROUNDED_UP = Way("sizes rounded up", (round_sizes_up,))
 
 
 def scores_of(rng, shape, levels):
@@ -293,10 +298,30 @@ def test_updates(ties, rng):
     for size in SIZES[ties]:
         batches = [dense_batch(rng, size, levels) for levels in LEVELS]
         expected = results(size, batches)
-        for way in WAYS_HERE:
+        for way in [*WAYS_HERE, ROUNDED_UP]:
             with way.taken():
                 found = results(size, batches)
             compare(found, expected, way=way.name, size=size)
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="`test_programs.py` compiles for few sizes")
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_sizes_rounded_up(kind, rng):
+    """What is appended to lists is padding, and additional lists have no values."""
+    *y_true, scores = MAKE[kind][0](rng, 12, 4)
+    weights = None
+    if kind == "dense":
+        y_true, scores, weights = y_true[0][:23], y_true[1][:23], scores[:23]
+    else:
+        y_true = dict(zip(("ids", "labels"), y_true, strict=False))
+    arguments = {"sample_weight": weights, "seed": 1, "sparse_labels": kind != "dense"}
+    for case in FIRST_CASES:
+        if kind == "dense" or case.metric.takes_sparse_labels:
+            expected = case.function(y_true, scores, **arguments, **case.arguments)
+            with ROUNDED_UP.taken():
+                found = case.function(y_true, scores, **arguments, **case.arguments)
+            assert found.shape == expected.shape
+            compare(*map(ops.convert_to_numpy, (found, expected)), case=case.name)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="a setting of JAX")
