@@ -34,7 +34,7 @@ __all__ = [
     "utils",
 ]
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 
 def __dir__() -> list[str]:

@@ -187,7 +187,7 @@ def has_order_by_score_then_by_hash(scores):
     ranking = rank_by_scores(kind, lists, key_of_seed(7), 5)
     numbers = np.arange(1, scores.shape[1] + 1, dtype="int32")[None]
     keys = item_keys(
-        list_keys(key_of_seed(7), lists.has_items, 5), ops.convert_to_tensor(numbers)
+        list_keys(key_of_seed(7), 5, lists.has_items), ops.convert_to_tensor(numbers)
     )
     keys = ops.convert_to_numpy(keys).astype("int64")
     expected = np.lexsort((-keys, -scores), axis=1)

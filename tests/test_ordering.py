@@ -100,7 +100,7 @@ def test_shuffle_is_the_hash_of_seed_list_and_item():
     lists = lists_of(np.zeros((2, 4)), np.zeros((2, 4)))
     keys = ops.convert_to_numpy(
         tie_breaking.item_keys(
-            tie_breaking.list_keys(key_of_seed(7), lists.has_items, 5),
+            tie_breaking.list_keys(key_of_seed(7), 5, lists.has_items),
             ops.arange(1, 5, dtype="int32")[None],
         )
     )

@@ -189,14 +189,14 @@ def totals(rows: Sequence[Tensor], factors: Sequence[Tensor]) -> list[Tensor]:
 
 def shifted(values: Tensor, places: int, fill: float) -> Tensor:
     """Moves each row to the right."""
-    return with_columns(values[..., :-places], fill, places, first=True)
+    return with_columns(values[..., :-places], fill, places, at_start=True)
 
 
 def with_columns(
-    x: Tensor, value: float, number: int, *, first: bool = False
+    x: Tensor, value: float, number: int, *, at_start: bool = False
 ) -> Tensor:
     """Adds columns of one value at the end of each row, or at its start."""
-    return backend.padded(x, *((number, 0) if first else (0, number)), value)
+    return backend.padded(x, *((number, 0) if at_start else (0, number)), value)
 
 
 def through_batch(positions: Tensor, row_size: Tensor | int) -> Tensor:

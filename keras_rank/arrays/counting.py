@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from keras import ops
 
 from keras_rank.arrays.arithmetic import none_of, size_of
+from keras_rank.arrays.limits import are_ranked_as, as_compared, range_of
 from keras_rank.backends import Tensor, backend
 
 # Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
@@ -68,21 +69,25 @@ def _count_at_once(pairs: Sequence[Pair], matches: Matches, dtype: str) -> Tenso
 def count_above_and_tied(
     entries: Tensor, thresholds: Tensor, dtype: str
 ) -> tuple[Tensor, Tensor]:
-    """Counts the entries of each row above each threshold, and those equal to it.
+    """Counts the entries of each row ranked above each threshold, and as equal to it.
+
+    Where entries are compared, no copy is made of what they are ranked as.
 
     Args:
-        entries: tensor of shape `(batch, size)`, without NaN.
-        thresholds: tensor of shape `(batch, number)`.
+        entries: tensor of shape `(batch, size)`. NaN counts as `-inf`.
+        thresholds: tensor of shape `(batch, number)`, above `-inf` where counts are
+            used. They are as they are ranked.
         dtype: the dtype of the counts.
     """
 
     def by_comparing() -> tuple[Tensor, Tensor]:
-        pairs = [(entries, thresholds)]
-        above, tied = count(pairs, operator.gt, operator.eq, dtype=dtype)
-        return above, tied
+        pairs = list(zip((entries, entries), range_of(thresholds), strict=True))
+        not_below, above = count(pairs, _is_not_below, _is_above, dtype=dtype)
+        return above, not_below - above
 
     def by_sorting() -> tuple[Tensor, Tensor]:
-        above, not_below = counts_in_order(backend.sort(entries), thresholds)
+        in_order = backend.sort(as_compared(entries))
+        above, not_below = counts_in_order(in_order, thresholds)
         return ops.cast(above, dtype), ops.cast(not_below - above, dtype)
 
     above, tied = backend.branch(are_few(thresholds), by_comparing, by_sorting)
@@ -100,8 +105,9 @@ def place_among_tied(
     """Returns the place, from 1 on, that each threshold has by its key among its ties.
 
     Args:
-        entries: tensor of shape `(batch, size)`, without NaN.
-        thresholds: tensor of shape `(batch, number)`. Some of the entries.
+        entries: tensor of shape `(batch, size)`. NaN counts as `-inf`.
+        thresholds: tensor of shape `(batch, number)`. Some of the entries, as they are
+            ranked.
         tied: tensor of the same shape. The number of entries equal to each.
         matters: boolean tensor of the same shape. Whether to tell the place. Where no
             one matters, `tied` may be returned.
@@ -133,7 +139,7 @@ def count_before(
         return count(pairs, _is_before, dtype=dtype)[0]
 
     def by_sorting() -> Tensor:
-        in_order, keys_in_order = backend.sort_pairs(entries, keys)
+        in_order, keys_in_order = backend.sort_pairs(as_compared(entries), keys)
         pairs = (in_order, thresholds), (keys_in_order, own_keys)
         behind = _bisected(_is_not_before, *pairs)
         return ops.cast(number_at_most(in_order, thresholds) - behind, dtype)
@@ -248,6 +254,14 @@ def _next_digit(holds: Matches) -> Callable[[Tensor, Any], Any]:
     return with_next_digit
 
 
+def _is_not_below(entry: Tensor, least: Tensor, _: Tensor, most: Tensor) -> Tensor:
+    return entry >= least
+
+
+def _is_above(entry: Tensor, least: Tensor, _: Tensor, most: Tensor) -> Tensor:
+    return entry > most
+
+
 def _is_not_before(
     entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
 ) -> Tensor:
@@ -258,4 +272,4 @@ def _is_not_before(
 def _is_before(
     entry: Tensor, threshold: Tensor, key: Tensor, own_key: Tensor
 ) -> Tensor:
-    return ops.logical_and(entry == threshold, key > own_key)
+    return ops.logical_and(are_ranked_as(entry, threshold), key > own_key)

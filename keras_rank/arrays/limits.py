@@ -45,11 +45,16 @@ def as_ranked(scores: Tensor) -> Tensor:
 
 def are_ranked_as(scores: Tensor, ranked: Tensor) -> Tensor:
     """Whether scores are equal to a number, once they are ranked: `as_ranked`."""
-    denormal = backend.constant(limits_of(scores.dtype).largest_denormal, scores)
+    least, most = range_of(ranked)
+    return ops.logical_and(scores >= least, scores <= most)
+
+
+def range_of(ranked: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the greatest score that are ranked as a number."""
+    denormal = backend.constant(limits_of(ranked.dtype).largest_denormal, ranked)
     is_zero = ranked == 0.0
     least = backend.where(is_zero, -denormal, ranked)
-    most = backend.where(is_zero, denormal, ranked)
-    return ops.logical_and(scores >= least, scores <= most)
+    return least, backend.where(is_zero, denormal, ranked)
 
 
 def as_compared(scores: Tensor) -> Tensor:

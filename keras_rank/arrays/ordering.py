@@ -251,7 +251,7 @@ class Order:
         by_key = (-1 - key(None) for key in keys)
         return cls(positions, (-as_ranked(scores), *by_key))
 
-    def first(self, places: Tensor | int) -> "Order":
+    def cut(self, places: Tensor | int) -> "Order":
         """The first places of the order."""
         return dataclasses.replace(self, positions=self.positions[:, :places])
 

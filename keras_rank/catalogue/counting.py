@@ -290,8 +290,7 @@ def _before(scores: Tensor, ids: Tensor, chunk: Chunk, are_tied: Tensor) -> Tens
     def count() -> Tensor:
         keys = ops.broadcast_to(chunk.keys_of(ids), ops.shape(scores))
         own_keys = chunk.keys_of(chunk.ids)
-        entries = as_compared(scores)
-        return counting.count_before(entries, chunk.targets, keys, own_keys, "int32")
+        return counting.count_before(scores, chunk.targets, keys, own_keys, "int32")
 
     if backend.on_accelerator():
         return count()

@@ -158,7 +158,7 @@ def keys_of_queries(ties: Ties, key: int, has_items: Tensor) -> Tensor | None:
 
 
 def _keys(_: None, key: int, has_items: Tensor) -> Tensor:
-    return list_keys(key, as_tensor(has_items), 0)
+    return list_keys(key, 0, as_tensor(has_items))
 
 
 def ranked_by_counts(

@@ -143,7 +143,7 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
     if scores.shape[1] == 0:
         # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-    return SparseLists(**vars(lists), given_scores=ranked_as(scores))
+    return SparseLists(**vars(lists), scores=ranked_as(scores))
 
 
 def standardize_targets(

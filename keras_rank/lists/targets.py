@@ -135,19 +135,15 @@ class SparseLists(TargetLists):
     """Target lists with the scores of all items.
 
     Attributes:
-        given_scores: tensor of shape `(batch, items)`.
+        scores: tensor of shape `(batch, items)`, as given.
     """
 
-    given_scores: Tensor
-
-    @backend.cached_property
-    def scores(self) -> Tensor:
-        return as_compared(self.given_scores)
+    scores: Tensor
 
     @backend.cached_property
     def target_scores(self) -> Tensor:
-        """The scores of the targets."""
-        return backend.take(self.scores, self.ids)
+        """The scores of the targets, as they are ranked."""
+        return as_compared(backend.take(self.scores, self.ids))
 
     @backend.cached_property
     def rank_counts(self) -> RankCounts:

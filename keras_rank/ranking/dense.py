@@ -75,7 +75,7 @@ def rank_dense(
         groups = tie_groups(scores, by_rank, none, lists.dtype)
     else:
         if ties == "shuffle":
-            keys = _random_keys(lists.mask, lists.has_items, key, first_list)
+            keys = _random_keys(lists.mask, key, first_list, lists.has_items)
         by_rank, positions, _ = best_first(scores, depth, keys)
         order = Order.of_best(positions, scores, keys)
     return DenseRanking(
@@ -89,13 +89,13 @@ def rank_dense(
 
 
 def _random_keys(
-    mask: Tensor, has_items: Tensor, key: Tensor | int, first_list: Tensor | int
+    mask: Tensor, key: Tensor | int, first_list: Tensor | int, has_items: Tensor
 ) -> Keys:
     """The function from positions to keys that shuffle tied items."""
 
     def keys(positions: Tensor | None) -> Tensor:
         index = running_count(mask)
         index = index if positions is None else backend.take(index, positions)
-        return item_keys(list_keys(key, has_items, first_list), index)
+        return item_keys(list_keys(key, first_list, has_items), index)
 
     return keys

@@ -29,7 +29,7 @@ def once_for_all_cutoffs(
     def up_to_cutoff(lists: "JudgedLists", ranking: Ranking) -> Tensor:
         key = by_rank, ranking.uncut
         kept = backend.kept(lists._by_rank, key, by_rank, lists, ranking.uncut)
-        return ranking.first(kept)
+        return ranking.up_to_cutoff(kept)
 
     return up_to_cutoff
 

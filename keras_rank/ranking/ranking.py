@@ -64,7 +64,7 @@ class Ranking:
         """The other fields if there are only k ranks."""
         ranks = self.ranks[:k]
         return {
-            "order": None if self.order is None else self.order.first(k),
+            "order": None if self.order is None else self.order.cut(k),
             "occupied": self.occupied[:, :k],
             "ranks": ranks,
             "ideal_ranks": ranks,
@@ -89,7 +89,7 @@ class Ranking:
             return self.cutoff
         return at_most_size(self.largest_k, self.uncut.cutoff)
 
-    def first(self, values_by_rank: Tensor) -> Tensor:
+    def up_to_cutoff(self, values_by_rank: Tensor) -> Tensor:
         """Of values at all ranks of the uncut ranking, those up to the cutoff."""
         return (
             values_by_rank if self.whole is None else values_by_rank[..., : self.cutoff]
@@ -109,7 +109,7 @@ class Ranking:
             A tensor of shape `(batch, depth)`, or `(batch, subtopics, depth)`.
         """
         if self.whole is not None:
-            return self.first(self.whole.take(values))
+            return self.up_to_cutoff(self.whole.take(values))
         return self.averaged(self.in_order(values), lambda: values)
 
     def in_order(self, values: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from keras_rank.lists.base import Lists
 from keras_rank.lists.targets import SparseLists, TargetLists
 from keras_rank.ranking.pairs import pairs_of_targets
 from keras_rank.ranking.ranking import Ranking, TiedItems
-from keras_rank.ranking.tie_breaking import Ties, tie_break_keys
+from keras_rank.ranking.tie_breaking import Ties, item_keys, list_keys
 
 
 @backend.register_tree
@@ -44,7 +44,7 @@ class TargetRanking(Ranking):
             "ideal_ranks": self.ideal_ranks[:k],
         }
 
-    def first(self, values_by_rank: Tensor) -> Tensor:
+    def up_to_cutoff(self, values_by_rank: Tensor) -> Tensor:
         if self.whole is None:
             return values_by_rank
         return backend.where(self.occupied, values_by_rank, 0.0)
@@ -176,7 +176,10 @@ def _counts(
     def keys() -> tuple[Tensor, Tensor]:
         number = ops.arange(1, items + 1, dtype="int32")
         number = ops.broadcast_to(number, ops.shape(scores))
-        keys = tie_break_keys(ties, key, first_list, lists.has_items, number)
+        of_lists = None
+        if ties == "shuffle":
+            of_lists = list_keys(key, first_list, lists.has_items)
+        keys = item_keys(of_lists, number)
         return keys, backend.take(keys, lists.ids)
 
     place = place_among_tied(

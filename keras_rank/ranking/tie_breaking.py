@@ -10,32 +10,13 @@ from keras_rank.backends import Tensor, backend
 Ties = Literal["shuffle", "stable", "average"]
 
 
-def tie_break_keys(
-    ties: Ties,
-    key: Tensor | int,
-    first_list: Tensor | int,
-    has_items: Tensor,
-    item_index: Tensor,
-) -> Tensor:
-    """The int32 keys of items: of tied ones, that with the larger key goes first.
-
-    Args:
-        ties: how tied items are ordered.
-        key, first_list, has_items: those of `list_keys`.
-        item_index: that of `item_keys`.
-    """
-    shuffles = ties == "shuffle"
-    of_lists = list_keys(key, has_items, first_list) if shuffles else None
-    return item_keys(of_lists, item_index)
-
-
-def list_keys(key: Tensor | int, has_items: Tensor, first_list: Tensor | int) -> Tensor:
+def list_keys(key: Tensor | int, first_list: Tensor | int, has_items: Tensor) -> Tensor:
     """Random int32 numbers, a function of the seed and the list.
 
     Args:
         key: the key of the seed, from `key_of_seed`.
-        has_items: boolean tensor of shape `(batch,)`. The lists that count.
         first_list: the number of lists before this batch.
+        has_items: boolean tensor of shape `(batch,)`. The lists that count.
 
     Returns:
         An int32 tensor of shape `(batch,)`.
