@@ -1,5 +1,6 @@
 """The arguments of a metric: what is accepted, what the errors say, what is saved."""
 
+import functools
 import inspect
 import pydoc
 import random
@@ -20,18 +21,6 @@ from keras_rank import catalogue, discounts, functional, gains, metrics
 FAMILY = ["RankingMetric", *(case.metric.__name__ for case in FIRST_CASES)]
 
 
-@pytest.mark.parametrize("k", [0, -5, 3.5, True, "3", [3], np.int64(0)])
-def test_k_should_be_a_positive_integer(k):
-    message = f"`k` should be a positive integer. Received: k={k!r}"
-    for make in (metrics.NDCG, metrics.DCG):
-        with pytest.raises(ValueError) as error:
-            make(k=k)
-        assert str(error.value) == message
-    with pytest.raises(ValueError) as error:
-        functional.ndcg([1], [1], k=k)
-    assert str(error.value) == message
-
-
 @pytest.mark.parametrize("k", [[1, 3], (1, 3), {1, 3}, range(1, 4), np.array([1, 3])])
 def test_several_cutoffs_are_several_metrics(k):
     message = f"`k` should be a positive integer. Received: k={k!r}. Each cutoff is a "
@@ -44,98 +33,6 @@ def test_several_cutoffs_are_several_metrics(k):
         with pytest.raises(ValueError, match="RankingMetrics") as error:
             call(k)
         assert str(error.value).startswith(message)
-
-
-@pytest.mark.parametrize("k", [1, np.int32(1), np.int64(1), np.uint8(1)])
-def test_integers_of_numpy_are_integers(k):
-    metric = metrics.NDCG(k=k)
-    assert metric.name == "ndcg_at_1"
-    assert type(metric.get_config()["k"]) is int
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"shuffle_ties": "random"},
-            '`shuffle_ties` should be True, False or "average". '
-            "Received: shuffle_ties='random'",
-        ),
-        (
-            {"shuffle_ties": 1},
-            '`shuffle_ties` should be True, False or "average". '
-            "Received: shuffle_ties=1",
-        ),
-        (
-            {"seed": 1.5},
-            "`seed` should be an integer, a `keras.random.SeedGenerator` or None. "
-            "Received: seed=1.5",
-        ),
-        (
-            {"empty_value": "skip"},
-            "`empty_value` should be a number that is finite in float32, or None. "
-            "Received: empty_value='skip'",
-        ),
-        (
-            {"empty_value": float("nan")},
-            "`empty_value` should be a number that is finite in float32, or None. "
-            "Received: empty_value=nan",
-        ),
-        (
-            {"relevance_threshold": "high"},
-            "`relevance_threshold` should be a number that is finite in float32, or "
-            "None. Received: relevance_threshold='high'",
-        ),
-        (
-            {"gain_fn": "square"},
-            "`gain_fn` should be a function or one of ['exponential', 'linear']. "
-            "Received: gain_fn='square'",
-        ),
-        (
-            {"rank_discount_fn": 2},
-            "`rank_discount_fn` should be a function or one of "
-            "['clipped_log2', 'log2', 'reciprocal']. Received: rank_discount_fn=2",
-        ),
-        (
-            {"dtype": "int32"},
-            "`dtype` should be the name of a dtype of real numbers or None. "
-            "Received: dtype='int32'",
-        ),
-    ],
-)
-def test_errors_say_what_is_accepted(arguments, message):
-    with pytest.raises(ValueError) as error:
-        metrics.NDCG(**arguments)
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: discounts.geometric(1.0),
-            "`persistence` should be a number between 0 and 1, both excluded. "
-            "Received: persistence=1.0",
-        ),
-        (
-            lambda: discounts.log(base=1),
-            "`base` should be a number greater than 1. Received: base=1",
-        ),
-        (
-            lambda: discounts.log(offset=0),
-            "`offset` should be a number above 0, so that the discount of rank 1 is "
-            "finite: see `clipped_log`. Received: offset=0",
-        ),
-        (
-            lambda: discounts.clipped_log(offset=-1),
-            "`offset` should be a number of 0 or more. Received: offset=-1",
-        ),
-    ],
-)
-def test_errors_of_discounts(make, message):
-    with pytest.raises(ValueError) as error:
-        make()
-    assert str(error.value) == message
 
 
 FUNCTIONS = [getattr(functional, name) for name in functional.__all__]
@@ -218,7 +115,7 @@ def test_standard_errors_come_from_a_catalogue_as_the_error_says():
             "Received: False by position",
         ),
         (
-            lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
+            lambda: catalogue.rank(*ONE, 10),
             "Arguments of `rank` after `candidates` should be given by name: "
             "`rank(targets, queries, candidates, sample_weight=..., score=...)`. "
             "Received: 10 by position",
@@ -237,17 +134,7 @@ def test_standard_errors_come_from_a_catalogue_as_the_error_says():
             "`Novelty` takes the arguments k, popularity, shuffle_ties, seed, "
             "sparse_labels, name. Received: no k, popularity",
         ),
-        (
-            lambda: metrics.Coverage(items=3),
-            "`Coverage` takes the arguments k, items, shuffle_ties, seed, "
-            "sparse_labels, name. Received: no k",
-        ),
-        (
-            lambda: functional.ndcg(),
-            "`ndcg` takes the arguments y_true, y_pred, sample_weight, k, gain_fn, "
-            "rank_discount_fn, empty_value, relevance_threshold, shuffle_ties, seed, "
-            "sparse_labels, dtype. Received: no y_true",
-        ),
+        (lambda: functional.ndcg(), "sparse_labels, dtype. Received: no y_true"),
         (
             lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
             "`NDCG.update_state` takes the arguments y_true, y_pred, sample_weight. "
@@ -256,9 +143,8 @@ def test_standard_errors_come_from_a_catalogue_as_the_error_says():
     ],
 )
 def test_other_calls_that_will_not_do(make, message):
-    with pytest.raises(TypeError) as error:
+    with pytest.raises(TypeError, match=re.escape(message)):
         make()
-    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
@@ -297,27 +183,23 @@ def test_signatures_are_those_that_are_written():
         ]
 
 
-@pytest.mark.parametrize("metric", [metrics.NDCG(), metrics.RankingMetrics(["ndcg"])])
-def test_a_metric_asks_for_scores(metric):
-    with pytest.raises(ValueError, match="`y_pred` should hold real numbers"):
-        metric([[1, 0]])
-
-
 def test_discounts_of_the_first_ranks():
-    ranks = np.arange(1.0, 6.0, dtype="float32")
-    expected = {
-        discounts.log2: 1 / np.log2(ranks + 1),
-        discounts.clipped_log2: [1, 1, *(1 / np.log2(ranks[2:]))],
-        discounts.reciprocal: 1 / ranks,
-        discounts.geometric(0.7): 0.7 ** (ranks - 1),
-        discounts.log(): 1 / np.log2(ranks + 1),
-        discounts.log(base=np.e, offset=1): 1 / np.log(ranks + 1),
-        discounts.clipped_log(): [1, 1, *(1 / np.log2(ranks[2:]))],
-        discounts.clipped_log(base=3): [1, 1, 1, *(np.log(3) / np.log(ranks[3:]))],
-    }
-    for discount, values in expected.items():
+    ranks = np.arange(1.0, 21.0, dtype="float32")
+    in_base_2 = np.log2(np.maximum(ranks, 2))
+    for discount, divisors in (
+        (discounts.log2, np.log2(ranks + 1)),
+        (discounts.clipped_log2, in_base_2),
+        (discounts.reciprocal, ranks),
+        (discounts.geometric(0.7), 0.7 ** (1 - ranks)),
+        (discounts.log(), np.log2(ranks + 1)),
+        (discounts.log(np.e, 2), np.log(ranks + 2)),
+        (discounts.log(10, 1), np.log10(ranks + 1)),
+        (discounts.clipped_log(), in_base_2),
+        (discounts.clipped_log(base=3), np.maximum(np.log(ranks) / np.log(3), 1)),
+        (discounts.clipped_log(np.e), np.maximum(np.log(ranks), 1)),
+    ):
         found = ops.convert_to_numpy(discount(ops.convert_to_tensor(ranks)))
-        np.testing.assert_allclose(found, values, rtol=1e-6)
+        np.testing.assert_allclose(found, 1 / divisors, rtol=2e-6)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="a device of torch")
@@ -353,19 +235,16 @@ GROWTHS = [
 @pytest.mark.parametrize(
     "make",
     [
-        lambda x, k: metrics.NDCG(k=k, rank_discount_fn=x),
-        lambda x, k: metrics.DCG(k=k, rank_discount_fn=x),
-        lambda x, k: metrics.AlphaNDCG(k=k, rank_discount_fn=x),
-        lambda x, k: metrics.AlphaDCG(k=k, rank_discount_fn=x),
-        lambda x, k: functional.ndcg([1, 0], [1.0, 2.0], k=k, rank_discount_fn=x),
-        lambda x, k: functional.dcg([1, 0], [1.0, 2.0], k=k, rank_discount_fn=x),
-        lambda x, k: functional.alpha_ndcg([1], [1.0], k=k, rank_discount_fn=x),
+        *(metrics.NDCG, metrics.DCG, metrics.AlphaNDCG, metrics.AlphaDCG),
+        functools.partial(functional.ndcg, [1, 0], [1.0, 2.0]),
+        functools.partial(functional.dcg, [1, 0], [1.0, 2.0]),
+        functools.partial(functional.alpha_ndcg, [1], [1.0]),
     ],
 )
 @pytest.mark.parametrize("k", [None, 7])
 def test_a_discount_that_grows_is_a_divisor(make, discount, received, k):
     with pytest.raises(ValueError, match=f"discounts multiply gains.*{received}"):
-        make(discount, k)
+        make(rank_discount_fn=discount, k=k)
 
 
 def test_a_saved_discount_that_grows():
@@ -426,18 +305,19 @@ def test_a_discount_in_a_program_of_the_users(way):
 
 
 @pytest.mark.programs
-def test_strings_name_the_functions():
-    inputs = [[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]]
-    for name, function in (
-        ("exponential", gains.exponential),
-        ("linear", gains.linear),
-    ):
-        by_name = functional.ndcg(*inputs, gain_fn=name)
-        assert float(by_name[0]) == float(functional.ndcg(*inputs, gain_fn=function)[0])
-    for name in ("log2", "clipped_log2", "reciprocal"):
-        by_name = functional.ndcg(*inputs, rank_discount_fn=name)
-        function = getattr(discounts, name)
-        by_function = functional.ndcg(*inputs, rank_discount_fn=function)
+@pytest.mark.parametrize(
+    ("argument", "module", "names"),
+    [
+        ("gain_fn", gains, ["exponential", "linear"]),
+        ("rank_discount_fn", discounts, ["log2", "clipped_log2", "reciprocal"]),
+    ],
+)
+def test_strings_name_the_functions(argument, module, names):
+    for name in names:
+        by_name, by_function = (
+            functional.ndcg([[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]], **{argument: given})
+            for given in (name, getattr(module, name))
+        )
         assert float(by_name[0]) == float(by_function[0])
 
 
@@ -475,16 +355,6 @@ def test_ordinary_labels_have_the_plain_exponential_gain(rng):
         ops.convert_to_numpy(functional.ndcg(labels, scores)),
         ops.convert_to_numpy(functional.ndcg(labels, scores, gain_fn=plain)),
     )
-
-
-def test_empty_value():
-    labels, scores = [[0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1]]
-    assert float(metrics.NDCG()(labels, scores)) == 0.5
-    assert float(metrics.NDCG(empty_value=1.0)(labels, scores)) == 1.0
-    assert float(metrics.NDCG(empty_value=None)(labels, scores)) == 1.0
-    assert float(metrics.NDCG(empty_value=None)(labels[:1], scores[:1])) == 0.0
-    values = ops.convert_to_numpy(functional.ndcg(labels, scores, empty_value=None))
-    np.testing.assert_array_equal(values, [np.nan, 1.0])
 
 
 def test_seeds():
@@ -535,18 +405,12 @@ def test_no_draw_of_others_is_changed():
     assert (random.getstate(), repr(np.random.get_state())) == before
 
 
-@pytest.mark.programs
-def test_lists_of_later_batches_are_shuffled_in_other_ways():
-    metric = metrics.NDCG(seed=1)
-    first = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))
-    both = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))
-    assert first != both
-
-
 def test_names():
-    assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg_at_10"]
-    assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg_at_3"]
     assert metrics.NDCG(k=10, name="mine").name == "mine"
+    for k in (10, np.int64(10), np.uint8(10)):
+        metric = metrics.NDCG(k=k)
+        assert metric.name == "ndcg_at_10"
+        assert type(metric.get_config()["k"]) is int
 
 
 def test_the_direction_as_keras_sets_it():
@@ -591,89 +455,37 @@ def test_names_and_directions_of_all():
         assert metric()._direction == ("down" if is_worse else "up")
 
 
+@pytest.mark.parametrize("more", [{"gain_fn": "linear"}, {"max_grade": 4}])
+def test_a_grade_goes_with_a_gain(more):
+    message = (
+        "`max_grade` should be given with `gain_fn`, and only then. Received: max_"
+    )
+    with pytest.raises(ValueError, match=message):
+        metrics.RankBiasedPrecision(**more)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_label_above_the_highest_grade_of_a_gain(normalized):
+    given = {"gain_fn": "linear", "max_grade": 4, "normalized": normalized}
+    message = "`y_true` should have labels up to `max_grade`, 4.0. Received: a larger"
+    with pytest.raises(ValueError, match=message):
+        functional.rank_biased_precision([[5, 0]], [[0.9, 0.1]], **given)
+
+
 @pytest.mark.parametrize(
-    ("make", "message"),
+    "make",
     [
-        (
-            lambda: metrics.MeanAveragePrecision(normalizer="k"),
-            "`normalizer` should be one of ['total', 'clipped', 'retrieved']. "
-            "Received: normalizer='k'",
-        ),
-        (
-            lambda: metrics.F1AtK(denominator=None),
-            "`denominator` should be one of ['available', 'k', 'retrieved']. "
-            "Received: denominator=None",
-        ),
-        (
-            lambda: metrics.RankBiasedPrecision(persistence=1),
-            "`persistence` should be a number between 0 and 1, both excluded. "
-            "Received: persistence=1",
-        ),
-        (
-            lambda: metrics.ExpectedReciprocalRank(max_grade=0),
-            "`max_grade` should be a number above 0 and below 128. "
-            "Received: max_grade=0",
-        ),
-        (
-            lambda: metrics.ExpectedReciprocalRank()([[5, 0]], [[0.9, 0.1]]),
-            "`y_true` should have labels up to `max_grade`, 4.0. "
-            "Received: a larger label",
-        ),
-        (
-            lambda: metrics.FBetaAtK(beta=0),
-            "`beta` should be a number above 0 that is finite in float32. "
-            "Received: beta=0",
-        ),
-        (
-            lambda: functional.f_beta([[1, 0]], [[0.9, 0.1]], beta="2"),
-            "`beta` should be a number above 0 that is finite in float32. "
-            "Received: beta='2'",
-        ),
-        *(
-            (
-                lambda argument=argument: metrics.RankBiasedPrecision(**argument),
-                "`max_grade` should be given with `gain_fn`, and only then. Received: "
-                f"max_grade={argument.get('max_grade')}",
-            )
-            for argument in ({"gain_fn": "linear"}, {"max_grade": 4})
-        ),
-        *(
-            (
-                lambda normalized=normalized: functional.rank_biased_precision(
-                    *([[5, 0]], [[0.9, 0.1]]),
-                    gain_fn="linear",
-                    max_grade=4,
-                    normalized=normalized,
-                ),
-                "`y_true` should have labels up to `max_grade`, 4.0. "
-                "Received: a larger label",
-            )
-            for normalized in (False, True)
-        ),
-        *(
-            (
-                lambda metric=metric: metric(k=3),
-                "`k` should be None for a metric of whole lists. Received: k=3",
-            )
-            for metric in (
-                metrics.KendallTau,
-                metrics.SpearmanCorrelation,
-                lambda k: functional.kendall_tau([[1, 0]], [[0.9, 0.1]], k=k),
-                lambda k: functional.spearman_correlation([[1, 0]], [[1, 0]], k=k),
-                lambda k: metrics.RankingMetrics([f"tau@{k}"]),
-            )
-        ),
-        (
-            lambda: functional.precision([[1, 0]], [[0.9, 0.1]], denominator="n"),
-            "`denominator` should be one of ['available', 'k', 'retrieved']. "
-            "Received: denominator='n'",
-        ),
+        metrics.KendallTau,
+        metrics.SpearmanCorrelation,
+        functools.partial(functional.kendall_tau, [[1, 0]], [[0.9, 0.1]]),
+        functools.partial(functional.spearman_correlation, [[1, 0]], [[1, 0]]),
+        lambda k: metrics.RankingMetrics([f"tau@{k}"]),
     ],
 )
-def test_errors_of_the_family(make, message):
-    with pytest.raises(ValueError) as error:
-        make()
-    assert str(error.value) == message
+def test_metrics_of_whole_lists_take_no_cutoff(make):
+    message = "`k` should be None for a metric of whole lists. Received: k=3"
+    with pytest.raises(ValueError, match=message):
+        make(k=3)
 
 
 def test_lists_without_pairs_or_relevant_items_are_always_left_out():
@@ -685,10 +497,7 @@ def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
 
 
-CORRELATIONS = [metrics.KendallTau, metrics.SpearmanCorrelation]
-
-
-@pytest.mark.parametrize("metric", CORRELATIONS)
+@pytest.mark.parametrize("metric", [metrics.KendallTau, metrics.SpearmanCorrelation])
 def test_correlations_of_equal_labels_or_scores(metric):
     """Of no labels to order there is no value; of no order that of chance."""
     labels = [[2, 2, 2], [2, 0, 1], [2, 0, 1], [2, 0, 1], [-1, 2, -1]]
@@ -696,16 +505,6 @@ def test_correlations_of_equal_labels_or_scores(metric):
     assert float(metric()(labels, scores)) == pytest.approx((1 + 0 + 0) / 3)
     assert float(metric(relevance_threshold=2)([[2, 0, 1]], [[3, 2, 2]])) == 1.0
     assert float(metric()([[0, 1, 2]], [[3, 2, 1]])) == -1.0
-
-
-@pytest.mark.parametrize("metric", CORRELATIONS)
-def test_correlations_weight_lists_only(metric):
-    labels, scores = [[0, 1, 2], [0, 1, 2]], [[1, 2, 3], [3, 2, 1]]
-    assert float(metric()(labels, scores, [3, 1])) == pytest.approx((3 - 1) / 4)
-    # By the items that are better than another one.
-    weights = [[9, 1, 3], [9, 1, 0.5]]
-    found = float(metric()(labels, scores, weights))
-    assert found == pytest.approx((2 - 0.75) / (2 + 0.75))
 
 
 def test_grades_of_rank_biased_precision_count_from_0_on():
@@ -730,7 +529,7 @@ def test_grades_of_rank_biased_precision_count_from_0_on():
 @pytest.mark.programs
 def test_pairwise_accuracy_of_a_long_list(rng):
     """Pairs are counted, not made: 20,000 items have 200 million."""
-    labels, scores = rng.integers(0, 2, (1, 20_000)), rng.normal(size=(1, 20_000))
+    labels, scores = rng.integers(0, [[2], [1000]], (2, 20_000))[:, None]
     from sklearn.metrics import roc_auc_score
 
     found = float(functional.pairwise_accuracy(labels, scores)[0])
@@ -754,12 +553,6 @@ def test_arp_has_no_value_for_labels_of_zero():
     values = functional.average_relevance_position(labels, scores, **arguments)
     assert np.isnan(float(values[0]))
     assert float(metrics.AverageRelevancePosition(**arguments)(labels, scores)) == 2.0
-
-
-def test_gauc_is_the_mean_weighted_by_list():
-    labels, scores = [[1, 0, 0], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.9, 0.5, 0.1]]
-    found = metrics.PairwiseAccuracy()(labels, scores, [3.0, 1.0])
-    assert float(found) == pytest.approx((3 * 1.0 + 0.5) / 4)
 
 
 @keras.saving.register_keras_serializable(package="tests")
@@ -789,17 +582,8 @@ def test_a_lambda_is_refused_when_the_config_is_asked_for():
     )
 
 
-class Cubed:
-    """A function that has a configuration, and no hash."""
-
-    __hash__ = None
-
-    def __call__(self, labels):
-        return labels**3
-
-
 def test_a_function_need_not_have_a_hash():
-    labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Cubed()
+    labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Unhashable(3)
     expected = (1 + 8 / 2) / (8 + 1 / np.log2(3))
     values = functional.ndcg(labels, scores, gain_fn=cubed)
     assert float(values[0]) == pytest.approx(expected)
@@ -901,7 +685,7 @@ def test_relevance_that_is_no_function_of_a_label(metric, shuffle_ties, rng):
         def relevance(self, lists):
             return ops.cast(lists.labels >= 2.0, "float32")
 
-    labels, scores = rng.integers(0, 5, (8, 7)), rng.integers(0, 3, (8, 7))
+    labels, scores = rng.integers(0, 5, (40, 7)), rng.integers(0, 3, (40, 7))
     arguments = {"k": 3, "seed": 1, "shuffle_ties": shuffle_ties}
     expected = metric(relevance_threshold=2.0, **arguments)(labels, scores)
     found = Own(**arguments)(labels, scores)
