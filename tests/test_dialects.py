@@ -100,25 +100,6 @@ LAST_OF_TIED = [[0] * 9 + [1]], [[1.0] * 10]
 SECOND, THIRD = 1 / math.log2(3), 1 / math.log2(4)
 
 
-def binary_gain(labels):
-    return ops.cast(labels >= 1, "float32")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({}, 0.254747),
-        ({"gain_fn": "linear"}, 0.369994),
-        ({"gain_fn": "linear", "rank_discount_fn": "clipped_log2"}, 0.467228),
-        ({"gain_fn": binary_gain}, 0.530721),
-        ({"gain_fn": binary_gain, "rank_discount_fn": "clipped_log2"}, 0.619906),
-    ],
-)
-def test_ndcg_in_all_dialects(arguments, expected):
-    (value,) = functional.ndcg([[0, 2, 1, 0, 3]], [[5, 4, 3, 2, 1]], k=3, **arguments)
-    assert float(value) == pytest.approx(expected, abs=1e-6)
-
-
 # By values and formulas of libraries that are not installed, or do not have to be.
 
 
@@ -126,7 +107,6 @@ def test_tf_ranking():
     """Asserted in its `metrics_test.py`; precision, MRR, NDCG, top 1 by formula."""
     scores = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
     lists, judged = ([[0, 0, 1], [0, 1, 2]], scores), ([[0, 0, 1], [1, 0, 2]], scores)
-    weights = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
     of_items = (*lists, [[1.0, 1.0, 1.0], [2.0, 2.0, 1.0]])
     weighted = (SECOND + (3 + 2 * SECOND)) / (1 + (3 * 1 + 1 * 2) / (3 + 1))
     average = {2: (1 / 2 + 1) / 2, 1: (0 + 1 / 2) / 2}
@@ -141,10 +121,7 @@ def test_tf_ranking():
         ("PrecisionMetric, topn=10", lists, {2: (1 / 2 + 2 / 2) / 2}),
         ("RecallMetric, topn=10", ([[1, 0, 1], [0, 1, 2]], scores), {2: 3 / 4}),
         ("HitsMetric, topn=10", lists, {1: (0 + 1) / 2}),
-        ("HitsMetric, topn=10", (*lists, weights), {1: 5.5 / (3.0 + 5.5)}),
         ("BPrefMetric, topn=10", judged, bpref),
-        ("BPrefMetric, topn=10", ([[1, 1]], [[2.0, 1.0]]), {1: (1 + 0) / 2}),
-        ("BPrefMetric, topn=10", (*judged, weights), (3 * 0 + 5 * 1 / 2) / (3 + 5)),
         # A label below 1 counts too.
         (
             "ARPMetric",
@@ -229,7 +206,6 @@ def test_xgboost():
     tied = [[0, 0, 1, 1]], [[0.1, 0.9, 0.1, 0.9]]
     graded = [[10, 0, 0, 1, 5]], [[0.1, 0.2, 0.3, 4.0, 70.0]]
     groups = [[1, 1], [1, 0, 1], [0]], [[0.1, 0.9], [0.2, 0.8, 0.4], [1.7]]
-    six = [[0, 1, 0, 0, 1, 1]], [[0.2, 0.3, 0.4, 0.5, 0.6, 0.7]]
     empty = [[0]], [[1.0]]
     linear = "ndcg@10, ndcg_exp_gain=False"
     whole = (1 + (1 / 2 + 2 / 3) / 2 + 0) / 3
@@ -246,20 +222,16 @@ def test_xgboost():
         ("map@10", tied, {32: 0.5, 2: 0.25}),
         ("map@10", groups, {32: 0.8611, 1: (1 + 0 + 1) / 3}),
         ("map@10-", groups, {32: whole, 1: (1 + 0 + 0) / 3}),
-        ("map@10", LAST_OF_TIED, 1 / 10),
-        ("map@10-", LAST_OF_TIED, 1 / 10),
+        ("map@10-", tied, {2: 0.25}),
         ("pre@10", tied, {2: 0.5}),
-        ("pre@10", six, {4: 0.5}),
         ("pre@10", FIRST_OF_TIED, {1: 1.0}),
         precision=1e-4,
     )
     weighted = [[0, 1], [0, 0]], [[2.0, 1.0], [2.0, 1.0]], [1.0, 4.0]
     check(
         "XGBoost",
-        ("ndcg@10-", weighted, (SECOND + 4 * 0) / 5),
         ("map@10", weighted, (1 / 2 + 4 * 1) / 5),
         ("map@10-", weighted, (1 / 2 + 4 * 0) / 5),
-        ("pre@10", weighted, (1 / 2 + 4 * 0) / 5),
         more='empty_weight="own"',
     )
 
@@ -283,7 +255,6 @@ def test_lightgbm():
         ("map, eval_at=[10]", ONE_IS_EMPTY, {2: (1 / 2 + 1) / 2}),
         ("map, eval_at=[10]", tied, {5: (1 + 2 / 4) / 2}),
         ("map, eval_at=[10]", ([[1, 1]], [[2.0, 1.0]]), {1: 1.0}),
-        ("map, eval_at=[10]", LAST_OF_TIED, 1 / 10),
     )
     average = named("LightGBM", "map, eval_at=[10]", 2, 'empty_weight="own"')
     weights = np.mean([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], axis=1)
@@ -326,8 +297,6 @@ def test_catboost():
         ("QueryAUC, of lists with labels of 0 and 1", tie, (0.5 + 1) / 2),
         ("PairAccuracy, pairs by label", pairs, (2 + 2) / (3 + 2)),
     )
-    ndcg = named("CatBoost", "NDCG:top=10", more='empty_weight="own"')
-    agree(ndcg, (linear + 4) / 5, (*ONE_IS_EMPTY, [1.0, 4.0]))
 
 
 def test_catalyst():
@@ -434,8 +403,6 @@ def test_spark():
         ("ndcgAt(10)", inputs, {3: 1 / 3, 5: 0.328788, 10: 0.487913, 15: 0.487913}),
         ("ndcgAt(10)", graded, {3: 0.511959, 5: 0.487806, 10: 0.518700}),
         ("precisionAt(10)", few, {1: 0.5, 2: 0.25}),
-        ("recallAt(10)", few, {1: 0.1, 2: 0.1}),
-        ("ndcgAt(10)", few, {1: 0.5, 2: 0.30657}),
         precision=1e-5,
     )
 
@@ -452,23 +419,17 @@ def test_lenskit():
     cases = [
         (ndcg, ([1, 3], ratings), {2: (3 + 4) / (5 + 4)}),
         (ndcg, ([1, 2], ratings), (3 + 5) / (5 + 4 + 3 * SECOND)),
-        (ndcg, ([1, 2], three), 2 / (2 + SECOND)),
         (ndcg, ([1, 2, 3, 4, 5], clipped), 0.5982),
         (dcg, ([2, 3, 1], three), {10: 1 + 1 + SECOND, 2: 2.0}),
         (dcg, ([1, 7, 8, 2], {1: math.e, 2: math.pi}), math.e + math.pi / 2),
         ("Hit, n of 10", ([4, 1], [1]), {1: 0.0}),
         ("RecipRank, n of 10", ([4, 1], [1]), {1: 0.0, 2: 1 / 2}),
         ("Precision, n of 10", ([1, 0, 150], many), {5: 2 / 3}),
-        ("Precision, n of 10", (long, many), {5: 0.8}),
         ("Recall, n of 10", (long, many), {5: 0.8}),
-        ("Recall, n of 10", ([1, 0, 150, 3, 10], many), 0.4),
         ("Recall", ([1, 2, 3, 4], odd), 2 / 3),
         ("AveragePrecision, n of 10", ([1, 2, 3, 4], odd), average),
         ("AveragePrecision", (three, [1, 3]), (1 + 2 / 3) / 2),
-        ("AveragePrecision", (three, [2, 4]), 0.25),
-        ("RBP, n of 10", ([1], three), 0.15),
         ("RBP, n of 10", ([1, 2], [1, 2]), {1: 0.15}),
-        ("RBP, n of 10, normalize=True", (three, [1, 2, 3, 4]), {3: 1.0}),
         ("RBP, n of 10, normalize=True", ([9, 1], [1, 2]), {3: 0.85 / (1 + 0.85)}),
     ]
     lists = [(row, lists_of(query), values) for row, query, values in cases]
@@ -583,21 +544,15 @@ def test_cornac():
         ("NCRR, k=10", both, (1 / 3 + 1 / 2) / (1 + 1 / 2)),
         ("NCRR, k=10", last, {2: 0.5}),
         ("NCRR, k=10", lists_of(([5, 1, 6], [0, 1, 2])), {2: 1 / 3}),
-        ("NCRR, k=10", lists_of(([5, 1, 6, 8], [0, 1])), {3: 1 / 3}),
         ("MRR", both, 1 / 2),
-        ("HitRatio, k=10", lists_of(([1, 2, 0], [0])), {2: 0.0}),
-        ("HitRatio, k=10", last, {2: 1.0}),
+        ("HitRatio, k=10", last, {1: 0.0, 2: 1.0}),
         ("Precision, k=10", last, {2: 0.5, 10: 1 / 10}),
         ("Recall, k=10", last, {1: 0.0, 2: 1.0}),
         ("FMeasure, k=10", best, {3: 4 / 5}),
         ("FMeasure, k=10", last, {2: 2 / 3, 10: 2 * 1 / (10 + 1)}),
-        ("FMeasure, k=10", lists_of(([1, 2], [0])), {2: 0.0}),
         ("AUC", ([[0, 0, 1, 1]], scores), 0.75),
-        ("AUC", ([[0, 1, 0, 1]], scores), 1.0),
         ("AUC", ([[0, 0, 1, -1]], scores), 0.5),
         ("AUC", ([[0, 1, 0]], [[0.4, 0.4, 0.3]]), 1 / 2),
-        ("MAP", ([[0, 0, 1, 0]], scores), 1 / 3),
-        ("MAP", ([[0, 1, 0, 1]], scores), 1.0),
         ("MAP", ten, 0.5),
         precision=1e-5,
     )
@@ -681,12 +636,9 @@ def test_llama_index():
     check(
         "llama_index",
         ("hit_rate", perfect, 1.0),
-        ("hit_rate", lists_of(("cd", "ab")), 0.0),
         ("hit_rate, use_granular_hit_rate", lists_of(("aeb", "abcd")), 2 / 4),
         ("mrr", missing, 1 / 2),
         ("precision", perfect, 3 / 4),
-        ("precision", missing, 1 / 2),
-        ("precision", spread, 2 / 4),
         ("recall", missing, 1 / 4),
         ("ap", missing, (0 + 1 / 2) / 4),
         ("ap", spread, (1 / 1 + 2 / 4) / 2),

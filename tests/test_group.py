@@ -1,6 +1,5 @@
 """Many metrics as one: the members' own numbers, from one order."""
 
-
 import compiled
 import keras
 import numpy as np

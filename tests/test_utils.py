@@ -88,67 +88,51 @@ def test_nothing_to_pad():
     assert utils.pad_lists(np.zeros((0, 3)), group_sizes=[0, 0]).shape == (2, 0, 3)
 
 
-PAD = functools.partial(utils.pad_lists, [1, 2])
-EXCLUDE = functools.partial(utils.exclude_items, [[0.1, 0.2]])
-FOUR = np.ones((3, 4))
-
-
-# That each names its argument is tested in `test_bad_input.py`.
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: PAD(group_sizes=[3]), "rows. Received: a sum of 3 for 2 rows"),
-        (lambda: PAD(group_sizes=[3, -1]), "integers of 0 or more, one per list. Rec"),
-        (lambda: PAD(group_ids=[1]), "one id per row. Received: group_ids.shape=(1,)"),
-        (lambda: PAD(group_ids=["a", None]), "['a', None], with None in row 1"),
-        (
-            lambda: PAD(),
-            "Either `group_sizes` or `group_ids` should be given. Received",
-        ),
-        (lambda: PAD(group_sizes=[2], list_size=0), "a positive integer or None. Rec"),
-        (
-            lambda: utils.pad_lists(["a"], group_sizes=[1]),
-            "an array of numbers with one row per item. Received: values of shape (1,) "
-            "and dtype <U1",
-        ),
-        (
-            lambda: utils.unpad_lists([[1, 2]], group_sizes=[3]),
-            "the shape (batch, list_size, ...), with the number and size of the lists "
-            "that the groups describe. Received: 1 groups of up to 3 rows, values.shape"
-            "=(1, 2)",
-        ),
-        # The ids of other lists, such as of those for validation.
-        (
-            lambda: utils.unpad_lists(FOUR, group_ids=["b", "c", "b"]),
-            "2 groups of up to 2 rows, values.shape=(3, 4)",
-        ),
-        (
-            lambda: utils.unpad_lists(FOUR, group_sizes=[4, 0]),
-            "2 groups of up to 4 row",
-        ),
-        (
-            lambda: EXCLUDE([[2]]),
-            "number of items, 2. Received: a larger id, 2, in row 0",
-        ),
-        (
-            lambda: EXCLUDE([1]),
-            "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
-            "(batch, n). Received: y_pred.shape=(1, 2), item_ids.shape=(1,)",
-        ),
-        (
-            lambda: EXCLUDE([[1]], keep=[1, 2]),
-            "the shape (batch,) or (batch, m). Received: keep.shape=(2, 1), item",
-        ),
-        (lambda: EXCLUDE([[1]], keep=[2]), "Received: a larger id, 2, in row 0"),
-        (lambda: EXCLUDE([[1]], keep=[0.5]), "Received: a fraction, 0.5, in row 0"),
-        (
-            lambda: utils.mask_labels([[2, 1]], [[True]]),
-            "the same shape as `labels`. Received: mask.shape=(1, 1), labels.shape=(",
-        ),
-        (lambda: utils.merge_state(NDCG(), NDCG()), "Received: a single NDCG"),
-        (lambda: utils.merge_state(NDCG(), {"a": 0}), "Received: a single dict"),
-    ],
+pad = functools.partial(utils.pad_lists, [1, 2])
+unpad, merge = utils.unpad_lists, utils.merge_state
+exclude = functools.partial(utils.exclude_items, [[0.1, 0.2]])
+BOTH_SHAPES = (
+    "`y_pred` should have the shape (batch, items) and `item_ids` the shape (batch, n)."
+    " Received: y_pred.shape=(1, 2), item_ids.shape=(1,)"
 )
+OTHER_LISTS = (
+    "the shape (batch, list_size, ...), with the number and size of the lists that the "
+    "groups describe. Received: 1 groups of up to 3 rows, values.shape=(1, 2)"
+)
+# What is said of each, but for its name, of which `test_bad_input.py` has more.
+ERRORS = [
+    (lambda: pad(group_sizes=[3]), "of rows. Received: a sum of 3 for 2 rows"),
+    (lambda: pad(group_sizes=[3, -1]), "should be integers of 0 or more, one per list"),
+    (lambda: pad(group_ids=[1]), "one id per row. Received: group_ids.shape=(1,) for"),
+    (lambda: pad(group_ids=["a", None]), "['a', None], with None in row 1"),
+    (lambda: pad(), "Either `group_sizes` or `group_ids` should be given. Received:"),
+    (
+        lambda: pad(group_sizes=[2], list_size=0),
+        "should be a positive integer or None.",
+    ),
+    (lambda: utils.pad_lists(["a"], group_sizes=[1]), "of shape (1,) and dtype <U1"),
+    (lambda: unpad([[1, 2]], group_sizes=[3]), OTHER_LISTS),
+    # The ids of other lists, such as of those for validation.
+    (lambda: unpad(np.ones((3, 4)), group_ids=["b", "c", "b"]), "2 groups of up to 2 "),
+    (lambda: unpad(np.ones((3, 4)), group_sizes=[4, 0]), "2 groups of up to 4 rows"),
+    (lambda: exclude([[2]]), "of items, 2. Received: a larger id, 2, in row 0"),
+    (lambda: exclude([1]), BOTH_SHAPES),
+    (
+        lambda: exclude([[1]], keep=[1, 2]),
+        "(batch,) or (batch, m). Received: keep.shap",
+    ),
+    (lambda: exclude([[1]], keep=[2]), "Received: a larger id, 2, in row 0"),
+    (lambda: exclude([[1]], keep=[0.5]), "Received: a fraction, 0.5, in row 0"),
+    (
+        lambda: utils.mask_labels([[2, 1]], [[True]]),
+        "mask.shape=(1, 1), labels.shape=(",
+    ),
+    (lambda: merge(NDCG(), NDCG()), "metrics or states. Received: a single NDCG"),
+    (lambda: merge(NDCG(), {"a": 0}), "metrics or states. Received: a single dict"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
 def test_errors(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
