@@ -23,20 +23,18 @@ WEIGHTS = np.array([[1.0, 2.0, 1.0, 0.5], [1.0, 1.0, 3.0, 1.0]], "float32")
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 1]], "float32")
 
 
-# Errors of an update: the name of the case, what is passed, and what is said.
+# Errors of an update.
 
 
 def dense(**changed):
     given = {"labels": LABELS, "mask": None, "scores": SCORES, "weights": None}
-    given.update(changed)
-    if given["mask"] is None:
-        return given["labels"], given["scores"], given["weights"]
-    labels = {"labels": given["labels"], "mask": given["mask"]}
-    return labels, given["scores"], given["weights"]
+    labels, mask, scores, weights = (given | changed).values()
+    labels = labels if mask is None else {"labels": labels, "mask": mask}
+    return labels, scores, weights
 
 
 def sparse(**changed):
-    return dense(**{"labels": np.array([[1, 3], [0, -1]]), **changed})
+    return dense(**{"labels": np.array([[1, 3], [0, -1]])} | changed)
 
 
 ARGUMENTS = {
