@@ -232,6 +232,7 @@ def test_xgboost():
         "XGBoost",
         ("map@10", weighted, (1 / 2 + 4 * 1) / 5),
         ("map@10-", weighted, (1 / 2 + 4 * 0) / 5),
+        ("pre@10", weighted, (1 / 2 + 4 * 0) / 5),
         more='empty_weight="own"',
     )
 
@@ -639,6 +640,7 @@ def test_llama_index():
         ("hit_rate, use_granular_hit_rate", lists_of(("aeb", "abcd")), 2 / 4),
         ("mrr", missing, 1 / 2),
         ("precision", perfect, 3 / 4),
+        ("precision", missing, 1 / 2),
         ("recall", missing, 1 / 4),
         ("ap", missing, (0 + 1 / 2) / 4),
         ("ap", spread, (1 / 1 + 2 / 4) / 2),
