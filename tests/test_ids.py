@@ -156,17 +156,27 @@ def test_sparse_matrices_that_do_not_fit(call, message):
         call()
 
 
-TAKES_IDS = {
-    "exclude": lambda ids: evaluate([0, 1, 2], ids),
-    "exclude of top_k": lambda ids: catalogue.top_k(
-        QUERIES, CANDIDATES, 2, exclude=ids
-    ),
-    "targets": evaluate,
-    "item_ids": lambda ids: utils.exclude_items(SCORES, ids),
-    "keep": lambda ids: utils.exclude_items(SCORES, SEEN, keep=ids),
-    "y_true": ndcg,
-    "y_true that is shown": lambda ids: metrics.Coverage(k=2, items=4)(ids),
-}
+def takers_of_ids(lists, items):
+    """What takes ids, for a number of lists, and of items of a catalogue."""
+    queries, candidates = QUERIES[:lists], np.ones((items, 1))
+    scores, seen = MANY_SCORES[:lists, :items], np.arange(lists)[:, None] % items
+    shown = metrics.Coverage(k=1, items=items)
+    exposed = metrics.Coverage(k=1, items=items, sparse_labels=True)
+    given = {"queries": queries, "candidates": candidates}
+    return {
+        "targets": lambda ids: catalogue.rank(ids, queries, candidates),
+        "exclude": lambda ids: catalogue.rank([0] * lists, **given, exclude=ids),
+        "exclude of top_k": lambda ids: catalogue.top_k(**given, k=1, exclude=ids),
+        "item_ids": lambda ids: utils.exclude_items(scores, ids),
+        "keep": lambda ids: utils.exclude_items(scores, seen, keep=ids),
+        "y_true": lambda ids: functional.recall(ids, scores, sparse_labels=True),
+        "y_true that is exposed": lambda ids: exposed(ids, scores),
+        "y_true that is shown": shown,
+    }
+
+
+MANY_SCORES = np.zeros((3, 2500), "float32")
+TAKES_IDS = takers_of_ids(3, 4)
 # The last one has a row without repetitions.
 DENSE = [HISTORY, HISTORY.tolist(), HISTORY.astype("float32")]
 DENSE += [HISTORY * 0.5, GRADES, np.array([[0, 1, 2, 3], [0, 1, 0, 0], [3, 2, 1, 0]])]
@@ -226,38 +236,24 @@ def test_a_dense_matrix_is_ids_in_compiled_code(way):
 
 # Ids in floats that don't hold all of them.
 
-ITEMS = 2500
-MANY_SCORES = np.zeros((2, ITEMS), "float32")
-PAIR = QUERIES[:2]
 
-
-def of_items(number):
-    """The functions that take ids, for a catalogue of a number of items."""
-    scores, items = MANY_SCORES[:, :number], np.ones((number, 1))
-    graded, labels = metrics.NDCG(sparse_labels=True), np.ones((2, 1))
-    shown = metrics.Coverage(k=1, items=number, sparse_labels=True)
+def graded_ids(items):
+    metric, scores = metrics.NDCG(sparse_labels=True), MANY_SCORES[:2, :items]
     return {
-        "functions": lambda ids: functional.recall(ids, scores, sparse_labels=True),
-        "graded": lambda ids: graded({"ids": ids, "labels": labels}, scores),
-        "stacked": lambda ids: graded(ops.stack([ids, ids], axis=2), scores),
-        "targets": lambda ids: catalogue.rank(ids, PAIR, items),
-        "exclude": lambda ids: catalogue.top_k(PAIR, items, 1, exclude=ids),
-        "item_ids": lambda ids: utils.exclude_items(scores, ids),
-        "keep": lambda ids: utils.exclude_items(scores, [[0], [1]], keep=ids),
-        "shown": lambda ids: metrics.Coverage(k=1, items=number)(ids),
-        "exposure": lambda ids: shown(ids, scores),
+        "graded": lambda ids: metric({"ids": ids, "labels": np.ones((2, 1))}, scores),
+        "stacked": lambda ids: metric(ops.stack([ids, ids], axis=2), scores),
     }
 
 
-@pytest.mark.parametrize("name", of_items(1))
+@pytest.mark.parametrize("name", [*TAKES_IDS, *graded_ids(1)])
 @pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 2**8), ("float16", 2**11)])
 def test_ids_in_half_precision(name, dtype, most):
     """Each id is held, but it may have been another before."""
     ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), dtype)
-    of_items(most)[name](ids)
+    (takers_of_ids(2, most) | graded_ids(most))[name](ids)
     message = rf"should hold whole numbers.*{dtype} holds all numbers up to {most} only"
     with pytest.raises(ValueError, match=message):
-        of_items(most + 1)[name](ids)
+        (takers_of_ids(2, most + 1) | graded_ids(most + 1))[name](ids)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +261,7 @@ def test_ids_in_half_precision(name, dtype, most):
 )
 def test_half_precision_of_arrays(ids):
     with pytest.raises(ValueError, match="float16 holds all numbers up to 2048"):
-        functional.recall(ids, MANY_SCORES, sparse_labels=True)
+        functional.recall(ids, MANY_SCORES[:2], sparse_labels=True)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, ops.convert_to_tensor])
@@ -286,7 +282,7 @@ def test_half_precision_in_compiled_code(way):
     )
     ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), "bfloat16")
     with pytest.raises(Exception, match="bfloat16 holds all numbers up to 256 only"):
-        call(ids, ops.convert_to_tensor(MANY_SCORES))
+        call(ids, ops.convert_to_tensor(MANY_SCORES[:2]))
 
 
 @pytest.mark.parametrize("argument", ["targets", "exclude", "y_true"])

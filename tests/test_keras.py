@@ -134,19 +134,6 @@ def test_callbacks_know_the_direction(data, tmp_path, backend):
         assert b"hit_rate_at_10" in events
 
 
-@pytest.mark.trains
-def test_train_and_test_on_batch(data):
-    x, y = (part[:BATCH] for part in data)
-    model = build_model([RankingMetrics(NINE)])
-    expected = RankingMetrics(NINE)(y, model.predict(x, verbose=0))
-    trained = model.train_on_batch(x, y, return_dict=True)
-    model.reset_metrics()
-    tested = model.test_on_batch(x, y, return_dict=True)
-    for logs in (trained, tested):
-        for name, value in expected.items():
-            assert float(logs[name]) == pytest.approx(float(value), abs=2e-6)
-
-
 def test_outputs_are_told_apart_by_their_prefix(data):
     x, y = data
     outputs = ("buy", "click")
@@ -268,20 +255,6 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
         )
 
 
-def model_of_two_outputs(*metrics):
-    inputs = keras.Input((FEATURES,))
-    outputs = {
-        name: keras.layers.Dense(ITEMS, name=name)(inputs) for name in ("buy", "click")
-    }
-    model = keras.Model(inputs, outputs)
-    model.compile(
-        "sgd",
-        dict.fromkeys(outputs, "mse"),
-        metrics=dict(zip(outputs, metrics, strict=True)),
-    )
-    return model
-
-
 class Odd(NDCG):
     """Keras creates a class while it builds a model: in a graph of TensorFlow."""
 
@@ -312,39 +285,36 @@ SETS_OF_METRICS = {
 }
 
 
-@pytest.fixture
-def of_two_outputs(rng):
-    x, y = rng.normal(size=(LISTS, FEATURES)), rng.integers(0, 4, size=(LISTS, ITEMS))
-    return x, {"buy": y, "click": y}
+def evaluated(data, *metrics, **arguments):
+    """A model of two outputs, and what it returns."""
+    x, y = data
+    model = build_model(metrics, ("buy", "click"))
+    return model, model.evaluate(x, [y, y], verbose=0, **arguments)
 
 
-def test_two_outputs_are_told_apart(of_two_outputs):
-    model = model_of_two_outputs([NDCG(k=2)], [NDCG(k=2)])
-    logs = model.evaluate(*of_two_outputs, return_dict=True, verbose=0)
+def test_two_outputs_are_told_apart(data):
+    _, logs = evaluated(data, [NDCG(k=2)], [NDCG(k=2)], return_dict=True)
     assert {"buy_ndcg_at_2", "click_ndcg_at_2"} <= set(logs)
 
 
-def test_paths_do_not_depend_on_what_failed_before(of_two_outputs):
+def test_paths_do_not_depend_on_what_failed_before(data):
     """Such as a model with a metric of no known name, or a new name."""
-    failing = model_of_two_outputs([NDCG(k=2), "bogus"], [])
     with pytest.raises(ValueError, match="bogus"):
-        failing.evaluate(*of_two_outputs, verbose=0)
+        evaluated(data, [NDCG(k=2), "bogus"], [])
     renamed = NDCG(k=3)
     renamed.name = "mine"
-    model = model_of_two_outputs([NDCG(k=2), renamed], [])
-    model.evaluate(*of_two_outputs, verbose=0)
+    model, _ = evaluated(data, [NDCG(k=2), renamed], [])
     tree = model.get_state_tree("numpy_array")["metrics_variables"]
     assert {"ndcg_at_2", "mine"} <= set(tree)
 
 
 @pytest.mark.parametrize("metrics", SETS_OF_METRICS.values(), ids=SETS_OF_METRICS)
-def test_the_state_of_a_model_is_a_tree(metrics, of_two_outputs):
+def test_the_state_of_a_model_is_a_tree(metrics, data):
     """Which `keras.callbacks.OrbaxCheckpoint` saves: without it, on any backend."""
     of_buy, of_click, names = metrics
     names, trees = names.split(", "), []
     for _ in range(2):
-        model = model_of_two_outputs(of_buy(), of_click())
-        model.evaluate(*of_two_outputs, verbose=0)
+        model, _ = evaluated(data, of_buy(), of_click())
         tree = model.get_state_tree("numpy_array")["metrics_variables"]
         trees.append({n: x for n, x in tree.items() if "loss" not in n})
     # Those of another model of this process have no part in it.
