@@ -89,7 +89,10 @@ OF_LISTS = (
 OF_IDS = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
 SAME_NUMBER = "`y_true` and `y_pred` should have the same number of lists. "
 AS_MANY = "`y_pred` should have as many items as `y_true` in every list. Received: "
-ONE_PER_LIST = "`sample_weight` should be a number or have one weight per list, "
+ONE_PER_LIST = (
+    "`sample_weight` should be a number or have one weight per list, of shape "
+)
+ONE_PER_LIST += "(batch,) or (batch, 1), where relevant items are given by their ids. "
 ONE_HOT = "the ids of the relevant items with `sparse_lab"
 UNEVEN = [[1, 0, 2], [0, 1]]
 
@@ -116,10 +119,10 @@ def update_errors():
         message += f"Received: {name}.shape={shape}, y_true.shape=(2, 4)"
         yield dense, {part: np.ones(shape)}, message
     for shape in [x for x in SHAPES if x not in WEIGHT_SHAPES]:
-        received = f"Received: sample_weight.shape={shape}, y_true.shape=(2, 4)"
-        yield dense, {"weights": np.ones(shape)}, WEIGHTS_FIT + received
-        if shape != (2, 4):
-            yield sparse, {"weights": np.ones(shape)}, ONE_PER_LIST
+        received = f"Received: sample_weight.shape={shape}, "
+        weights = {"weights": np.ones(shape)}
+        yield dense, weights, f"{WEIGHTS_FIT}{received}y_true.shape=(2, 4)"
+        yield sparse, weights, f"{ONE_PER_LIST}{received}ids of shape (2, 2)"
     for kind, part, message, shapes in [
         (dense, "labels", OF_LISTS, [(), (1, 1, 2, 4)]),
         (sparse, "labels", OF_IDS, [(), (1, 1, 2, 4)]),
@@ -172,10 +175,8 @@ def update_errors():
         (np.array([2**64 - 1, 0], "uint64"), "ids below the number of items"),
         ([[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
         (LABELS > 1, "ids of items. If it has a flag for each"),
-        # One-hot matrices, labels of 0 and 1, and grades.
+        # `test_ids.py` has more that is one-hot.
         *((labels, ONE_HOT) for labels in (np.eye(2, 4), np.eye(2, 4)[:, :, None])),
-        ([[1, 0, 1, 0], [0, 0, 0, 0]], ONE_HOT),
-        ([[0, 3, 0, 1], [2, 0, 2, 1]], ONE_HOT),
     ]:
         yield sparse, {"labels": labels}, f"`y_true` should hold {message}"
     labels = np.where(LABELS == 3, 5, LABELS)

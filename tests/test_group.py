@@ -292,7 +292,6 @@ def test_one_metric_may_come_without_a_list(one):
         ([], "`metrics` should be a list of one or more .* Received: metrics="),
         ({}, "`metrics` should be a list of one or more .* Received: metrics={}"),
         ("ndgc@10", "Received: 'ndgc@10'. Did you mean \"ndcg@10\""),
-        (["ndgc@10"], "a name and an optional cutoff.* Received: 'ndgc@10'"),
         (["ndcg@"], "a name and an optional cutoff.* Received: 'ndcg@'"),
         (["ndcg_at_"], "a name and an optional cutoff.* Received: 'ndcg_at_'"),
         (["ndcg@1.5"], "a name and an optional cutoff.* Received: 'ndcg@1.5'"),
