@@ -111,6 +111,9 @@ def test_tf_ranking():
     weighted = (SECOND + (3 + 2 * SECOND)) / (1 + (3 * 1 + 1 * 2) / (3 + 1))
     average = {2: (1 / 2 + 1) / 2, 1: (0 + 1 / 2) / 2}
     bpref = {3: (0 + 1 / 2) / 2, 1: (0 + 1 / 2) / 2}
+    # A label below 1 counts too.
+    halves = [[0, 0, 0.5], [0, 0.5, 2]], scores, [0.5, 2.5]
+    tied = lists[0], [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]], [2.0, 3.0]
     check(
         "TF-Ranking",
         ("NDCGMetric, topn=10", lists, {3: (SECOND + 1) / 2, 1: (0 + 1) / 2}),
@@ -122,17 +125,8 @@ def test_tf_ranking():
         ("RecallMetric, topn=10", ([[1, 0, 1], [0, 1, 2]], scores), {2: 3 / 4}),
         ("HitsMetric, topn=10", lists, {1: (0 + 1) / 2}),
         ("BPrefMetric, topn=10", judged, bpref),
-        # A label below 1 counts too.
-        (
-            "ARPMetric",
-            ([[0, 0, 0.5], [0, 0.5, 2]], scores, [0.5, 2.5]),
-            (0.5 * 2 + 2 * 1 + 0.5 * 2) / 3,
-        ),
-        (
-            "OPAMetric",
-            (lists[0], [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]], [2.0, 3.0]),
-            (0 + 2) / (2 + 3),
-        ),
+        ("ARPMetric", halves, (0.5 * 2 + 2 * 1 + 0.5 * 2) / 3),
+        ("OPAMetric", tied, (0 + 2) / (2 + 3)),
     )
     labels = [[1, 2, 0], [2, 0, 1], [0, 2, 1]]
     dcg = metrics.DCG(k=2, gain_fn="linear", rank_discount_fn="reciprocal")
@@ -148,18 +142,14 @@ def test_subtopics_of_tf_ranking():
     weighted = (*one, [[1.0, 2.0, 3.0]])
     values = 1 + SECOND / 2, 2 + SECOND / 2
     fewer = [[[0, 0], [0, 0], [1, 0]], labels[1]]
+    first = fewer[:1], scores[:1]
     check(
         "TF-Ranking",
         ("AlphaDCGMetric, topn=10", one, values[0]),
         ("AlphaDCGMetric, topn=10", both, np.mean(values)),
         ("AlphaDCGMetric, topn=10", (*both, [1.0, 0.0]), values[0]),
-        ("AlphaDCGMetric, topn=10", weighted, {10: (2 + 3 * SECOND / 2) / 2.5}),
-        ("AlphaDCGMetric, topn=10", weighted, {1: 2 / 2.5}),
-        (
-            "PrecisionIAMetric, topn=10",
-            (fewer[:1], scores[:1]),
-            {10: 1 / 3, 1: 0, 2: 1 / 2},
-        ),
+        ("AlphaDCGMetric, topn=10", weighted, {10: (4 + 3 * SECOND) / 5, 1: 2 / 2.5}),
+        ("PrecisionIAMetric, topn=10", first, {10: 1 / 3, 1: 0, 2: 1 / 2}),
         ("PrecisionIAMetric, topn=10", (fewer, scores), (1 / 3 + 3 / 6) / 2),
     )
     how = 'alpha=0.2, rank_discount_fn="reciprocal"'
@@ -184,17 +174,14 @@ def test_allrank():
     An empty list has the default of `filler_value` in its `metrics.py`.
     """
     scores = [[0.5, 0.2, 0.1]]
+    one = [[0, 1], [0, 1]], [[0.2, 0.5], [0.5, 0.2]]
     check(
         "allRank",
         ("ndcg, ats=[10]", ([[1, 0, 1]], scores), {1: 1.0, 2: 1 / (1 + SECOND)}),
         ("ndcg, ats=[10]", ([[0, 1, -1]], [[0.5, 0.2, 1.0]]), SECOND),
         ("ndcg, ats=[10]", ([[0, 0]], [[0.5, 0.2]]), 1.0),
         ("dcg, ats=[10]", ([[2, 0, 1]], scores), {1: 3, 10: 3 + THIRD}),
-        (
-            "mrr, ats=[10], on labels of 0 and 1",
-            ([[0, 1], [0, 1]], [[0.2, 0.5], [0.5, 0.2]]),
-            {1: (1 + 0) / 2, 2: (1 + 1 / 2) / 2},
-        ),
+        ("mrr, ats=[10], on labels of 0 and 1", one, {1: 1 / 2, 2: (1 + 1 / 2) / 2}),
     )
 
 
