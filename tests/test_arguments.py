@@ -1,5 +1,6 @@
 """The arguments of a metric: what is accepted, what the errors say, what is saved."""
 
+import functools
 import inspect
 import pydoc
 import random
@@ -20,18 +21,6 @@ from keras_rank import catalogue, discounts, functional, gains, metrics
 FAMILY = ["RankingMetric", *(case.metric.__name__ for case in FIRST_CASES)]
 
 
-@pytest.mark.parametrize("k", [0, -5, 3.5, True, "3", [3], np.int64(0)])
-def test_k_should_be_a_positive_integer(k):
-    message = f"`k` should be a positive integer. Received: k={k!r}"
-    for make in (metrics.NDCG, metrics.DCG):
-        with pytest.raises(ValueError) as error:
-            make(k=k)
-        assert str(error.value) == message
-    with pytest.raises(ValueError) as error:
-        functional.ndcg([1], [1], k=k)
-    assert str(error.value) == message
-
-
 @pytest.mark.parametrize("k", [[1, 3], (1, 3), {1, 3}, range(1, 4), np.array([1, 3])])
 def test_several_cutoffs_are_several_metrics(k):
     message = f"`k` should be a positive integer. Received: k={k!r}. Each cutoff is a "
@@ -46,111 +35,7 @@ def test_several_cutoffs_are_several_metrics(k):
         assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize("k", [1, np.int32(1), np.int64(1), np.uint8(1)])
-def test_integers_of_numpy_are_integers(k):
-    metric = metrics.NDCG(k=k)
-    assert metric.name == "ndcg_at_1"
-    assert type(metric.get_config()["k"]) is int
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            {"shuffle_ties": "random"},
-            '`shuffle_ties` should be True, False or "average". '
-            "Received: shuffle_ties='random'",
-        ),
-        (
-            {"shuffle_ties": 1},
-            '`shuffle_ties` should be True, False or "average". '
-            "Received: shuffle_ties=1",
-        ),
-        (
-            {"seed": 1.5},
-            "`seed` should be an integer, a `keras.random.SeedGenerator` or None. "
-            "Received: seed=1.5",
-        ),
-        (
-            {"empty_value": "skip"},
-            "`empty_value` should be a number that is finite in float32, or None. "
-            "Received: empty_value='skip'",
-        ),
-        (
-            {"empty_value": float("nan")},
-            "`empty_value` should be a number that is finite in float32, or None. "
-            "Received: empty_value=nan",
-        ),
-        (
-            {"relevance_threshold": "high"},
-            "`relevance_threshold` should be a number that is finite in float32, or "
-            "None. Received: relevance_threshold='high'",
-        ),
-        (
-            {"gain_fn": "square"},
-            "`gain_fn` should be a function or one of ['exponential', 'linear']. "
-            "Received: gain_fn='square'",
-        ),
-        (
-            {"rank_discount_fn": 2},
-            "`rank_discount_fn` should be a function or one of "
-            "['clipped_log2', 'log2', 'reciprocal']. Received: rank_discount_fn=2",
-        ),
-        (
-            {"dtype": "int32"},
-            "`dtype` should be the name of a dtype of real numbers or None. "
-            "Received: dtype='int32'",
-        ),
-    ],
-)
-def test_errors_say_what_is_accepted(arguments, message):
-    with pytest.raises(ValueError) as error:
-        metrics.NDCG(**arguments)
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: discounts.geometric(1.0),
-            "`persistence` should be a number between 0 and 1, both excluded. "
-            "Received: persistence=1.0",
-        ),
-        (
-            lambda: discounts.log(base=1),
-            "`base` should be a number greater than 1. Received: base=1",
-        ),
-        (
-            lambda: discounts.log(offset=0),
-            "`offset` should be a number above 0, so that the discount of rank 1 is "
-            "finite: see `clipped_log`. Received: offset=0",
-        ),
-        (
-            lambda: discounts.clipped_log(offset=-1),
-            "`offset` should be a number of 0 or more. Received: offset=-1",
-        ),
-    ],
-)
-def test_errors_of_discounts(make, message):
-    with pytest.raises(ValueError) as error:
-        make()
-    assert str(error.value) == message
-
-
 FUNCTIONS = [getattr(functional, name) for name in functional.__all__]
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_a_cutoff_by_position(function):
-    """It would be taken for a weight, which changes no value."""
-    name = function.__name__
-    with pytest.raises(TypeError) as error:
-        function([[1, 0]], [[0.1, 0.2]], 1)
-    assert str(error.value) == (
-        f"Arguments of `{name}` after `y_pred` should be given by name: "
-        f"`{name}(y_true, y_pred, sample_weight=..., k=...)`. Received: 1 by position"
-    )
 
 
 class Deep(metrics.RankingMetric):
@@ -162,44 +47,35 @@ class Deep(metrics.RankingMetric):
 @pytest.mark.parametrize("name", ["topn", "top_k", "K"])
 def test_an_unknown_argument(make, name):
     """The error is of what was called, not of the class that defines `__init__`."""
-    inputs = ([[1, 0]], [[0.1, 0.2]]) if make in FUNCTIONS else ()
-    with pytest.raises(TypeError) as error:
-        make(*inputs, **{name: 10})
-    assert re.fullmatch(
-        rf"`{make.__name__}` takes the arguments (\w+, )*k, .*dtype; `k` is the "
-        rf"cutoff. Received: {name}=10",
-        str(error.value),
-    )
+    takes = rf"^`{make.__name__}` takes the arguments (\w+, )*k, .*dtype; `k` is the "
+    with pytest.raises(TypeError, match=rf"{takes}cutoff. Received: {name}=10$"):
+        make(**{name: 10})
 
 
-ONE = [0], [[1.0]], [[1.0]]
+ROWS = "`keras_rank.utils.pad_lists`"
+ERRORS = "`RankingMetrics(metrics, standard_errors=True)`"
+MASK = '; a mask is part of `y_true`: {"labels": ..., "mask": ...}. Received: mask='
 
 
 @pytest.mark.parametrize(
-    ("call", "hint"),
+    ("call", "argument", "hint"),
     [
-        (
-            lambda: catalogue.evaluate(*ONE, ["mrr"], seen=[[0]]),
-            "Did you mean `exclude`",
-        ),
-        (lambda: catalogue.rank(*ONE, excludes=[[0]]), "Did you mean `exclude`"),
-        (lambda: functional.ndcg([1], scores=[1]), "Did you mean `y_pred`"),
-        (lambda: metrics.NDCG(gain="linear"), "Did you mean `gain_fn`"),
-        (lambda: metrics.HitRate(sede=3), "Did you mean `seed`"),
-        (
-            lambda: functional.ndcg([1], [1], group_ids=[1]),
-            "`keras_rank.utils.pad_lists`",
-        ),
-        (lambda: metrics.NDCG()([1], [1], indexes=[1]), "`keras_rank.utils.pad_lists`"),
-        (
-            lambda: catalogue.evaluate(*ONE, ["mrr"], standard_error=True),
-            "`RankingMetrics(metrics, standard_errors=True)`",
-        ),
+        (catalogue.evaluate, "seen", "Did you mean `exclude`"),
+        (catalogue.evaluate, "standard_error", ERRORS),
+        (catalogue.rank, "excludes", "Did you mean `exclude`"),
+        (functional.ndcg, "scores", "Did you mean `y_pred`"),
+        (functional.ndcg, "group_ids", ROWS),
+        (functional.ndcg, "mask", MASK),
+        (metrics.NDCG, "gain", "Did you mean `gain_fn`"),
+        (metrics.HitRate, "sede", "Did you mean `seed`"),
+        (metrics.NDCG().update_state, "indexes", ROWS),
+        (metrics.NDCG().update_state, "mask", MASK),
+        (metrics.RankingMetrics(["ndcg"]).update_state, "mask", MASK),
     ],
 )
-def test_an_unknown_argument_is_a_question(call, hint):
+def test_an_unknown_argument_is_a_question(call, argument, hint):
     with pytest.raises(TypeError, match=re.escape(hint)):
-        call()
+        call(**{argument: [[1]]})
 
 
 def test_standard_errors_come_from_a_catalogue_as_the_error_says():
@@ -217,12 +93,13 @@ def test_standard_errors_come_from_a_catalogue_as_the_error_says():
             "`MeanReciprocalRank(k, shuffle_ties=..., seed=...)`. "
             "Received: False by position",
         ),
+        # It would be taken for a weight, which changes no value.
         (
-            lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10),
-            "Arguments of `rank` after `candidates` should be given by name: "
-            "`rank(targets, queries, candidates, sample_weight=..., score=...)`. "
-            "Received: 10 by position",
+            lambda: functional.ndcg([[1, 0]], [[0.1, 0.2]], 1),
+            "Arguments of `ndcg` after `y_pred` should be given by name: "
+            "`ndcg(y_true, y_pred, sample_weight=..., k=...)`. Received: 1 by position",
         ),
+        (lambda: catalogue.rank([0], [[1.0]], [[1.0]], 10), "Received: 10 by position"),
         (
             lambda: metrics.RankingMetrics(["ndcg"], k=3),
             "`RankingMetrics` takes the arguments metrics, prefix, standard_errors, "
@@ -237,17 +114,7 @@ def test_standard_errors_come_from_a_catalogue_as_the_error_says():
             "`Novelty` takes the arguments k, popularity, shuffle_ties, seed, "
             "sparse_labels, name. Received: no k, popularity",
         ),
-        (
-            lambda: metrics.Coverage(items=3),
-            "`Coverage` takes the arguments k, items, shuffle_ties, seed, "
-            "sparse_labels, name. Received: no k",
-        ),
-        (
-            lambda: functional.ndcg(),
-            "`ndcg` takes the arguments y_true, y_pred, sample_weight, k, gain_fn, "
-            "rank_discount_fn, empty_value, relevance_threshold, shuffle_ties, seed, "
-            "sparse_labels, dtype. Received: no y_true",
-        ),
+        (lambda: functional.ndcg(), "sparse_labels, dtype. Received: no y_true"),
         (
             lambda: metrics.NDCG().update_state([[1, 0]], [[0.5, 0.1]], None, 3),
             "`NDCG.update_state` takes the arguments y_true, y_pred, sample_weight. "
@@ -256,29 +123,8 @@ def test_standard_errors_come_from_a_catalogue_as_the_error_says():
     ],
 )
 def test_other_calls_that_will_not_do(make, message):
-    with pytest.raises(TypeError) as error:
+    with pytest.raises(TypeError, match=re.escape(message)):
         make()
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        *((function, function.__name__) for function in FUNCTIONS),
-        (metrics.NDCG(), "NDCG.update_state"),
-        (metrics.RankingMetrics(["ndcg"]).update_state, "RankingMetrics.update_state"),
-    ],
-)
-def test_a_mask_by_name(call, name):
-    """The error tells where a mask belongs."""
-    with pytest.raises(TypeError) as error:
-        call([[1, 0]], [[0.1, 0.2]], mask=[[True, False]])
-    assert re.fullmatch(
-        rf"`{name}` takes the arguments y_true, y_pred, sample_weight[\w, ]*; a mask "
-        r'is part of `y_true`: \{"labels": \.\.\., "mask": \.\.\.\}. '
-        r"Received: mask=\[\[True, False\]\]",
-        str(error.value),
-    )
 
 
 def test_signatures_are_those_that_are_written():
@@ -286,38 +132,28 @@ def test_signatures_are_those_that_are_written():
     assert [*parameters][:4] == ["y_true", "y_pred", "sample_weight", "k"]
     assert parameters["sample_weight"].kind is inspect.Parameter.KEYWORD_ONLY
     assert [*inspect.signature(metrics.NDCG).parameters][:2] == ["k", "gain_fn"]
-    for update in (
-        metrics.NDCG().update_state,
-        metrics.RankingMetrics(["map"]).update_state,
-    ):
-        assert [*inspect.signature(update).parameters] == [
-            "y_true",
-            "y_pred",
-            "sample_weight",
-        ]
-
-
-@pytest.mark.parametrize("metric", [metrics.NDCG(), metrics.RankingMetrics(["ndcg"])])
-def test_a_metric_asks_for_scores(metric):
-    with pytest.raises(ValueError, match="`y_pred` should hold real numbers"):
-        metric([[1, 0]])
+    for metric in (metrics.NDCG(), metrics.RankingMetrics(["map"])):
+        names = [*inspect.signature(metric.update_state).parameters]
+        assert names == ["y_true", "y_pred", "sample_weight"]
 
 
 def test_discounts_of_the_first_ranks():
-    ranks = np.arange(1.0, 6.0, dtype="float32")
-    expected = {
-        discounts.log2: 1 / np.log2(ranks + 1),
-        discounts.clipped_log2: [1, 1, *(1 / np.log2(ranks[2:]))],
-        discounts.reciprocal: 1 / ranks,
-        discounts.geometric(0.7): 0.7 ** (ranks - 1),
-        discounts.log(): 1 / np.log2(ranks + 1),
-        discounts.log(base=np.e, offset=1): 1 / np.log(ranks + 1),
-        discounts.clipped_log(): [1, 1, *(1 / np.log2(ranks[2:]))],
-        discounts.clipped_log(base=3): [1, 1, 1, *(np.log(3) / np.log(ranks[3:]))],
-    }
-    for discount, values in expected.items():
+    ranks = np.arange(1.0, 21.0, dtype="float32")
+    in_base_2 = np.log2(np.maximum(ranks, 2))
+    for discount, divisors in (
+        (discounts.log2, np.log2(ranks + 1)),
+        (discounts.clipped_log2, in_base_2),
+        (discounts.reciprocal, ranks),
+        (discounts.geometric(0.7), 0.7 ** (1 - ranks)),
+        (discounts.log(), np.log2(ranks + 1)),
+        (discounts.log(np.e, 2), np.log(ranks + 2)),
+        (discounts.log(10, 1), np.log10(ranks + 1)),
+        (discounts.clipped_log(), in_base_2),
+        (discounts.clipped_log(base=3), np.maximum(np.log(ranks) / np.log(3), 1)),
+        (discounts.clipped_log(np.e), np.maximum(np.log(ranks), 1)),
+    ):
         found = ops.convert_to_numpy(discount(ops.convert_to_tensor(ranks)))
-        np.testing.assert_allclose(found, values, rtol=1e-6)
+        np.testing.assert_allclose(found, 1 / divisors, rtol=2e-6)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="a device of torch")
@@ -353,19 +189,16 @@ GROWTHS = [
 @pytest.mark.parametrize(
     "make",
     [
-        lambda x, k: metrics.NDCG(k=k, rank_discount_fn=x),
-        lambda x, k: metrics.DCG(k=k, rank_discount_fn=x),
-        lambda x, k: metrics.AlphaNDCG(k=k, rank_discount_fn=x),
-        lambda x, k: metrics.AlphaDCG(k=k, rank_discount_fn=x),
-        lambda x, k: functional.ndcg([1, 0], [1.0, 2.0], k=k, rank_discount_fn=x),
-        lambda x, k: functional.dcg([1, 0], [1.0, 2.0], k=k, rank_discount_fn=x),
-        lambda x, k: functional.alpha_ndcg([1], [1.0], k=k, rank_discount_fn=x),
+        *(metrics.NDCG, metrics.DCG, metrics.AlphaNDCG, metrics.AlphaDCG),
+        functools.partial(functional.ndcg, [1, 0], [1.0, 2.0]),
+        functools.partial(functional.dcg, [1, 0], [1.0, 2.0]),
+        functools.partial(functional.alpha_ndcg, [1], [1.0]),
     ],
 )
 @pytest.mark.parametrize("k", [None, 7])
 def test_a_discount_that_grows_is_a_divisor(make, discount, received, k):
     with pytest.raises(ValueError, match=f"discounts multiply gains.*{received}"):
-        make(discount, k)
+        make(rank_discount_fn=discount, k=k)
 
 
 def test_a_saved_discount_that_grows():
@@ -425,20 +258,17 @@ def test_a_discount_in_a_program_of_the_users(way):
     assert float(compiled.function(way, value)(*batch)[0]) == 1.0
 
 
-@pytest.mark.programs
 def test_strings_name_the_functions():
-    inputs = [[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]]
-    for name, function in (
-        ("exponential", gains.exponential),
-        ("linear", gains.linear),
+    for argument, functions in (
+        ("gain_fn", [gains.exponential, gains.linear]),
+        (
+            "rank_discount_fn",
+            [discounts.log2, discounts.clipped_log2, discounts.reciprocal],
+        ),
     ):
-        by_name = functional.ndcg(*inputs, gain_fn=name)
-        assert float(by_name[0]) == float(functional.ndcg(*inputs, gain_fn=function)[0])
-    for name in ("log2", "clipped_log2", "reciprocal"):
-        by_name = functional.ndcg(*inputs, rank_discount_fn=name)
-        function = getattr(discounts, name)
-        by_function = functional.ndcg(*inputs, rank_discount_fn=function)
-        assert float(by_name[0]) == float(by_function[0])
+        for function in functions:
+            config = metrics.NDCG(**{argument: function}).get_config()
+            assert config[argument] == function.__name__
 
 
 def test_a_gain_below_zero_counts_as_zero():
@@ -468,23 +298,11 @@ def test_ordinary_labels_have_the_plain_exponential_gain(rng):
     labels = rng.integers(0, 31, size=(9, 6)).astype("float32")
     scores = rng.normal(size=(9, 6)).astype("float32")
 
-    def plain(labels):
-        return ops.subtract(ops.power(2.0, labels), 1.0)
-
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(functional.ndcg(labels, scores)),
-        ops.convert_to_numpy(functional.ndcg(labels, scores, gain_fn=plain)),
+    found, plain = (
+        ops.convert_to_numpy(functional.ndcg(labels, scores, gain_fn=gain_fn))
+        for gain_fn in ("exponential", lambda y: ops.subtract(ops.power(2.0, y), 1.0))
     )
-
-
-def test_empty_value():
-    labels, scores = [[0, 0], [1, 0]], [[0.1, 0.2], [0.2, 0.1]]
-    assert float(metrics.NDCG()(labels, scores)) == 0.5
-    assert float(metrics.NDCG(empty_value=1.0)(labels, scores)) == 1.0
-    assert float(metrics.NDCG(empty_value=None)(labels, scores)) == 1.0
-    assert float(metrics.NDCG(empty_value=None)(labels[:1], scores[:1])) == 0.0
-    values = ops.convert_to_numpy(functional.ndcg(labels, scores, empty_value=None))
-    np.testing.assert_array_equal(values, [np.nan, 1.0])
+    np.testing.assert_array_equal(found, plain)
 
 
 def test_seeds():
@@ -535,18 +353,12 @@ def test_no_draw_of_others_is_changed():
     assert (random.getstate(), repr(np.random.get_state())) == before
 
 
-@pytest.mark.programs
-def test_lists_of_later_batches_are_shuffled_in_other_ways():
-    metric = metrics.NDCG(seed=1)
-    first = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))
-    both = float(metric([[3, 0, 1, 0]] * 9, np.zeros((9, 4))))
-    assert first != both
-
-
 def test_names():
-    assert [metrics.NDCG().name, metrics.NDCG(k=10).name] == ["ndcg", "ndcg_at_10"]
-    assert [metrics.DCG().name, metrics.DCG(k=3).name] == ["dcg", "dcg_at_3"]
     assert metrics.NDCG(k=10, name="mine").name == "mine"
+    for k in (10, np.int64(10), np.uint8(10)):
+        metric = metrics.NDCG(k=k)
+        assert metric.name == "ndcg_at_10"
+        assert type(metric.get_config()["k"]) is int
 
 
 def test_the_direction_as_keras_sets_it():
@@ -565,115 +377,49 @@ def test_the_direction_as_keras_sets_it():
 
 
 def test_names_and_directions_of_all():
-    names = {
-        metrics.AverageRelevancePosition: "arp",
-        metrics.BPref: "bpref",
-        metrics.DCG: "dcg",
-        metrics.ExpectedReciprocalRank: "err",
-        metrics.F1AtK: "f1",
-        metrics.FBetaAtK: "f_beta",
-        metrics.FallOut: "fall_out",
-        metrics.HitRate: "hit_rate",
-        metrics.MeanAveragePrecision: "map",
-        metrics.MeanAveragePrecisionAtR: "map_at_r",
-        metrics.MeanReciprocalRank: "mrr",
-        metrics.NDCG: "ndcg",
-        metrics.PairwiseAccuracy: "pairwise_accuracy",
-        metrics.PrecisionAtK: "precision",
-        metrics.RPrecision: "r_precision",
-        metrics.RankBiasedPrecision: "rbp",
-        metrics.RecallAtK: "recall",
-    }
-    for metric, name in names.items():
-        assert (metric().name, metric(k=7).name) == (name, f"{name}_at_7")
-        is_worse = metric in (metrics.AverageRelevancePosition, metrics.FallOut)
-        assert metric.higher_is_better is not is_worse
-        assert metric()._direction == ("down" if is_worse else "up")
+    """By the order of the classes."""
+    names = ["alpha_dcg", "alpha_ndcg", "arp", "bpref", "dcg", "err", "err_ia", "f1"]
+    names += ["f_beta", "fall_out", "hit_rate", "kendall_tau", "map", "map_at_r", "mrr"]
+    names += ["ndcg", "pairwise_accuracy", "precision", "precision_ia", "r_precision"]
+    names += ["rbp", "recall", "spearman_correlation", "subtopic_recall"]
+    cases = sorted(FIRST_CASES, key=lambda case: case.metric.__name__)
+    for case, name in zip(cases, names, strict=True):
+        assert case.metric().name == name
+        assert not case.has_cutoff or case.metric(k=7).name == f"{name}_at_7"
+        is_worse = name in ("arp", "fall_out")
+        assert case.metric.higher_is_better is not is_worse
+        assert case.metric()._direction == ("down" if is_worse else "up")
+
+
+@pytest.mark.parametrize("more", [{"gain_fn": "linear"}, {"max_grade": 4}])
+def test_a_grade_goes_with_a_gain(more):
+    message = "`max_grade` should be given with `gain_fn`, and only then. Received"
+    with pytest.raises(ValueError, match=message):
+        metrics.RankBiasedPrecision(**more)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_label_above_the_highest_grade_of_a_gain(normalized):
+    given = {"gain_fn": "linear", "max_grade": 4, "normalized": normalized}
+    message = "`y_true` should have labels up to `max_grade`, 4.0. Received: a larger"
+    with pytest.raises(ValueError, match=message):
+        functional.rank_biased_precision([[5, 0]], [[0.9, 0.1]], **given)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    "make",
     [
-        (
-            lambda: metrics.MeanAveragePrecision(normalizer="k"),
-            "`normalizer` should be one of ['total', 'clipped', 'retrieved']. "
-            "Received: normalizer='k'",
-        ),
-        (
-            lambda: metrics.F1AtK(denominator=None),
-            "`denominator` should be one of ['available', 'k', 'retrieved']. "
-            "Received: denominator=None",
-        ),
-        (
-            lambda: metrics.RankBiasedPrecision(persistence=1),
-            "`persistence` should be a number between 0 and 1, both excluded. "
-            "Received: persistence=1",
-        ),
-        (
-            lambda: metrics.ExpectedReciprocalRank(max_grade=0),
-            "`max_grade` should be a number above 0 and below 128. "
-            "Received: max_grade=0",
-        ),
-        (
-            lambda: metrics.ExpectedReciprocalRank()([[5, 0]], [[0.9, 0.1]]),
-            "`y_true` should have labels up to `max_grade`, 4.0. "
-            "Received: a larger label",
-        ),
-        (
-            lambda: metrics.FBetaAtK(beta=0),
-            "`beta` should be a number above 0 that is finite in float32. "
-            "Received: beta=0",
-        ),
-        (
-            lambda: functional.f_beta([[1, 0]], [[0.9, 0.1]], beta="2"),
-            "`beta` should be a number above 0 that is finite in float32. "
-            "Received: beta='2'",
-        ),
-        *(
-            (
-                lambda argument=argument: metrics.RankBiasedPrecision(**argument),
-                "`max_grade` should be given with `gain_fn`, and only then. Received: "
-                f"max_grade={argument.get('max_grade')}",
-            )
-            for argument in ({"gain_fn": "linear"}, {"max_grade": 4})
-        ),
-        *(
-            (
-                lambda normalized=normalized: functional.rank_biased_precision(
-                    *([[5, 0]], [[0.9, 0.1]]),
-                    gain_fn="linear",
-                    max_grade=4,
-                    normalized=normalized,
-                ),
-                "`y_true` should have labels up to `max_grade`, 4.0. "
-                "Received: a larger label",
-            )
-            for normalized in (False, True)
-        ),
-        *(
-            (
-                lambda metric=metric: metric(k=3),
-                "`k` should be None for a metric of whole lists. Received: k=3",
-            )
-            for metric in (
-                metrics.KendallTau,
-                metrics.SpearmanCorrelation,
-                lambda k: functional.kendall_tau([[1, 0]], [[0.9, 0.1]], k=k),
-                lambda k: functional.spearman_correlation([[1, 0]], [[1, 0]], k=k),
-                lambda k: metrics.RankingMetrics([f"tau@{k}"]),
-            )
-        ),
-        (
-            lambda: functional.precision([[1, 0]], [[0.9, 0.1]], denominator="n"),
-            "`denominator` should be one of ['available', 'k', 'retrieved']. "
-            "Received: denominator='n'",
-        ),
+        metrics.KendallTau,
+        metrics.SpearmanCorrelation,
+        functools.partial(functional.kendall_tau, [[1, 0]], [[0.9, 0.1]]),
+        functools.partial(functional.spearman_correlation, [[1, 0]], [[1, 0]]),
+        lambda k: metrics.RankingMetrics([f"tau@{k}"]),
     ],
 )
-def test_errors_of_the_family(make, message):
-    with pytest.raises(ValueError) as error:
-        make()
-    assert str(error.value) == message
+def test_metrics_of_whole_lists_take_no_cutoff(make):
+    message = "`k` should be None for a metric of whole lists. Received: k=3"
+    with pytest.raises(ValueError, match=message):
+        make(k=3)
 
 
 def test_lists_without_pairs_or_relevant_items_are_always_left_out():
@@ -685,10 +431,7 @@ def test_lists_without_pairs_or_relevant_items_are_always_left_out():
     assert float(positions(labels, scores)) == (1.5 + 2) / 2
 
 
-CORRELATIONS = [metrics.KendallTau, metrics.SpearmanCorrelation]
-
-
-@pytest.mark.parametrize("metric", CORRELATIONS)
+@pytest.mark.parametrize("metric", [metrics.KendallTau, metrics.SpearmanCorrelation])
 def test_correlations_of_equal_labels_or_scores(metric):
     """Of no labels to order there is no value; of no order that of chance."""
     labels = [[2, 2, 2], [2, 0, 1], [2, 0, 1], [2, 0, 1], [-1, 2, -1]]
@@ -696,16 +439,6 @@ def test_correlations_of_equal_labels_or_scores(metric):
     assert float(metric()(labels, scores)) == pytest.approx((1 + 0 + 0) / 3)
     assert float(metric(relevance_threshold=2)([[2, 0, 1]], [[3, 2, 2]])) == 1.0
     assert float(metric()([[0, 1, 2]], [[3, 2, 1]])) == -1.0
-
-
-@pytest.mark.parametrize("metric", CORRELATIONS)
-def test_correlations_weight_lists_only(metric):
-    labels, scores = [[0, 1, 2], [0, 1, 2]], [[1, 2, 3], [3, 2, 1]]
-    assert float(metric()(labels, scores, [3, 1])) == pytest.approx((3 - 1) / 4)
-    # By the items that are better than another one.
-    weights = [[9, 1, 3], [9, 1, 0.5]]
-    found = float(metric()(labels, scores, weights))
-    assert found == pytest.approx((2 - 0.75) / (2 + 0.75))
 
 
 def test_grades_of_rank_biased_precision_count_from_0_on():
@@ -730,7 +463,7 @@ def test_grades_of_rank_biased_precision_count_from_0_on():
 @pytest.mark.programs
 def test_pairwise_accuracy_of_a_long_list(rng):
     """Pairs are counted, not made: 20,000 items have 200 million."""
-    labels, scores = rng.integers(0, 2, (1, 20_000)), rng.normal(size=(1, 20_000))
+    labels, scores = rng.integers(0, [[2], [1000]], (2, 20_000))[:, None]
     from sklearn.metrics import roc_auc_score
 
     found = float(functional.pairwise_accuracy(labels, scores)[0])
@@ -740,11 +473,10 @@ def test_pairwise_accuracy_of_a_long_list(rng):
 @pytest.mark.parametrize("scores", [[4.0, 3.0, 2.0, 1.0], [1.0, -3.401e38, -3.402e38]])
 def test_pairs_below_the_cutoff_are_tied_however_low(scores):
     """Of those below the k-th the pairs count 1/2, and all others are in order."""
-    size, k = len(scores), 2
-    below = size - k
-    pairs, tied = size * (size - 1) / 2, below * (below - 1) / 2
+    size = len(scores)
+    pairs, tied = size * (size - 1) / 2, (size - 2) * (size - 3) / 2
     labels = [list(range(size, 0, -1))]
-    value = functional.pairwise_accuracy(labels, [scores], k=k)
+    value = functional.pairwise_accuracy(labels, [scores], k=2)
     assert float(value[0]) == pytest.approx((pairs - tied / 2) / pairs)
 
 
@@ -756,22 +488,10 @@ def test_arp_has_no_value_for_labels_of_zero():
     assert float(metrics.AverageRelevancePosition(**arguments)(labels, scores)) == 2.0
 
 
-def test_gauc_is_the_mean_weighted_by_list():
-    labels, scores = [[1, 0, 0], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.9, 0.5, 0.1]]
-    found = metrics.PairwiseAccuracy()(labels, scores, [3.0, 1.0])
-    assert float(found) == pytest.approx((3 * 1.0 + 0.5) / 4)
-
-
-@keras.saving.register_keras_serializable(package="tests")
-def square(labels):
-    return labels * labels
-
-
-@pytest.mark.parametrize("function", [square, discounts.geometric(0.5)])
+@pytest.mark.parametrize("function", [divisor, discounts.geometric(0.5)])
 def test_registered_functions_are_saved(function):
     metric = metrics.NDCG(k=2, gain_fn=function, seed=1)
-    saved = keras.metrics.serialize(metric)
-    restored = keras.metrics.deserialize(saved)
+    restored = keras.metrics.deserialize(keras.metrics.serialize(metric))
     assert restored.get_config() == metric.get_config()
     inputs = [[3, 0, 1, 2]], [[0.1, 0.2, 0.4, 0.3]]
     assert float(restored(*inputs)) == float(metric(*inputs))
@@ -780,26 +500,13 @@ def test_registered_functions_are_saved(function):
 def test_a_lambda_is_refused_when_the_config_is_asked_for():
     metric = metrics.NDCG(gain_fn=lambda labels: labels)
     assert float(metric([[1, 0]], [[0.9, 0.1]])) == 1.0
-    with pytest.raises(ValueError) as error:
+    message = "`gain_fn` should be a named function in a metric that is saved: write it"
+    with pytest.raises(ValueError, match=f"{message}.*Received: gain_fn=<function"):
         metric.get_config()
-    assert str(error.value).startswith(
-        "`gain_fn` should be a named function in a metric that is saved: write it "
-        "with `def` and decorate it with "
-        "`@keras.saving.register_keras_serializable()`. Received: gain_fn=<function"
-    )
-
-
-class Cubed:
-    """A function that has a configuration, and no hash."""
-
-    __hash__ = None
-
-    def __call__(self, labels):
-        return labels**3
 
 
 def test_a_function_need_not_have_a_hash():
-    labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Cubed()
+    labels, scores, cubed = [[2, 0, 1]], [[0.1, 0.2, 0.3]], Unhashable(3)
     expected = (1 + 8 / 2) / (8 + 1 / np.log2(3))
     values = functional.ndcg(labels, scores, gain_fn=cubed)
     assert float(values[0]) == pytest.approx(expected)
@@ -821,41 +528,53 @@ def test_a_metric_without_a_formula_says_so():
         Nothing()([[1, 0]], [[0.9, 0.1]])
 
 
-@pytest.mark.parametrize("shape", [(), (2, 2), None])
-def test_a_formula_should_return_one_value_per_list(shape):
-    class Wrong(keras_rank.metrics.RankingMetric):
-        def compute(self, lists, ranking):
-            return None if shape is None else ops.ones(shape)
+class Own(metrics.RankingMetric):
+    """Has the values, and the relevance, that functions of labels return."""
 
-    with pytest.raises(ValueError) as error:
-        Wrong()([[1, 0], [0, 1]], [[0.9, 0.1], [0.9, 0.1]])
-    assert str(error.value) == (
-        "`Wrong.compute` should return one value per list, of shape (batch,), for "
-        "lists of shape (2, 2). Received: "
-        f"{'None' if shape is None else f'shape {shape}'}"
-    )
+    def __init__(self, values=ops.ones_like, relevance=ops.ones_like):
+        super().__init__()
+        self.functions = values, relevance
+
+    def relevance(self, lists):
+        return self.functions[1](lists.labels)
+
+    def compute(self, lists, ranking):
+        return self.functions[0](ranking.take(lists.relevance)[:, 0])
+
+
+def dcg(gain_fn):
+    return metrics.DCG(gain_fn=gain_fn, shuffle_ties=False)
+
+
+OF_COMPUTE = "`Own.compute` should return one value per list, of shape (batch,), for "
+OF_COMPUTE += "lists of shape (2, 4). Received: "
+OF_RELEVANCE = "`relevance` should return a number for each item, of shape (2, 4). "
+OF_RELEVANCE += "Received: "
+OF_GAINS = "`gain_fn` should return a gain for each label, of the shape of the labels, "
+OF_GAINS += "(2, 4). Received: "
 
 
 @pytest.mark.parametrize(
-    ("gain_fn", "received"),
+    ("make", "function", "message"),
     [
-        (ops.sum, "shape ()"),
-        (lambda y: ops.sum(y, axis=1, keepdims=True), "shape (2, 1)"),
-        (lambda y: ops.sum(y, axis=1), "shape (2,)"),
-        (lambda y: 1.0, "shape ()"),
-        (lambda y: [[1.0] * 4] * 2, "shape ()"),
-        (lambda y: "gains", "shape ()"),
-        (lambda y: None, "None"),
+        (Own, lambda x: ops.ones(()), f"{OF_COMPUTE}shape ()"),
+        (Own, lambda x: ops.ones((2, 2)), f"{OF_COMPUTE}shape (2, 2)"),
+        (Own, lambda x: None, f"{OF_COMPUTE}None"),
+        (lambda f: Own(relevance=f), lambda y: y[:, :1], f"{OF_RELEVANCE}shape (2, 1)"),
+        (lambda f: Own(relevance=f), lambda y: None, f"{OF_RELEVANCE}None"),
+        (dcg, ops.sum, f"{OF_GAINS}shape ()"),
+        (dcg, lambda y: ops.sum(y, axis=1, keepdims=True), f"{OF_GAINS}shape (2, 1)"),
+        (dcg, lambda y: ops.sum(y, axis=1), f"{OF_GAINS}shape (2,)"),
+        (dcg, lambda y: 1.0, f"{OF_GAINS}shape ()"),
+        (dcg, lambda y: [[1.0] * 4] * 2, f"{OF_GAINS}shape ()"),
+        (dcg, lambda y: "gains", f"{OF_GAINS}shape ()"),
+        (dcg, lambda y: None, f"{OF_GAINS}None"),
     ],
 )
-def test_gains_are_those_of_labels(gain_fn, received):
-    message = (
-        "`gain_fn` should return a gain for each label, of the shape of the labels, "
-        f"(2, 4). Received: {received}"
-    )
-    batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2
+def test_functions_of_users_should_return_what_is_asked_for(make, function, message):
+    metric = make(function)
     with pytest.raises(ValueError, match=re.escape(message)):
-        metrics.DCG(gain_fn=gain_fn, shuffle_ties=False)(*batch)
+        metric([[0, 3, 1, 2], [1, 0, 2, 3]], [[0.1, 0.4, 0.3, 0.2]] * 2)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "float16"])
@@ -867,33 +586,8 @@ def test_gains_of_any_dtype(dtype):
     assert float(found) == float(expected)
 
 
-@pytest.mark.parametrize("size", [1, None])
-def test_relevance_is_that_of_items(size):
-    class OfLists(metrics.RankingMetric):
-        def relevance(self, lists):
-            return None if size is None else ops.ones_like(lists.labels[:, :size])
-
-        def compute(self, lists, ranking):
-            return ranking.take(lists.relevance)[:, 0]
-
-    with pytest.raises(ValueError) as error:
-        OfLists()([[1, 0]], [[0.9, 0.1]])
-    assert str(error.value) == (
-        "`relevance` should return a number for each item, of shape (1, 2). Received: "
-        f"{'None' if size is None else 'shape (1, 1)'}"
-    )
-
-
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-@pytest.mark.parametrize(
-    "metric",
-    [
-        metrics.MeanAveragePrecision,
-        metrics.MeanReciprocalRank,
-        metrics.PrecisionAtK,
-        metrics.RecallAtK,
-    ],
-)
+@pytest.mark.parametrize("metric", [metrics.MeanAveragePrecision, metrics.RecallAtK])
 def test_relevance_that_is_no_function_of_a_label(metric, shuffle_ties, rng):
     """Of the items, not of their ranks: the same numbers as by a threshold."""
 
@@ -901,24 +595,18 @@ def test_relevance_that_is_no_function_of_a_label(metric, shuffle_ties, rng):
         def relevance(self, lists):
             return ops.cast(lists.labels >= 2.0, "float32")
 
-    labels, scores = rng.integers(0, 5, (8, 7)), rng.integers(0, 3, (8, 7))
+    labels, scores = rng.integers(0, 5, (40, 7)), rng.integers(0, 3, (40, 7))
     arguments = {"k": 3, "seed": 1, "shuffle_ties": shuffle_ties}
     expected = metric(relevance_threshold=2.0, **arguments)(labels, scores)
     found = Own(**arguments)(labels, scores)
     assert float(found) == pytest.approx(float(expected), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("k", 2),
-        ("seed", 7),
-        ("shuffle_ties", False),
-        ("shuffle_ties", "average"),
-        ("gain_fn", gains.linear),
-        ("relevance_threshold", 2.0),
-    ],
-)
+CHANGES = [("k", 2), ("seed", 7), ("shuffle_ties", False), ("shuffle_ties", "average")]
+CHANGES += [("gain_fn", gains.linear), ("relevance_threshold", 2.0)]
+
+
+@pytest.mark.parametrize(("name", "value"), CHANGES)
 def test_an_argument_that_is_changed_later(name, value):
     batch = [[0, 3, 1, 2], [1, 0, 2, 3]], [[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.2, 0.2]]
     metric = metrics.NDCG(seed=1)
@@ -931,12 +619,12 @@ def test_an_argument_that_is_changed_later(name, value):
 
 
 def test_ties_that_a_metric_can_not_have_later():
-    for metric, value in [
+    for metric, ties in (
         (metrics.NDCG(), "first"),
         (metrics.Coverage(1, 3), "average"),
-    ]:
+    ):
         with pytest.raises(ValueError, match="`shuffle_ties` should be True"):
-            metric.shuffle_ties = value
+            metric.shuffle_ties = ties
 
 
 def test_a_metric_of_the_users_own():
@@ -953,45 +641,31 @@ def test_a_metric_of_the_users_own():
 def test_mask_labels():
     masked = keras_rank.utils.mask_labels([[2, 1], [0, 3]], [[True, False], [1, 0]])
     np.testing.assert_array_equal(ops.convert_to_numpy(masked), [[2, -1], [0, -1]])
-    with pytest.raises(ValueError) as error:
-        keras_rank.utils.mask_labels([[2, 1]], [[True]])
-    assert str(error.value) == (
-        "`mask` should have the same shape as `labels`. "
-        "Received: mask.shape=(1, 1), labels.shape=(1, 2)"
-    )
 
 
 def test_symbolic_tensors_have_no_values():
     """A layer computes with them: `test_programs` does so in one."""
     symbolic = keras.KerasTensor((None, 3))
+    labels, scores = [[1, 0, 0]], [[3, 1, 2]]
     for argument, given in (
         ("y_true", (symbolic, symbolic)),
-        ("y_pred", ([[1, 0, 0]], symbolic)),
-        ("sample_weight", ([[1, 0, 0]], [[3, 1, 2]], symbolic)),
+        ("y_pred", (labels, symbolic)),
+        ("sample_weight", (labels, scores, symbolic)),
     ):
-        message = f"{argument} of type KerasTensor"
-        with pytest.raises(ValueError, match=message):
-            metrics.NDCG().update_state(*given)
-        with pytest.raises(ValueError, match=message):
-            metrics.Coverage(k=1, items=3)(*given)
+        for metric in (metrics.NDCG(), metrics.Coverage(k=1, items=3)):
+            with pytest.raises(ValueError, match=f"{argument} of type KerasTensor"):
+                metric.update_state(*given)
     with pytest.raises(ValueError, match="y_true of type KerasTensor"):
         metrics.Coverage(k=1, items=3)(symbolic)
     with pytest.raises(ValueError, match="`queries` should be concrete values"):
         keras_rank.catalogue.top_k(symbolic, np.eye(3), 1)
 
 
-@pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones((2, 9)), np.ones(3)])
-def test_only_lists_have_weights_where_items_are_ids(weights):
-    ids, scores = [[0, 1, 2], [1, -1, 3]], np.eye(2, 9)
-    message = (
-        "`sample_weight` should be a number or have one weight per list, of shape "
-        "(batch,) or (batch, 1), where relevant items are given by their ids. "
-        f"Received: sample_weight.shape={weights.shape}, ids of shape (2, 3)"
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
-        metrics.NDCG(sparse_labels=True)(ids, scores, weights)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        keras_rank.catalogue.rank(ids, np.eye(2), np.eye(9, 2), sample_weight=weights)
+@pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones(3)])
+def test_only_lists_have_weights_in_a_catalogue(weights):
+    message = f"`sample_weight`.*{re.escape(f'sample_weight.shape={weights.shape}')}"
+    with pytest.raises(ValueError, match=message):
+        catalogue.rank([[0, 1], [1, -1]], np.eye(2), np.eye(2), sample_weight=weights)
 
 
 # What is shown of a metric.

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import itertools
 import re
 
 import compiled
@@ -22,20 +23,18 @@ WEIGHTS = np.array([[1.0, 2.0, 1.0, 0.5], [1.0, 1.0, 3.0, 1.0]], "float32")
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 1]], "float32")
 
 
-# Errors of an update: the name of the case, what is passed, and what is said.
+# Errors of an update.
 
 
 def dense(**changed):
     given = {"labels": LABELS, "mask": None, "scores": SCORES, "weights": None}
-    given.update(changed)
-    if given["mask"] is None:
-        return given["labels"], given["scores"], given["weights"]
-    labels = {"labels": given["labels"], "mask": given["mask"]}
-    return labels, given["scores"], given["weights"]
+    labels, mask, scores, weights = (given | changed).values()
+    labels = labels if mask is None else {"labels": labels, "mask": mask}
+    return labels, scores, weights
 
 
 def sparse(**changed):
-    return dense(**{"labels": np.array([[1, 3], [0, -1]]), **changed})
+    return dense(**{"labels": np.array([[1, 3], [0, -1]])} | changed)
 
 
 ARGUMENTS = {
@@ -44,155 +43,145 @@ ARGUMENTS = {
     "weights": "sample_weight",
     "mask": "mask",
 }
-NO_NUMBERS = {
-    "a string": "abc",
-    "strings": [["a"] * 4] * 2,
-    "bytes": np.full((2, 4), b"a"),
-    "complex numbers": LABELS * 1j,
-    "objects": np.full((2, 4), object()),
-    "missing values": [[None, 1, 2, 3]] * 2,
-    "dates": np.full((2, 4), datetime.date(2020, 1, 1), "datetime64[D]"),
-    "integers beyond 64 bits": [[2**70] * 4] * 2,
-    "a set": {1, 2},
-    "a generator": (x for x in LABELS),
-    "a sparse matrix": scipy.sparse.csr_matrix(LABELS),
-    "an object": object(),
-}
-UNEVEN = {
-    "rows and numbers": [[1, 0, 2, 1], 1],
-    "rows and dicts": [{"a": 1}, [1, 0, 2, 1]],
+NO_NUMBERS = [
+    *("abc", [["a"] * 4] * 2, np.full((2, 4), b"a"), LABELS * 1j, object(), {1, 2}),
+    *(np.full((2, 4), object()), [[None, 1, 2, 3]] * 2, [[2**70] * 4] * 2),
+    np.full((2, 4), datetime.date(2020, 1, 1), "datetime64[D]"),
+    (x for x in LABELS),
+    scipy.sparse.csr_matrix(LABELS),
+]
+MASKED_ARRAY = np.ma.array(LABELS, mask=LABELS > 1)
+WRONG_VALUES = {
+    "hold real numbers. Received: ": NO_NUMBERS,
+    "hold numbers, in rows of the same": [[[1, 0, 2, 1], 1], [{"a": 1}, [1, 0, 2, 1]]],
+    "be an array without a mask of its own": [MASKED_ARRAY, list(MASKED_ARRAY)],
 }
 SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
 SHAPES += [(2, 2, 2, 1)]
 THIRD_AXES = [(1, 2, 4), (2, 4, 2), (2, 4, 3), (2, 4, 0)]
 # Weights that fit: a number, one per list, one per item.
 WEIGHT_SHAPES = [(), (2,), (2, 1)]
+WEIGHTS_FIT = (
+    "`sample_weight` should be a number, have one weight per list, of shape (batch,) "
+    "or (batch, 1), or have the same shape as `y_true`, (batch, list_size). "
+)
+SAME_SHAPE = (
+    "should have the same shape as `y_true`, a row for each list with a number for "
+    "each item. "
+)
+SINGLE_SCORES = (
+    "Scores of shape (n, 1) are n lists of one item: make lists of single items by "
+    "`keras_rank.utils.pad_lists(scores, group_ids=...)`, or in `fit` by "
+    "`keras_rank.callbacks.GroupedEvaluation`. "
+)
+ONE_NUMBER = (
+    "should have one number for each item, in the shape (batch, list_size) or (batch, "
+    "list_size, 1). Where each position of (batch, time, items) is a list, give the "
+    "ids of its relevant items with `sparse_labels=True`, or reshape scores and labels "
+    "to (batch * time, items). "
+)
+POSITIONS = "With `sparse_labels=True` and scores at every position, "
+
+
+OF_LISTS = (
+    "`y_true` should have the shape (list_size,) or (batch, list_size). Received: "
+)
+OF_IDS = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
+SAME_NUMBER = "`y_true` and `y_pred` should have the same number of lists. "
+AS_MANY = "`y_pred` should have as many items as `y_true` in every list. Received: "
+ONE_PER_LIST = (
+    "`sample_weight` should be a number or have one weight per list, of shape "
+)
+ONE_PER_LIST += "(batch,) or (batch, 1), where relevant items are given by their ids. "
+ONE_HOT = "the ids of the relevant items with `sparse_lab"
+UNEVEN = [[1, 0, 2], [0, 1]]
 
 
 def update_errors():
-    for kind in (dense, sparse):
-        for part, argument in ARGUMENTS.items():
-            for name, value in NO_NUMBERS.items():
-                if (kind, part, name) == (sparse, "labels", "a sparse matrix"):
-                    continue  # The grades of the items.
-                message = f"`{argument}` should hold real numbers. Received: {argument}"
-                yield f"{argument} of {name}", kind, {part: value}, message
-            for name, value in UNEVEN.items():
-                message = f"`{argument}` should hold numbers, in rows of the same"
-                yield f"{argument} of {name}", kind, {part: value}, message
-            value = np.ma.array(LABELS, mask=LABELS > 1)
-            message = f"`{argument}` should be an array without a mask of its own"
-            yield f"{argument} with a mask", kind, {part: value}, message
-            yield f"{argument} of rows with masks", kind, {part: list(value)}, message
-            for shape in THIRD_AXES:
-                if (kind, part, shape) == (sparse, "labels", (2, 4, 2)):
-                    continue  # Ids and labels side by side.
-                message = f"`{argument}` should have one number for each item, in the "
-                message += "shape (batch, list_size) or (batch, list_size, 1). Where "
-                message += "each position of (batch, time, items) is a list, give the "
-                message += "ids of its relevant items with `sparse_labels=True`, or "
-                message += "reshape scores and labels to (batch * time, items). "
-                message += f"Received: {argument}.shape={shape}"
-                if (kind, part) == (sparse, "scores"):
-                    message = "With `sparse_labels=True` and scores at every position, "
-                value = np.ones(shape)
-                yield f"{argument} of shape {shape}", kind, {part: value}, message
-    for part in ("scores", "mask"):
-        argument = ARGUMENTS[part]
-        for shape in SHAPES:
-            value = np.ones(shape)
-            message = f"`{argument}` should have the same shape as `y_true`, a row for "
-            message += "each list with a number for each item. "
-            if (argument, shape) == ("y_pred", (2, 1)):
-                message += "Scores of shape (n, 1) are n lists of one item: make lists "
-                message += "of single items by `keras_rank.utils.pad_lists(scores, "
-                message += "group_ids=...)`, or in `fit` by "
-                message += "`keras_rank.callbacks.GroupedEvaluation`. "
-            message += f"Received: {argument}.shape={shape}, y_true.shape=(2, 4)"
-            yield f"{argument} of shape {shape}", dense, {part: value}, message
-    for shape in SHAPES:
-        if shape not in WEIGHT_SHAPES:
-            value = np.ones(shape)
-            message = "`sample_weight` should be a number, have one weight per list, "
-            yield f"weights of shape {shape}", dense, {"weights": value}, message
-            message = "`sample_weight` should be a number or have one weight per list, "
-            if shape != (2, 4):
-                yield f"weights of shape {shape}", sparse, {"weights": value}, message
-    for shape in [(), (1, 1, 2, 4)]:
-        value = np.ones(shape)
-        message = "`y_true` should have the shape (list_size,) or (batch, list_size)."
-        yield f"y_true of shape {shape}", dense, {"labels": value}, message
-        message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
-        yield f"y_true of shape {shape}", sparse, {"labels": value}, message
-    for shape in [(), (4,), (1, 1, 2, 4)]:
-        message = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
-        if len(shape) == 4:
-            message = "With `sparse_labels=True` and scores at every position, "
-        yield f"y_pred of shape {shape}", sparse, {"scores": np.ones(shape)}, message
-    for shape in [(3,), (0,), (3, 1), (1, 2), (0, 2)]:
-        message = "`y_true` and `y_pred` should have the same number of lists. "
-        yield f"y_true of shape {shape}", sparse, {"labels": np.ones(shape)}, message
-    for shape in [(2,), (2, 1), (1, 2), (3, 2), (2, 3, 1), (0,)]:
-        message = "`mask` should have the same shape as `y_true`, a row for each list "
-        message += "with a number for each item. Received: mask.shape"
-        yield f"mask of shape {shape}", sparse, {"mask": np.ones(shape)}, message
-    uneven = [[1, 0, 2], [0, 1]]
-    for name, labels, scores, message in [
-        ("more scores", uneven, [[1, 2, 3]] * 2, "`y_pred` should have as many items"),
-        ("fewer scores", uneven, [[1, 2], [1]], "`y_pred` should have as many items"),
-        ("fewer lists", uneven, [[1, 2, 3]], "`y_pred` should have as many lists"),
+    """The kind of labels, what is changed in what is passed, and what is said."""
+    for kind, (part, name) in itertools.product((dense, sparse), ARGUMENTS.items()):
+        are_ids = (kind, part) == (sparse, "labels")
+        for words, values in WRONG_VALUES.items():
+            for value in values:
+                # The grades of the items.
+                if not (are_ids and scipy.sparse.issparse(value)):
+                    yield kind, {part: value}, f"`{name}` should {words}"
+        for shape in THIRD_AXES:
+            message = f"`{name}` {ONE_NUMBER}Received: {name}.shape={shape}"
+            message = POSITIONS if (kind, part) == (sparse, "scores") else message
+            # Ids and labels side by side.
+            if not (are_ids and shape == (2, 4, 2)):
+                yield kind, {part: np.ones(shape)}, message
+    for part, shape in itertools.product(("scores", "mask"), SHAPES):
+        name = ARGUMENTS[part]
+        message = f"`{name}` {SAME_SHAPE}"
+        message += SINGLE_SCORES if (part, shape) == ("scores", (2, 1)) else ""
+        message += f"Received: {name}.shape={shape}, y_true.shape=(2, 4)"
+        yield dense, {part: np.ones(shape)}, message
+    for shape in [x for x in SHAPES if x not in WEIGHT_SHAPES]:
+        received = f"Received: sample_weight.shape={shape}, "
+        weights = {"weights": np.ones(shape)}
+        yield dense, weights, f"{WEIGHTS_FIT}{received}y_true.shape=(2, 4)"
+        yield sparse, weights, f"{ONE_PER_LIST}{received}ids of shape (2, 2)"
+    for kind, part, message, shapes in [
+        (dense, "labels", OF_LISTS, [(), (1, 1, 2, 4)]),
+        (sparse, "labels", OF_IDS, [(), (1, 1, 2, 4)]),
+        (sparse, "scores", OF_IDS, [(), (4,)]),
+        (sparse, "scores", POSITIONS, [(1, 1, 2, 4)]),
+        (sparse, "labels", SAME_NUMBER, [(3,), (0,), (3, 1), (1, 2), (0, 2)]),
         (
-            "deeper lists",
-            [[1, [0]], [1]],
-            [[1, 2], [1]],
-            "`y_true` should be a list of items",
+            sparse,
+            "mask",
+            f"`mask` {SAME_SHAPE}",
+            [(2,), (2, 1), (1, 2), (2, 3, 1), (0,)],
         ),
-        ("strings", [["a"], ["b", "c"]], [[1], [1, 2]], "`y_true` should hold real"),
-        ("None", [[None], [1, 0]], [[1], [1, 2]], "`y_true` should hold real numbers"),
-        ("complex", [[1], [1, 0]], [[1j], [1, 2]], "`y_pred` should hold real numbers"),
     ]:
-        yield f"uneven: {name}", dense, {"labels": labels, "scores": scores}, message
+        for shape in shapes:
+            yield kind, {part: np.ones(shape)}, message
+    message = "`sample_weight` should be a number or have the same shape as `y_true`. "
+    message += "Received: sample_weight.shape=(1,), y_true.shape=(4,)"
+    yield dense, {"labels": LABELS[0], "scores": SCORES[0], "weights": [1.0]}, message
+    for labels, scores, message in [
+        (UNEVEN, [[1, 2, 3]] * 2, f"{AS_MANY}3 items in list 1 of y_pred, 2 in y_true"),
+        (UNEVEN, [[1, 2], [1]], f"{AS_MANY}2 items in list 0 of y_pred, 3 in y_true"),
+        (UNEVEN, [[1, 2, 3]], "`y_pred` should have as many lists as `y_true`"),
+        ([[1, [0]], [1]], [[1, 2], [1]], "`y_true` should be a list of items"),
+        ([["a"], ["b", "c"]], [[1], [1, 2]], "`y_true` should hold real numbers"),
+        ([[None], [1, 0]], [[1], [1, 2]], "`y_true` should hold real numbers"),
+        ([[1], [1, 0]], [[1j], [1, 2]], "`y_pred` should hold real numbers"),
+    ]:
+        yield dense, {"labels": labels, "scores": scores}, message
     message = "`y_pred` should hold numbers, in rows of the same length. Received: y_p"
-    yield "an uneven catalogue", sparse, {"scores": uneven}, message
-    for name, value in {
-        "none": {},
-        "only a mask": {"mask": MASK},
-        "another": {"labels": LABELS, "masks": MASK},
-        "one too many": {"labels": LABELS, "mask": MASK, "weights": WEIGHTS},
-        "a number": {"labels": LABELS, 1: MASK},
-        "upper case": {"Labels": LABELS},
-    }.items():
+    yield sparse, {"scores": UNEVEN}, message
+    for value in (
+        *({}, {"mask": MASK}, {"labels": LABELS, "masks": MASK}, {"Labels": LABELS}),
+        {"labels": LABELS, "mask": MASK, "weights": WEIGHTS},
+        {"labels": LABELS, 1: MASK},
+    ):
+        received = f"y_true with the keys {[*value]}"
+        unknown = [str(key) for key in value if key not in ("labels", "mask")]
+        received += f", of which {unknown} are unknown" if unknown else ""
         for kind, what, keys in (
             (dense, "labels", '"labels" and "mask" (optional)'),
             (sparse, "ids", '"ids", "labels" (optional) and "mask" (optional)'),
         ):
             message = f"`y_true` should be {what}, or a dict with the keys {keys}. "
-            yield f"keys: {name}", kind, {"labels": value}, message
-    for name, ids, message in [
-        ("too large", [[4, 0], [0, 0]], "ids below the number of items, 4. Received: "),
-        ("infinite", [[INF, 0], [0, 0]], "ids below the number of items, 4. Received"),
-        ("of 2**32", [[2**32, 0], [0, 0]], "ids below the number of items, 4. Receiv"),
-        ("of 2**40", [2**40 + 1, 0], "ids below the number of items, 4. Received: a"),
-        ("unsigned", np.array([2**64 - 1, 0], "uint64"), "ids below the number of ite"),
-        ("fractions", [[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
-        ("of a one-hot matrix", LABELS > 1, "ids of items. If it has a flag for each"),
+            yield kind, {"labels": value}, f"{message}Received: {received}"
+    for labels, message in [
+        ([[4, 0], [0, 0]], "ids below the number of items, 4. Received: "),
+        ([[INF, 0], [0, 0]], "ids below the number of items, 4. Received: "),
+        ([[2**32, 0], [0, 0]], "ids below the number of items, 4. Received: "),
+        ([2**40 + 1, 0], "ids below the number of items, 4. Received: a"),
+        (np.array([2**64 - 1, 0], "uint64"), "ids below the number of items"),
+        ([[1.5, 0], [0, 0]], "whole numbers as ids. Received: a fraction"),
+        (LABELS > 1, "ids of items. If it has a flag for each"),
+        # `test_ids.py` has more that is one-hot.
+        *((labels, ONE_HOT) for labels in (np.eye(2, 4), np.eye(2, 4)[:, :, None])),
     ]:
-        yield f"ids {name}", sparse, {"labels": ids}, f"`y_true` should hold {message}"
-    for name, ids in {
-        "of a one-hot matrix": np.eye(2, 4),
-        "of labels of 0 and 1": [[1, 0, 1, 0], [0, 0, 0, 0]],
-        "of such with a third axis": np.eye(2, 4)[:, :, None],
-        "of grades": [[0, 3, 0, 1], [2, 0, 2, 1]],
-    }.items():
-        message = "`y_true` should hold the ids of the relevant items with `sparse_lab"
-        yield f"ids {name}", sparse, {"labels": ids}, message
+        yield sparse, {"labels": labels}, f"`y_true` should hold {message}"
     labels = np.where(LABELS == 3, 5, LABELS)
     message = "`y_true` should have labels up to `max_grade`, 4.0. Received: a larger"
-    yield "a label above the largest grade", dense, {"labels": labels}, message
-
-
-def ids_of(cases):
-    return [f"{kind.__name__}, {name}" for name, kind, _, _ in cases]
+    yield dense, {"labels": labels}, message
 
 
 UPDATE_ERRORS = list(update_errors())
@@ -215,17 +204,16 @@ def state_of(metric):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "changed", "message"), UPDATE_ERRORS, ids=ids_of(UPDATE_ERRORS)
+    ("kind", "changed", "message"),
+    UPDATE_ERRORS,
+    ids=[f"{x.__name__}, {[*y]}, {z[:60]}" for x, y, z in UPDATE_ERRORS],
 )
-def test_an_update_says_what_is_wrong_and_leaves_the_state(
-    name, kind, changed, message
-):
+def test_an_update_says_what_is_wrong_and_leaves_the_state(kind, changed, message):
     group = group_of(kind)
     before = state_of(group)
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match="Received: ") as error:
         group.update_state(*kind(**changed))
     assert message in str(error.value)
-    assert "Received: " in str(error.value)
     for found, expected in zip(state_of(group), before, strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -254,102 +242,133 @@ def test_cutoffs_that_are_none(k):
 
 
 def test_a_cutoff_beyond_32_bits():
-    with pytest.raises(ValueError) as error:
+    message = "`k` should be at most 2147483647. Received: k=2147483648"
+    with pytest.raises(ValueError, match=message):
         metrics.NDCG(k=2**31)
-    assert str(error.value) == (
-        "`k` should be at most 2147483647. Received: k=2147483648"
-    )
 
 
 NUMBERS = [NAN, INF, -INF, 1e300, 10**400, "1", True, [1], 1j, np.array([1.0])]
-BAD_ARGUMENTS = {
-    metrics.NDCG: {
-        "shuffle_ties": [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]],
-        "seed": ["1", 1.0, True, NAN, [1], np.float32(1)],
-        "empty_value": NUMBERS,
-        "empty_weight": [None, 1, "Own", ["own"], NAN],
-        "relevance_threshold": NUMBERS,
-        "sparse_labels": [None, 0, 1, "True", NAN],
-        "gain_fn": [None, 3, "square", ["linear"], {"a": 1}],
-        "rank_discount_fn": [None, 3, "Log2", {"a": 1}],
-    },
-    metrics.MeanAveragePrecision: {"normalizer": [None, 1, "Total", ["total"]]},
-    metrics.PrecisionAtK: {"denominator": [None, 1, "n", ["k"]]},
-    metrics.RecallAtK: {"normalizer": [None, 1, "Total", "retrieved"]},
-    metrics.RankBiasedPrecision: {
-        "persistence": [0, 1, True, -0.1, NAN, INF, "a"],
-        "normalized": [None, 0, 1, "True", NAN],
-    },
-    metrics.AverageRelevancePosition: {
-        "empty_value": [0, 0.0, "zero", np.zeros(2)],
-        "empty_weight": ["own", None, 1],
-    },
-    metrics.PairwiseAccuracy: {
-        "tied_value": [-0.1, 1.1, True, NAN, INF, "a", None],
-        "empty_value": [0.5],
-        "empty_weight": ["own"],
-    },
-    functools.partial(functional.average_relevance_position, LABELS, SCORES): {
-        "empty_value": [0, "zero"],
-    },
-    functools.partial(functional.pairwise_accuracy, LABELS, SCORES): {
-        "empty_value": [0.5],
-    },
-    metrics.ExpectedReciprocalRank: {"max_grade": [0, -1, 128, NAN, INF, "4", True]},
-    discounts.geometric: {"persistence": [0, 1, -1, NAN, INF, "a", None]},
-    discounts.log: {
-        "base": [1, 0, -2, NAN, INF, "a", None],
-        "offset": [0, -1, NAN, INF, "a", None],
-    },
-    discounts.clipped_log: {
-        "base": [1, 0, -2, NAN, INF, "a", None],
-        "offset": [-1, NAN, INF, "a", None],
-    },
-    functools.partial(functional.ndcg, LABELS, SCORES): {
-        "dtype": ["junk", 3, "float31"],
-        "seed": ["1", 1.0],
-        "gain_fn": [3],
-        "empty_value": NUMBERS,
-    },
-    functools.partial(utils.pad_lists, values=[1, 2, 3], group_sizes=[2, 1]): {
-        "padding_value": ["a", None, [1], 1j],
-        "list_size": [0, -1, 1.5, True, "3"],
-        "values": ["abc", None, [[1], [1, 2]], ["a", "b", "c"], [1j] * 3],
-        "group_sizes": [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]],
-    },
-    functools.partial(utils.pad_lists, values=[1, 2, 3]): {
-        "group_ids": [["a", None, "a"], [1.0, NAN, NAN], [1, 2], [[1, 2, 3]]],
-    },
-    functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2]): {
-        "values": [[1, 2], "a", [[1], [1, 2]]],
-        "group_sizes": [[-1], ["a"], [1.0]],
-    },
-    functools.partial(utils.exclude_items, SCORES, item_ids=[[1], [0]]): {
-        "item_ids": ["a", [1, 0], [[1]], [[4], [0]], [[2**32], [0]], [[0.5], [0]]],
-        "keep": ["a", [[[1]], [[0]]], [1, 2, 3], [True, False]],
-    },
-    functools.partial(utils.mask_labels, labels=LABELS, mask=MASK): {
-        "labels": ["a", [[1], [1, 2]], [[1j] * 4] * 2],
-        "mask": ["a", [True], MASK[:, :1], MASK[0], [[None] * 4] * 2],
-    },
+# No shares without a bound, and no bases of logarithms.
+NO_SHARES = [0, 1, -0.1, True, NAN, INF, "a", None]
+NO_BASES = [1, 0, -2, NAN, INF, "a", None]
+ALWAYS = "for a metric that always leaves out lists without relevant items"
+ACCEPTED = {
+    "shuffle_ties": 'True, False or "average"',
+    "seed": "an integer, a `keras.random.SeedGenerator` or None",
+    "empty_value": "a number that is finite in float32, or None",
+    "relevance_threshold": "a number that is finite in float32, or None",
+    "empty_weight": "one of ['average', 'own']",
+    "sparse_labels": "True or False",
+    "gain_fn": "a function or one of ['exponential', 'linear']",
+    "rank_discount_fn": "a function or one of ['clipped_log2', 'log2', 'reciprocal']",
+    "dtype": "the name of a dtype of real numbers or None",
+    "denominator": "one of ['available', 'k', 'retrieved']",
+    "persistence": "a number between 0 and 1, both excluded",
+    "normalized": "True or False",
+    "tied_value": "a number from 0 to 1",
+    "max_grade": "a number above 0 and below 128",
+    "beta": "a number above 0 that is finite in float32",
+    "base": "a number greater than 1",
 }
+NO_EMPTY_VALUE, NO_EMPTY_WEIGHT = f"None {ALWAYS}", f'"average" {ALWAYS}'
+OF_MAP = "one of ['total', 'clipped', 'retrieved']"
+OF_RECALL = "one of ['total', 'clipped']"
+ABOVE_0 = (
+    "a number above 0, so that the discount of rank 1 is finite: see `clipped_log`"
+)
+
+
+def with_lists(function):
+    return functools.partial(function, LABELS, SCORES)
+
+
+# What an argument does not accept, and what it does, if it differs by function.
+BAD_ARGUMENTS = [
+    (metrics.NDCG, "shuffle_ties", [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]]),
+    (metrics.NDCG, "seed", ["1", 1.0, True, NAN, [1], np.float32(1)]),
+    (metrics.NDCG, "empty_value", NUMBERS),
+    (metrics.NDCG, "empty_weight", [None, 1, "Own", ["own"], NAN]),
+    (metrics.NDCG, "relevance_threshold", NUMBERS),
+    (metrics.NDCG, "sparse_labels", [None, 0, 1, "True", NAN]),
+    (metrics.NDCG, "gain_fn", [None, 3, "square", ["linear"], {"a": 1}]),
+    (metrics.NDCG, "rank_discount_fn", [None, 3, "Log2", {"a": 1}]),
+    (metrics.NDCG, "dtype", ["int32"]),
+    (metrics.MeanAveragePrecision, "normalizer", [None, 1, "Total", ["total"]], OF_MAP),
+    (metrics.RecallAtK, "normalizer", [None, 1, "Total", "retrieved"], OF_RECALL),
+    (metrics.PrecisionAtK, "denominator", [None, 1, "n", ["k"]]),
+    (metrics.F1AtK, "denominator", [None]),
+    (metrics.FBetaAtK, "beta", [0, "2"]),
+    (metrics.RankBiasedPrecision, "persistence", NO_SHARES),
+    (metrics.RankBiasedPrecision, "normalized", [None, 0, 1, "True", NAN]),
+    (metrics.AverageRelevancePosition, "empty_value", [0, 0.0, "a"], NO_EMPTY_VALUE),
+    (metrics.AverageRelevancePosition, "empty_value", [np.zeros(2)], NO_EMPTY_VALUE),
+    (metrics.AverageRelevancePosition, "empty_weight", ["own"], NO_EMPTY_WEIGHT),
+    (metrics.AverageRelevancePosition, "empty_weight", [1, None]),
+    (metrics.PairwiseAccuracy, "tied_value", [1.1, *NO_SHARES[2:]]),
+    (metrics.PairwiseAccuracy, "empty_value", [0.5], NO_EMPTY_VALUE),
+    (metrics.PairwiseAccuracy, "empty_weight", ["own"], NO_EMPTY_WEIGHT),
+    (metrics.ExpectedReciprocalRank, "max_grade", [0, -1, 128, NAN, INF, "4", True]),
+    (discounts.geometric, "persistence", NO_SHARES),
+    (discounts.log, "base", NO_BASES),
+    (discounts.log, "offset", [0, -1, NAN, INF, "a", None], ABOVE_0),
+    (discounts.clipped_log, "base", NO_BASES),
+    (discounts.clipped_log, "offset", [-1, NAN, INF, "a"], "a number of 0 or more"),
+    (with_lists(functional.ndcg), "dtype", ["junk", 3, "float31"]),
+    (with_lists(functional.ndcg), "seed", ["1", 1.0]),
+    (with_lists(functional.ndcg), "gain_fn", [3]),
+    (with_lists(functional.ndcg), "empty_value", NUMBERS),
+    (with_lists(functional.f_beta), "beta", ["2"]),
+    (with_lists(functional.precision), "denominator", ["n"]),
+    *(
+        (with_lists(function), "empty_value", [0, 0.5, "zero"], NO_EMPTY_VALUE)
+        for function in (
+            functional.average_relevance_position,
+            functional.pairwise_accuracy,
+        )
+    ),
+]
+PAD = functools.partial(utils.pad_lists, values=[1, 2, 3])
+PAD_BY_SIZE = functools.partial(PAD, group_sizes=[2, 1])
+UNPAD = functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2])
+EXCLUDE = functools.partial(utils.exclude_items, SCORES, item_ids=[[1], [0]])
+MASKED = functools.partial(utils.mask_labels, labels=LABELS, mask=MASK)
+NO_SIZES = [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]]
+# What these accept depends on the value.
+BAD_VALUES = [
+    (PAD_BY_SIZE, "padding_value", ["a", [1], 1j]),
+    (PAD_BY_SIZE, "list_size", [0, -1, 1.5, True, "3"]),
+    (PAD_BY_SIZE, "values", ["abc", [[1], [1, 2]], ["a"] * 3, [1j] * 3]),
+    (PAD_BY_SIZE, "group_sizes", NO_SIZES),
+    (PAD, "group_ids", [["a", None, "a"], [1.0, NAN, NAN], [1, 2], [[1, 2, 3]]]),
+    (UNPAD, "values", [[1, 2], "a", [[1], [1, 2]]]),
+    (UNPAD, "group_sizes", [[-1], ["a"], [1.0]]),
+    (EXCLUDE, "item_ids", ["a", [1, 0], [[1]], [[4], [0]], [[2**32], [0]]]),
+    (EXCLUDE, "item_ids", [[[0.5], [0]]]),
+    (EXCLUDE, "keep", ["a", [[[1]], [[0]]], [1, 2, 3], [True, False]]),
+    (MASKED, "labels", ["a", [[1], [1, 2]], [[1j] * 4] * 2]),
+    (MASKED, "mask", ["a", [True], MASK[:, :1], MASK[0], [[None] * 4] * 2]),
+]
 
 
 def argument_errors():
-    for make, arguments in BAD_ARGUMENTS.items():
+    for make, argument, values, *own in [*BAD_ARGUMENTS, *BAD_VALUES]:
         name = getattr(getattr(make, "func", make), "__name__", None)
-        for argument, values in arguments.items():
-            for value in values:
-                title = f"{name}, {argument}={value!r}"
-                yield pytest.param(make, argument, value, id=title.replace("\n", ""))
+        accepted = own[0] if own else ACCEPTED.get(argument)
+        for value in values:
+            title = f"{name}, {argument}={value!r}".replace("\n", "")
+            yield pytest.param(make, argument, value, accepted, id=title)
 
 
-@pytest.mark.parametrize(("make", "argument", "value"), list(argument_errors()))
-def test_an_argument_that_will_not_do(make, argument, value):
+@pytest.mark.parametrize(
+    ("make", "argument", "value", "accepted"), [*argument_errors()]
+)
+def test_an_argument_that_will_not_do(make, argument, value, accepted):
     """The error names the argument, or the one that it does not go with."""
     with pytest.raises(ValueError, match=r"(?s)`\w+` should .*Received: ") as error:
         make(**{argument: value})
     assert re.search(rf"`{argument}`|{argument}[=.]", str(error.value))
+    message = f"`{argument}` should be {accepted}. Received: {argument}={value!r}"
+    assert accepted is None or str(error.value) == message
 
 
 # Values of junk in the lists: each row has some in one argument.
@@ -374,12 +393,8 @@ MEANINGS = {
     "mask": {**dict.fromkeys([NAN, INF, -1.0, 0.5, 2.0], 1.0), 0.0: 0.0},
 }
 PLACES = {"first": [0], "third": [2], "two": [1, 3], "all": [0, 1, 2, 3]}
-PLAIN = {
-    "labels": LABELS[0],
-    "scores": SCORES[0],
-    "weights": WEIGHTS[0],
-    "mask": np.ones(4, "float32"),
-}
+PLAIN_PARTS = LABELS[0], SCORES[0], WEIGHTS[0], np.ones(4, "float32")
+PLAIN = dict(zip(ARGUMENTS, PLAIN_PARTS, strict=True))
 
 
 def junk_rows():
@@ -401,20 +416,15 @@ JUDGED = [case for case in CASES if case.name in NAMES]
 TIES = {False: "stable", "average": "average"}
 
 
-def masked_call(case, shuffle_ties):
-    def values(labels, scores, weights, mask):
-        masked = {"labels": labels, "mask": mask}
-        make = {"k": 3, "shuffle_ties": shuffle_ties, "empty_value": 0.0}
-        return case.values(masked, scores, weights, **make)
-
-    return values
-
-
 @functools.cache
 def values_of(case_name, shuffle_ties, way=None):
     case = next(case for case in JUDGED if case.name == case_name)
-    function = masked_call(case, shuffle_ties)
-    function = compiled.function(way, function) if way else function
+    make = {"k": 3, "shuffle_ties": shuffle_ties, "empty_value": 0.0}
+
+    def values(labels, scores, weights, mask):
+        return case.values({"labels": labels, "mask": mask}, scores, weights, **make)
+
+    function = compiled.function(way, values) if way else values
     return ops.convert_to_numpy(function(*map(ops.convert_to_tensor, BATCH)))
 
 
@@ -455,18 +465,14 @@ def test_what_is_an_error_otherwise_has_a_value_in_compiled_code(way):
     compiled.skip_unless_here(way)
 
     def values(labels, ids, scores):
-        return ops.stack(
-            [
-                functional.expected_reciprocal_rank(labels, scores, k=3, seed=1),
-                functional.recall(ids, scores, k=3, sparse_labels=True, seed=1),
-            ]
-        )
+        found = functional.recall(ids, scores, k=3, sparse_labels=True, seed=1)
+        err = functional.expected_reciprocal_rank(labels, scores, k=3, seed=1)
+        return ops.stack([err, found])
 
     labels = np.array([[9.0, 0.0, 0.0, 0.0], [1.0, INF, 1.0, 0.0]], "float32")
     ids = np.array([[4.0, 0.0], [1.5, -1.0]], "float32")
     inputs = [ops.convert_to_tensor(x) for x in (labels, ids, SCORES)]
-    call = compiled.function(way, values)
-    found = ops.convert_to_numpy(call(*inputs))
+    found = ops.convert_to_numpy(compiled.function(way, values)(*inputs))
     errs = functional.expected_reciprocal_rank(np.minimum(labels, 4.0), SCORES, k=3)
     np.testing.assert_allclose(found[0], ops.convert_to_numpy(errs), rtol=1e-6)
     np.testing.assert_array_equal(found[1], [0.5, 0.0])
@@ -485,19 +491,10 @@ def ndcg(labels, scores, weights=None):
 
 def oracle_ndcg(labels, scores, weights=None, mask=None, **arguments):
     arguments = {"k": 3, "seed": 1, "ties": "shuffle", **arguments}
-    rows = [
-        oracle.items_of(
-            labels[i],
-            scores[i],
-            None if weights is None else weights[i],
-            None if mask is None else mask[i],
-        )
-        for i in range(len(labels))
-    ]
-    return [
-        oracle.value(oracle.ndcg, items, number=i, **arguments)
-        for i, items in enumerate(rows)
-    ]
+    parts = [labels, scores, weights, mask]
+    parts = [[None] * len(labels) if part is None else part for part in parts]
+    rows = enumerate(oracle.items_of(*row) for row in zip(*parts, strict=True))
+    return [oracle.value(oracle.ndcg, x, number=i, **arguments) for i, x in rows]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -516,19 +513,14 @@ def test_numbers_of_any_dtype(part, dtype):
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-BEYOND_FLOAT32 = {
-    "labels of 1e300": (dense(labels=[[1e300, 1, 0, 0]] * 2), [[9, 0, 0, 0]] * 2),
-    "labels of -1e300": (dense(labels=[[-1e300, 1, 0, 0]] * 2), [[-1, 1, 0, 0]] * 2),
-    "labels of 2**40": (dense(labels=[[2**40, 0, 0, 0]] * 2), [[9, 0, 0, 0]] * 2),
-    "labels of 2**63": (dense(labels=[[2**63, 0, 0, 0]] * 2), [[9, 0, 0, 0]] * 2),
-}
-
-
-@pytest.mark.parametrize("name", BEYOND_FLOAT32)
-def test_labels_that_float32_does_not_hold(name):
-    given, labels = BEYOND_FLOAT32[name]
-    expected = oracle_ndcg(labels, SCORES)
-    np.testing.assert_allclose(ndcg(*given), expected, atol=2e-3)
+@pytest.mark.parametrize(
+    ("large", "meant"), [(1e300, 9), (-1e300, -1), (2**40, 9), (2**63, 9)]
+)
+def test_labels_that_float32_does_not_hold(large, meant):
+    found = ndcg([[large, 1, 0, 0]] * 2, SCORES)
+    # Beside a label of 9, one of 1 gains next to nothing.
+    expected = oracle_ndcg([[meant, 1, 0, 0]] * 2, SCORES)
+    np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
 MILLISECONDS = 1_700_000_000_001
@@ -551,17 +543,8 @@ def pairwise_accuracies(labels):
     group = metrics.RankingMetrics([metrics.NDCG(), metrics.PairwiseAccuracy()])
     of_targets = metrics.PairwiseAccuracy(sparse_labels=True)
 
-    def in_catalogue():
-        candidates = np.arange(len(labels[0]))[:, None] * 1.0
-        targets = {"ids": ids[:1], "labels": labels[:1]}
-        queries = np.ones((1, 1))
-        order = catalogue.rank(targets, queries, candidates)
-        yield functional.pairwise_accuracy(order)[0]
-        found = catalogue.evaluate(
-            targets, queries, candidates, [metrics.PairwiseAccuracy()]
-        )
-        yield found["pairwise_accuracy"]
-
+    targets = {"ids": ids[:1], "labels": labels[:1]}
+    in_catalogue = targets, np.ones((1, 1)), np.arange(len(ids[0]))[:, None] * 1.0
     yield lambda: metrics.PairwiseAccuracy()(labels, scores)
     yield lambda: group(labels, scores)["pairwise_accuracy"]
     yield lambda: functional.pairwise_accuracy(labels, scores)[0]
@@ -571,13 +554,13 @@ def pairwise_accuracies(labels):
     if len({len(row) for row in labels}) == 1:
         mask, given = np.ones(np.shape(labels), "bool"), np.asarray(labels)
         if given.dtype.kind != "f" or keras.backend.backend() != "jax":
-            yield lambda: functional.pairwise_accuracy(
-                utils.mask_labels(given, mask), scores
-            )[0]
+            masked = utils.mask_labels(given, mask)
+            yield lambda: functional.pairwise_accuracy(masked, scores)[0]
     if len(labels) == 1 and np.min(labels) >= 0:
         yield lambda: of_targets(y_true, scores)
-        yield lambda: next(in_catalogue())
-        yield lambda: list(in_catalogue())[1]
+        yield lambda: functional.pairwise_accuracy(catalogue.rank(*in_catalogue))[0]
+        name = "pairwise_accuracy"
+        yield lambda: catalogue.evaluate(*in_catalogue, name)[name]
 
 
 def test_labels_that_tie_in_float64():
@@ -633,27 +616,8 @@ def test_weights_that_float32_does_not_hold(weight):
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_scores_beyond_float32_are_retrieved():
-    """-1e300 is a number, -inf means that the item was not retrieved."""
-    found = ndcg([[1, 0], [0, 1]], [[-1e300, -INF], [1e300, -1e300]])
-    np.testing.assert_allclose(found, [1.0, 1 / np.log2(3)], rtol=1e-6)
-
-
-def test_whole_scores_beyond_float32(backend):
-    """JAX has 32 bits unless asked for more: there they may tie."""
-    scores = [[2**24, 2**24 + 1], [2**33 - 1, 2**33], [-(2**40), 2**62]]
-    values = functional.ndcg([[0, 1]] * 3, scores, shuffle_ties="average")
-    tie = (1 + 1 / np.log2(3)) / 2
-    expected = [tie, tie, 1.0] if backend == "jax" else [1.0, 1.0, 1.0]
-    np.testing.assert_allclose(ops.convert_to_numpy(values), expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "form", [np.array, list, tuple, "rows of arrays", ops.array], ids=str
-)
+@pytest.mark.parametrize("form", [np.array, list, tuple, ops.array], ids=str)
 def test_any_form(form):
-    if form == "rows of arrays":
-        form = list
     given = [form(x.tolist()) for x in (LABELS, SCORES, WEIGHTS)]
     np.testing.assert_allclose(
         ndcg(*given), oracle_ndcg(LABELS, SCORES, WEIGHTS), atol=2e-6
@@ -661,6 +625,7 @@ def test_any_form(form):
 
 
 EMPTY = [[], [[], []], np.zeros((0, 4)), np.zeros((2, 0)), np.zeros((2, 0), "uint8")]
+EMPTY += [np.zeros((0, 300))]
 
 
 @pytest.mark.parametrize("empty", EMPTY, ids=lambda x: f"{np.shape(x)} {type(x)}")
@@ -706,14 +671,13 @@ CUTOFFS = [4, np.int8(4), np.uint64(4), 10**6, 10**9, np.int64(2**31 - 1), 2**31
 @pytest.mark.parametrize("k", CUTOFFS, ids=lambda k: f"{type(k).__name__} {k}")
 def test_a_cutoff_beyond_the_list_is_none(k):
     ids = np.array([[1, 3], [0, -1]])
-    for function, name in ((functional.ndcg, "ndcg"), (functional.recall, "recall")):
-        for labels, is_sparse in ((LABELS, False), (ids, True)):
-            make = {"sparse_labels": is_sparse, "seed": 1}
-            np.testing.assert_array_equal(
-                ops.convert_to_numpy(function(labels, SCORES, k=k, **make)),
-                ops.convert_to_numpy(function(labels, SCORES, **make)),
-            )
-        assert metrics.RankingMetrics([f"{name}@{k}"]).members[0].k == int(k)
+    for labels, is_sparse in ((LABELS, False), (ids, True)):
+        make = {"sparse_labels": is_sparse, "seed": 1}
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(functional.ndcg(labels, SCORES, k=k, **make)),
+            ops.convert_to_numpy(functional.ndcg(labels, SCORES, **make)),
+        )
+    assert metrics.RankingMetrics([f"ndcg@{k}"]).members[0].k == int(k)
     share = functional.precision(LABELS, SCORES, k=k, denominator="k")
     expected = np.array([3, 2]) / float(k)
     np.testing.assert_allclose(ops.convert_to_numpy(share), expected, rtol=1e-6)

@@ -85,18 +85,14 @@ def test_no_source_names_a_path_outside():
 @pytest.mark.parametrize(
     "source",
     [
-        'DATA = pathlib.Path(__file__).parents[2] / "data"',
-        'DATA = Path(__file__).resolve().parent.parent.parent / "data"',
-        'ROOT = Path(__file__).parents[1]\nrows = (ROOT.parent / "data").read_text()',
+        'Path(__file__).resolve().parent.parent.parent / "data"',
+        'ROOT = pathlib.Path(__file__).parents[1]\nDATA = ROOT.parent / "data"',
         'HERE = Path(__file__).parent\nDATA = HERE / ".." / ".." / "data"',
         'ROOT = Path(__file__).parents[1]\nDATA = ROOT.joinpath("../data")',
-        'DATA = os.path.join(os.path.dirname(__file__), "../../data")',
-        'DATA = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + "/data"',
-        'rows = open("/root/data/rows")',
-        'rows = open("../data/rows")',
-        'rows = read("~/data")',
-        'DATA = pathlib.Path.home() / "data"',
-        'DATA = os.path.expanduser("~")',
+        'os.path.join(os.path.dirname(__file__), "../../data")',
+        'os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + "/data"',
+        *('open("/root/data/rows")', 'open("../data/rows")', 'read("~/data")'),
+        *("pathlib.Path.home()", 'os.path.expanduser("x")'),
     ],
 )
 def test_a_path_outside_is_noticed(source):

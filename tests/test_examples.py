@@ -16,21 +16,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """Runs a script with arguments, in this process, and returns what it prints."""
+def run(backend, monkeypatch, capsys):
+    """Runs a script in this process, and returns what it prints.
 
-    def run(script, *arguments):
+    Each example takes long, and trains on a backend of its own here.
+    """
+
+    def run(script, *arguments, on=None):
+        if on not in (None, backend):
+            pytest.skip(f"takes long: tested on {on}")
+        arguments = [*arguments, *(["--backend", backend] if on else [])]
         monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
         runpy.run_path(str(EXAMPLES / script), run_name="__main__")
         return capsys.readouterr().out
 
     return run
-
-
-def skip_unless_on(backend, its_own):
-    """Each example takes long, and trains on a backend of its own here."""
-    if backend != its_own:
-        pytest.skip(f"takes long: tested on {its_own}")
 
 
 # Where an example trains, it is told the backend; elsewhere any backend will do.
@@ -63,12 +63,10 @@ def test_backend_is_chosen_alike(path):
     assert all(text.count(each) == 1 for each in lines)
 
 
-def test_visual_search(backend, tmp_path, run):
-    skip_unless_on(backend, "jax")
+def test_visual_search(tmp_path, run):
     matplotlib.use("agg")
     picture = tmp_path / "picture.png"
-    arguments = ["--backend", backend, "--epochs", 2, "--output", picture]
-    printed = run("visual_search.py", *arguments)
+    printed = run("visual_search.py", "--epochs", 2, "--output", picture, on="jax")
     rows = [line.split() for line in printed.splitlines() if line.startswith("NDCG@")]
     assert [row[0] for row in rows] == ["NDCG@5", "NDCG@10"]
     for _, random, before, after in rows:
@@ -100,10 +98,9 @@ def test_semantic_search(tmp_path, run):
     assert 0.2 < float(found["nDCG@10"]) < 1.0
 
 
-def test_sequential_recommendation(backend, run):
-    skip_unless_on(backend, "tensorflow")
-    arguments = ["--backend", backend, "--epochs", 4, "--users", 600]
-    printed = run("sequential_recommendation.py", *arguments)
+def test_sequential_recommendation(run):
+    arguments = ["--epochs", 4, "--users", 600]
+    printed = run("sequential_recommendation.py", *arguments, on="tensorflow")
     table = printed[printed.index("held-out items") :].splitlines()[1:]
     rows = {name: (float(a), float(b)) for name, a, b in map(str.split, table)}
     assert list(rows) == [
@@ -112,10 +109,9 @@ def test_sequential_recommendation(backend, run):
     assert all(model > 1.5 * popularity for popularity, model in rows.values())
 
 
-def test_pointwise_ranking(backend, run):
-    skip_unless_on(backend, "torch")
-    arguments = ["--backend", backend, "--epochs", 3]
-    printed = run("pointwise_ranking.py", *arguments, "--queries", 100)
+def test_pointwise_ranking(run):
+    arguments = ["--epochs", 3, "--queries", 100]
+    printed = run("pointwise_ranking.py", *arguments, on="torch")
     table = printed[printed.index("epoch  loss") :].splitlines()[1:]
     rows = [list(map(float, row.replace("±", "").split())) for row in table]
     assert [row[0] for row in rows] == [1, 2, 3]
@@ -124,27 +120,23 @@ def test_pointwise_ranking(backend, run):
     assert 0.0 < error < 0.1
 
 
-def test_pointwise_ranking_of_files(backend, tmp_path, rng, run):
+def test_pointwise_ranking_of_files(tmp_path, rng, run):
     """The evaluation is that of the file's own queries, whose rows are spread."""
-    skip_unless_on(backend, "torch")
     for name, queries in (("train", 30), ("validation", 1)):
         lines = [
             f"{int(3 * value)} qid:{row % queries} 1:{value:.3f}"
             for row, value in enumerate(rng.random(10 * queries))
         ]
         (tmp_path / name).write_text("\n".join(lines))
-    arguments = ["--backend", backend, "--epochs", 1]
-    for name in ("train", "validation"):
-        arguments += [f"--{name}", tmp_path / name]
-    printed = run("pointwise_ranking.py", *arguments)
+    arguments = ["--train", tmp_path / "train", "--validation", tmp_path / "validation"]
+    printed = run("pointwise_ranking.py", "--epochs", 1, *arguments, on="torch")
     # A single list has no standard error.
     assert printed.splitlines()[-1].endswith("± nan")
 
 
-def test_two_tower(backend, run):
-    skip_unless_on(backend, "jax")
-    arguments = ["--backend", backend, "--epochs", 3, "--users", 800, "--items", 3000]
-    printed = run("two_tower.py", *arguments)
+def test_two_tower(run):
+    arguments = ["--epochs", 3, "--users", 800, "--items", 3000]
+    printed = run("two_tower.py", *arguments, on="jax")
     assert "val_ndcg_at_10" in printed
     table = printed[printed.index("what users took last") :].splitlines()
     assert table[0].split()[-3:] == ["ndcg@10", "recall@100", "mrr"]
@@ -155,9 +147,8 @@ def test_two_tower(backend, run):
     assert all(0 < float(error) < 0.05 for row in cells for error in row[2::2])
 
 
-def test_interactions_from_a_file(backend, tmp_path, rng, run):
+def test_interactions_from_a_file(tmp_path, rng, run):
     """In the columns of MovieLens, and in any order of time."""
-    skip_unless_on(backend, "torch")
     path = tmp_path / "ratings.csv"
     lines = [
         f"{user},{item},4.0,{time}"
@@ -166,13 +157,13 @@ def test_interactions_from_a_file(backend, tmp_path, rng, run):
     ]
     rng.shuffle(lines)
     path.write_text("\n".join(["userId,movieId,rating,timestamp", *lines]))
-    arguments = ["--backend", backend, "--epochs", 1, "--interactions", path]
-    assert "ndcg_at_10" in run("sequential_recommendation.py", *arguments)
+    arguments = ["--epochs", 1, "--interactions", path]
+    printed = run("sequential_recommendation.py", *arguments, on="torch")
+    assert "ndcg_at_10" in printed
 
 
 @pytest.mark.parametrize("by_qid", [False, True])
-def test_learning_to_rank(backend, tmp_path, by_qid, rng, run):
-    skip_unless_on(backend, "torch")
+def test_learning_to_rank(tmp_path, by_qid, rng, run):
     sizes = rng.integers(3, 9, size=40)
     lines = []
     for query, size in enumerate(sizes):
@@ -182,11 +173,18 @@ def test_learning_to_rank(backend, tmp_path, by_qid, rng, run):
             lines.append(f"{int(4 * value)} {qid}1:{value:.3f} 3:{noise:.3f}")
     (tmp_path / "train").write_text("\n".join(lines))
     (tmp_path / "groups").write_text("\n".join(map(str, sizes)))
-    arguments = ["--backend", backend, "--epochs", 2, "--folds", 2, "--seeds", 1]
-    arguments += ["--train", tmp_path / "train"]
-    if not by_qid:
-        arguments += ["--groups", tmp_path / "groups"]
-    printed = run("learning_to_rank.py", *arguments)
+    arguments = [
+        "--epochs",
+        2,
+        "--folds",
+        2,
+        "--seeds",
+        1,
+        "--train",
+        tmp_path / "train",
+    ]
+    arguments += [] if by_qid else ["--groups", tmp_path / "groups"]
+    printed = run("learning_to_rank.py", *arguments, on="torch")
     table, difference = printed.split("held-out queries")[1].split("\n\n")
     cells = [row.replace("±", "").split() for row in table.splitlines()[1:]]
     rows = {row[0]: list(map(float, row[1::2])) for row in cells}
@@ -203,7 +201,8 @@ def test_learning_to_rank(backend, tmp_path, by_qid, rng, run):
 
 
 def test_evaluate_on_spark(backend):
-    skip_unless_on(backend, "numpy")
+    if backend != "numpy":
+        pytest.skip("the same on all backends")
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("Spark is not installed")
     done = subprocess.run(

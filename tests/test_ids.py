@@ -78,21 +78,16 @@ def test_a_sparse_matrix_is_its_columns(name):
     expected = evaluate(GRADED, SEEN)
     assert evaluate(grades, history) == expected
     assert evaluate({"ids": grades}, history) == evaluate(GRADED["ids"], SEEN)
-    for found, top in zip(
-        catalogue.top_k(QUERIES, CANDIDATES, 4, exclude=history),
-        catalogue.top_k(QUERIES, CANDIDATES, 4, exclude=SEEN),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(array(found), array(top))
-    np.testing.assert_array_equal(
-        array(utils.exclude_items(SCORES, history, keep=grades)),
-        array(utils.exclude_items(SCORES, SEEN, keep=GRADED["ids"])),
-    )
-    for function in (functional.ndcg, functional.recall):
-        np.testing.assert_array_equal(
-            array(function(grades, SCORES, k=2, sparse_labels=True)),
-            array(function(GRADED, SCORES, k=2, sparse_labels=True)),
-        )
+
+    def all_of(seen, graded, kept):
+        yield from catalogue.top_k(QUERIES, CANDIDATES, 4, exclude=seen)
+        yield utils.exclude_items(SCORES, seen, keep=kept)
+        yield functional.ndcg(graded, SCORES, k=2, sparse_labels=True)
+        yield functional.recall(graded, SCORES, k=2, sparse_labels=True)
+
+    of_ids = all_of(SEEN, GRADED, GRADED["ids"])
+    for found, meant in zip(all_of(history, grades, grades), of_ids, strict=True):
+        np.testing.assert_array_equal(array(found), array(meant))
     ranked = catalogue.rank(grades, QUERIES, CANDIDATES, exclude=history)
     values = array(functional.reciprocal_rank(ranked))
     np.testing.assert_allclose(values, [1.0, 0.0, 1.0])
@@ -112,18 +107,10 @@ def test_what_is_stored_counts():
 
 
 def test_a_callback_takes_sparse_matrices():
-    inputs = keras.Input((1,))
-    model = keras.Model(
-        inputs, keras.layers.Dense(1, kernel_initializer="ones")(inputs)
-    )
-    callback = CatalogueEvaluation(
-        QUERIES,
-        scipy.sparse.csr_matrix(GRADES),
-        CANDIDATES,
-        NAMES,
-        exclude=scipy.sparse.csr_array(HISTORY),
-    )
-    callback.set_model(model)
+    score = keras.layers.Dense(1, kernel_initializer="ones")
+    given = QUERIES, scipy.sparse.csr_matrix(GRADES), CANDIDATES, NAMES
+    callback = CatalogueEvaluation(*given, exclude=scipy.sparse.csr_array(HISTORY))
+    callback.set_model(keras.Sequential([keras.Input((1,)), score]))
     logs = {}
     callback.on_train_begin()
     with pytest.warns(UserWarning, match="1 of 3 lists have no relevant item"):
@@ -135,6 +122,12 @@ NARROW = scipy.sparse.csr_matrix(HISTORY[:, :3])
 SHORT = scipy.sparse.csr_matrix(HISTORY[:2])
 CSR = scipy.sparse.csr_matrix(GRADES)
 ROWS = [scipy.sparse.csr_array(GRADES[i : i + 1]) for i in range(3)]
+BOTH_LABELS = {"ids": CSR, "labels": GRADED["labels"]}
+SPARSE_LABELS = {"ids": GRADED["ids"], "labels": CSR}
+
+
+def ndcg(ids):
+    return functional.ndcg(ids, SCORES, sparse_labels=True)
 
 
 @pytest.mark.parametrize(
@@ -147,27 +140,15 @@ ROWS = [scipy.sparse.csr_array(GRADES[i : i + 1]) for i in range(3)]
         (lambda: evaluate([0] * 3, SHORT), r"`exclude` should have the shape \(batch,"),
         (lambda: utils.exclude_items(SCORES, NARROW), r"`item_ids`.*\(4 in all\)"),
         (lambda: utils.exclude_items(SCORES, SHORT), "`item_ids` the shape"),
+        (lambda: ndcg(NARROW), r"`y_true`.*each item \(4 in all\)"),
+        (lambda: ndcg(SHORT), "the same number of lists"),
         (
-            lambda: functional.ndcg(NARROW, SCORES, sparse_labels=True),
-            r"`y_true`.*each item \(4 in all\)",
+            lambda: evaluate(BOTH_LABELS),
+            "`targets` should have no labels or mask besid",
         ),
-        (
-            lambda: functional.ndcg(SHORT, SCORES, sparse_labels=True),
-            "the same number of lists",
-        ),
-        (
-            lambda: evaluate({"ids": CSR, "labels": GRADED["labels"]}),
-            "`targets` should have no labels or mask beside a sparse matrix",
-        ),
-        (
-            lambda: evaluate({"ids": GRADED["ids"], "labels": CSR}),
-            "`labels` should hold real numbers.*in the shape of the ids",
-        ),
+        (lambda: evaluate(SPARSE_LABELS), "`labels`.* real numbers.*shape of the ids"),
         (lambda: evaluate([0] * 3, ROWS), "`exclude` should hold real numbers"),
-        (
-            lambda: metrics.Coverage(k=1, items=4).update_state(CSR),
-            "`y_true` should hold ids in order.*csr_matrix",
-        ),
+        (lambda: metrics.Coverage(1, 4)(CSR), "`y_true` should hold ids in order.*csr"),
     ],
 )
 def test_sparse_matrices_that_do_not_fit(call, message):
@@ -175,17 +156,27 @@ def test_sparse_matrices_that_do_not_fit(call, message):
         call()
 
 
-TAKES_IDS = {
-    "exclude": lambda ids: evaluate([0, 1, 2], ids),
-    "exclude of top_k": lambda ids: catalogue.top_k(
-        QUERIES, CANDIDATES, 2, exclude=ids
-    ),
-    "targets": evaluate,
-    "item_ids": lambda ids: utils.exclude_items(SCORES, ids),
-    "keep": lambda ids: utils.exclude_items(SCORES, SEEN, keep=ids),
-    "y_true": lambda ids: functional.recall(ids, SCORES, sparse_labels=True),
-    "y_true that is shown": lambda ids: metrics.Coverage(k=2, items=4)(ids),
-}
+def takers_of_ids(lists, items):
+    """What takes ids, for a number of lists, and of items of a catalogue."""
+    queries, candidates = QUERIES[:lists], np.ones((items, 1))
+    scores, seen = MANY_SCORES[:lists, :items], np.arange(lists)[:, None] % items
+    shown = metrics.Coverage(k=1, items=items)
+    exposed = metrics.Coverage(k=1, items=items, sparse_labels=True)
+    given = {"queries": queries, "candidates": candidates}
+    return {
+        "targets": lambda ids: catalogue.rank(ids, queries, candidates),
+        "exclude": lambda ids: catalogue.rank([0] * lists, **given, exclude=ids),
+        "exclude of top_k": lambda ids: catalogue.top_k(**given, k=1, exclude=ids),
+        "item_ids": lambda ids: utils.exclude_items(scores, ids),
+        "keep": lambda ids: utils.exclude_items(scores, seen, keep=ids),
+        "y_true": lambda ids: functional.recall(ids, scores, sparse_labels=True),
+        "y_true that is exposed": lambda ids: exposed(ids, scores),
+        "y_true that is shown": shown,
+    }
+
+
+MANY_SCORES = np.zeros((3, 2500), "float32")
+TAKES_IDS = takers_of_ids(3, 4)
 # The last one has a row without repetitions.
 DENSE = [HISTORY, HISTORY.tolist(), HISTORY.astype("float32")]
 DENSE += [HISTORY * 0.5, GRADES, np.array([[0, 1, 2, 3], [0, 1, 0, 0], [3, 2, 1, 0]])]
@@ -245,42 +236,24 @@ def test_a_dense_matrix_is_ids_in_compiled_code(way):
 
 # Ids in floats that don't hold all of them.
 
-ITEMS = 2500
-MANY_SCORES = np.zeros((2, ITEMS), "float32")
-FLOATS = {
-    "functions": lambda ids, n: functional.recall(
-        ids, MANY_SCORES[:, :n], sparse_labels=True
-    ),
-    "graded": lambda ids, n: metrics.NDCG(sparse_labels=True)(
-        {"ids": ids, "labels": np.ones((2, 1))}, MANY_SCORES[:, :n]
-    ),
-    "stacked": lambda ids, n: metrics.NDCG(sparse_labels=True)(
-        ops.stack([ids, ids], axis=2), MANY_SCORES[:, :n]
-    ),
-    "targets": lambda ids, n: catalogue.rank(ids, QUERIES[:2], np.ones((n, 1))),
-    "exclude": lambda ids, n: catalogue.top_k(
-        QUERIES[:2], np.ones((n, 1)), 1, exclude=ids
-    ),
-    "item_ids": lambda ids, n: utils.exclude_items(MANY_SCORES[:, :n], ids),
-    "keep": lambda ids, n: utils.exclude_items(
-        MANY_SCORES[:, :n], [[0], [1]], keep=ids
-    ),
-    "shown": lambda ids, n: metrics.Coverage(k=1, items=n)(ids),
-    "exposure": lambda ids, n: metrics.Coverage(k=1, items=n, sparse_labels=True)(
-        ids, MANY_SCORES[:, :n]
-    ),
-}
+
+def graded_ids(items):
+    metric, scores = metrics.NDCG(sparse_labels=True), MANY_SCORES[:2, :items]
+    return {
+        "graded": lambda ids: metric({"ids": ids, "labels": np.ones((2, 1))}, scores),
+        "stacked": lambda ids: metric(ops.stack([ids, ids], axis=2), scores),
+    }
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", [*TAKES_IDS, *graded_ids(1)])
 @pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 2**8), ("float16", 2**11)])
 def test_ids_in_half_precision(name, dtype, most):
     """Each id is held, but it may have been another before."""
     ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), dtype)
-    FLOATS[name](ids, most)
+    (takers_of_ids(2, most) | graded_ids(most))[name](ids)
     message = rf"should hold whole numbers.*{dtype} holds all numbers up to {most} only"
     with pytest.raises(ValueError, match=message):
-        FLOATS[name](ids, most + 1)
+        (takers_of_ids(2, most + 1) | graded_ids(most + 1))[name](ids)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +261,7 @@ def test_ids_in_half_precision(name, dtype, most):
 )
 def test_half_precision_of_arrays(ids):
     with pytest.raises(ValueError, match="float16 holds all numbers up to 2048"):
-        functional.recall(ids, MANY_SCORES, sparse_labels=True)
+        functional.recall(ids, MANY_SCORES[:2], sparse_labels=True)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, ops.convert_to_tensor])
@@ -309,22 +282,12 @@ def test_half_precision_in_compiled_code(way):
     )
     ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), "bfloat16")
     with pytest.raises(Exception, match="bfloat16 holds all numbers up to 256 only"):
-        call(ids, ops.convert_to_tensor(MANY_SCORES))
+        call(ids, ops.convert_to_tensor(MANY_SCORES[:2]))
 
 
-@pytest.mark.parametrize(
-    ("call", "argument"),
-    [
-        (lambda ids: catalogue.rank(ids, np.eye(2), np.eye(2)), "targets"),
-        (
-            lambda ids: catalogue.rank([0, 1], np.eye(2), np.eye(2), exclude=ids),
-            "exclude",
-        ),
-        (lambda ids: functional.recall(ids, np.eye(2), sparse_labels=True), "y_true"),
-    ],
-)
-@pytest.mark.parametrize("ids", [[["a"], ["b"]], np.array([["a"], ["b"]], object)])
-def test_ids_of_strings_are_to_be_mapped(call, argument, ids):
+@pytest.mark.parametrize("argument", ["targets", "exclude", "y_true"])
+@pytest.mark.parametrize("ids", [[["a"]] * 3, np.array([["a"]] * 3, object)])
+def test_ids_of_strings_are_to_be_mapped(argument, ids):
     message = f"Received: {argument} of dtype <U1. The id of an item is its place among"
     with pytest.raises(ValueError, match=message):
-        call(ids)
+        TAKES_IDS[argument](ids)

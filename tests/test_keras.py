@@ -1,5 +1,6 @@
 """Inside Keras: compile, fit, evaluate, callbacks, saving."""
 
+import csv
 import pathlib
 import weakref
 
@@ -23,7 +24,9 @@ from keras_rank.metrics import (
 )
 
 BACKEND = keras.backend.backend()
-LISTS, ITEMS, FEATURES = 24, 6, 3
+LISTS, ITEMS, FEATURES = 3 * BATCH, LIST_SIZE, 3
+NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
+NINE += ["precision@10", "hit_rate@10"]
 
 
 @pytest.fixture
@@ -33,18 +36,17 @@ def data(rng):
     return x, y
 
 
-def build_model(**compile_arguments):
+def build_model(metrics=(), outputs=("scores",), **compile_arguments):
+    """A model that stays as it is."""
     keras.utils.set_random_seed(1)
     inputs = keras.Input((ITEMS, FEATURES))
-    outputs = keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
-    model = keras.Model(inputs, outputs)
-    compile_arguments = {
-        "optimizer": "sgd",
-        "loss": "mse",
-        "metrics": [NDCG(k=2, seed=1), NDCG(k=5, seed=1), DCG(seed=1)],
-        **compile_arguments,
-    }
-    model.compile(**compile_arguments)
+    scores = [
+        keras.layers.Reshape((ITEMS,), name=name)(keras.layers.Dense(1)(inputs))
+        for name in outputs
+    ]
+    model = keras.Model(inputs, scores[0] if len(scores) == 1 else scores)
+    given = {"optimizer": keras.optimizers.SGD(0.0), "loss": "mse"}
+    model.compile(metrics=list(metrics), **given | compile_arguments)
     return model
 
 
@@ -59,23 +61,91 @@ def expected_ndcg(y, scores, k, weights=None):
 
 def test_evaluate_gives_the_number_of_the_standalone_metric(data):
     x, y = data
-    model = build_model()
+    model = build_model([NDCG(k=2, seed=1), NDCG(k=5, seed=1), DCG(seed=1)])
     logs = model.evaluate(x, y, batch_size=4, return_dict=True, verbose=0)
     scores = model.predict(x, verbose=0)
     assert set(logs) == {"loss", "ndcg_at_2", "ndcg_at_5", "dcg"}
     for k in (2, 5):
         assert logs[f"ndcg_at_{k}"] == expected_ndcg(y, scores, k)
-        assert logs[f"ndcg_at_{k}"] == pytest.approx(
-            float(NDCG(k=k, seed=1)(y, scores)), abs=2e-6
-        )
+
+
+WAYS_TO_COMPILE = [
+    {"run_eagerly": True},
+    {"jit_compile": False},
+    {"jit_compile": True},
+    {"steps_per_execution": 2},
+]
 
 
 @pytest.mark.trains
-def test_train_on_batch(data):
+@pytest.mark.parametrize("way", WAYS_TO_COMPILE, ids=str)
+def test_names_and_values_in_fit(data, way, backend):
+    """Of a group, and of a metric beside it."""
+    if backend == "torch" and "steps_per_execution" in way:
+        pytest.skip("Keras has no steps_per_execution on torch")
+    if backend == "torch" and way.get("jit_compile"):
+        pytest.skip("compiling a model's step with inductor takes minutes")
     x, y = data
-    model = build_model(optimizer=keras.optimizers.SGD(0.0))
-    logs = model.train_on_batch(x, y, return_dict=True)
-    assert logs["ndcg_at_2"] == expected_ndcg(y, model.predict(x, verbose=0), 2)
+    names = ["ndcg@1", "ndcg@5", "mrr@20", "map@10", "hit_rate@10"]
+    model = build_model([RankingMetrics(names), NDCG(k=3)], **way)
+    given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    history = model.fit(x, y, epochs=2, validation_data=(x, y), **given).history
+    scores = model.predict(x, verbose=0)
+    group, alone = RankingMetrics(names), NDCG(k=3)
+    # In batches of the same shape, of which operations are compiled already.
+    for labels_, scores_ in zip(np.split(y, 3), np.split(scores, 3), strict=True):
+        group.update_state(labels_, scores_)
+        alone.update_state(labels_, scores_)
+    expected = {**group.result(), "ndcg_at_3": alone.result()}
+    assert set(history) == {
+        prefix + name for prefix in ("", "val_") for name in ("loss", *expected)
+    }
+    for name, value in expected.items():
+        for logged in (name, f"val_{name}"):
+            assert history[logged] == pytest.approx([float(value)] * 2, abs=2e-6)
+
+
+@pytest.mark.trains
+def test_callbacks_know_the_direction(data, tmp_path, backend):
+    """Of a group, of each of its members, and of a metric beside it."""
+    x, y = data
+    best = str(tmp_path / "{epoch}-{val_ndcg_at_1:.3f}-{mrr_at_20:.3f}.keras")
+    stop = keras.callbacks.EarlyStopping
+    callbacks = [
+        stop("val_ndcg_at_1", patience=5),
+        stop("val_ndcg_at_3", patience=5),
+        stop("val_mrr_at_20", patience=5, mode="max"),
+        keras.callbacks.ReduceLROnPlateau("val_ndcg_at_1", patience=5),
+        keras.callbacks.ModelCheckpoint(best, "val_ndcg_at_1", save_best_only=True),
+        keras.callbacks.CSVLogger(str(tmp_path / "log.csv")),
+    ]
+    if backend == "tensorflow":
+        callbacks.append(keras.callbacks.TensorBoard(str(tmp_path / "board")))
+    model = build_model([RankingMetrics(NINE), NDCG(k=3)])
+    given = {"validation_data": (x, y), "epochs": 2, "verbose": 0}
+    history = model.fit(x, y, callbacks=callbacks, **given).history
+    assert all(callback.monitor_op(2.0, 1.0) for callback in callbacks[:5])
+    saved = f"1-{history['val_ndcg_at_1'][0]:.3f}-{history['mrr_at_20'][0]:.3f}.keras"
+    assert (tmp_path / saved).exists()
+    with open(tmp_path / "log.csv", encoding="utf-8") as file:
+        assert {"map_at_10", "val_map_at_10"} <= set(next(csv.reader(file)))
+    if backend == "tensorflow":
+        events = b"".join(p.read_bytes() for p in tmp_path.rglob("events*"))
+        assert b"hit_rate_at_10" in events
+
+
+def test_outputs_are_told_apart_by_their_prefix(data):
+    x, y = data
+    outputs = ("buy", "click")
+    groups = {
+        name: RankingMetrics(["ndcg@2", "mrr"], prefix=f"{name}_") for name in outputs
+    }
+    model = build_model(list(groups.values()), outputs)
+    logs = model.evaluate(x, [y, y[:, ::-1]], return_dict=True, verbose=0)
+    predictions = model.predict(x, verbose=0)
+    for name, labels, scores in zip(outputs, (y, y[:, ::-1]), predictions, strict=True):
+        expected = NDCG(k=2)(labels, scores)
+        assert logs[f"{name}_ndcg_at_2"] == pytest.approx(float(expected), abs=2e-6)
 
 
 @pytest.mark.trains
@@ -86,34 +156,11 @@ def test_weighted_metrics(data, rng):
     # A loss that takes such weights.
     model = build_model(
         loss=lambda y_true, y_pred: (y_true - y_pred) ** 2,
-        metrics=[],
         weighted_metrics=[NDCG(k=2, seed=1)],
-        optimizer=keras.optimizers.SGD(0.0),
     )
     logs = model.fit(x, y, sample_weight=weights, batch_size=8, verbose=0).history
     scores = model.predict(x, verbose=0)
     assert logs["ndcg_at_2"] == [expected_ndcg(y, scores, 2, weights)]
-
-
-@pytest.mark.trains
-def test_callbacks_know_the_direction(data, tmp_path):
-    x, y = data
-    monitored = {"monitor": "val_ndcg_at_5"}
-    checkpoint = str(tmp_path / "{epoch}-{val_ndcg_at_5:.3f}.keras")
-    callbacks = [
-        keras.callbacks.EarlyStopping(patience=5, **monitored),
-        keras.callbacks.ModelCheckpoint(checkpoint, save_best_only=True, **monitored),
-        keras.callbacks.ReduceLROnPlateau(patience=5, **monitored),
-        keras.callbacks.CSVLogger(str(tmp_path / "log.csv")),
-    ]
-    history = build_model().fit(
-        x, y, validation_data=(x, y), epochs=3, callbacks=callbacks, verbose=0
-    )
-    assert all(c.monitor_op(2.0, 1.0) for c in callbacks[:3])
-    best = max(history.history["val_ndcg_at_5"])
-    assert list(tmp_path.glob(f"*-{best:.3f}.keras"))
-    header = (tmp_path / "log.csv").read_text().splitlines()[0]
-    assert "val_ndcg_at_5" in header.split(",")
 
 
 def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
@@ -121,6 +168,7 @@ def test_a_saved_model_loads_in_safe_mode(data, tmp_path):
     metrics = [
         NDCG(k=2, seed=1, shuffle_ties="average", gain_fn="linear"),
         DCG(k=3, seed=2, rank_discount_fn=keras_rank.discounts.log(base=3)),
+        RankingMetrics(["map@2", DCG(gain_fn="linear", k=4)]),
     ]
     model = build_model(metrics=metrics)
     expected = model.evaluate(x, y, return_dict=True, verbose=0)
@@ -144,8 +192,7 @@ def test_mixed_precision_changes_only_the_scores(data, policy):
         group = RankingMetrics([NDCG(k=3, name="of_group", **averaged)])
         recorded = Recorded(LISTS, ITEMS)
         model = build_model(
-            optimizer=keras.optimizers.SGD(0.0),
-            metrics=[NDCG(k=2, **averaged), group, recorded],
+            [NDCG(k=2, **averaged), group, recorded],
             weighted_metrics=[NDCG(k=2, name="weighted", **averaged)],
         )
         assert model.output.dtype == policy.removeprefix("mixed_")
@@ -177,22 +224,20 @@ def test_stateless_use(rng):
 
 @pytest.mark.trains
 @pytest.mark.parametrize(
-    ("sparse_labels", "shuffle_ties"),
-    [(False, "average"), (True, True)],
+    ("sparse_labels", "shuffle_ties"), [(False, "average"), (True, True)]
 )
 def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
     """Keras traces them without values first: one that it cannot breaks all."""
     arguments = {"k": 2, "seed": 1, "shuffle_ties": shuffle_ties}
     first = NDCG(k=3, seed=1, sparse_labels=sparse_labels)
-    metrics = [first] + [
+    # Which takes no cutoff where labels are ids.
+    pairs = PairwiseAccuracy(sparse_labels=sparse_labels, name="pairs")
+    metrics = [first, pairs] + [
         case.make(sparse_labels=sparse_labels, **arguments)
         for case in FIRST_CASES
-        if case.metric.takes_sparse_labels or not sparse_labels
-        if not (sparse_labels and case.metric is PairwiseAccuracy)
+        if not sparse_labels
+        or (case.metric.takes_sparse_labels and case.metric is not PairwiseAccuracy)
     ]
-    if sparse_labels:
-        # Which takes no cutoff then.
-        metrics.append(PairwiseAccuracy(sparse_labels=True, name="pairs"))
     x = rng.normal(size=(BATCH, FEATURES)).astype("float32")
     y = rng.integers(0, LIST_SIZE, BATCH)
     if not sparse_labels:
@@ -210,36 +255,6 @@ def test_all_metrics_together_in_fit(shuffle_ties, sparse_labels, rng):
         )
 
 
-def test_two_outputs_are_told_apart(data):
-    x, y = data
-    inputs = keras.Input((ITEMS, FEATURES))
-    outputs = {
-        name: keras.layers.Reshape((ITEMS,))(keras.layers.Dense(1)(inputs))
-        for name in ("buy", "click")
-    }
-    model = keras.Model(inputs, outputs)
-    model.compile(
-        loss={"buy": "mse", "click": "mse"},
-        metrics={"buy": [NDCG(k=2)], "click": [NDCG(k=2)]},
-    )
-    logs = model.evaluate(x, {"buy": y, "click": y}, return_dict=True, verbose=0)
-    assert {"buy_ndcg_at_2", "click_ndcg_at_2"} <= set(logs)
-
-
-def model_of_two_outputs(*metrics):
-    inputs = keras.Input((FEATURES,))
-    outputs = {
-        name: keras.layers.Dense(ITEMS, name=name)(inputs) for name in ("buy", "click")
-    }
-    model = keras.Model(inputs, outputs)
-    model.compile(
-        "sgd",
-        dict.fromkeys(outputs, "mse"),
-        metrics=dict(zip(outputs, metrics, strict=True)),
-    )
-    return model
-
-
 class Odd(NDCG):
     """Keras creates a class while it builds a model: in a graph of TensorFlow."""
 
@@ -250,62 +265,56 @@ SETS_OF_METRICS = {
     "many": (
         lambda: [NDCG(k=2), NDCG(k=5), DCG(), Coverage(2, ITEMS), Gini(2, ITEMS)],
         lambda: [PairwiseAccuracy()],
-        [
-            "ndcg_at_2",
-            "ndcg_at_5",
-            "dcg",
-            "coverage_at_2",
-            "gini_at_2",
-            "pairwise_accuracy",
-        ],
+        "ndcg_at_2, ndcg_at_5, dcg, coverage_at_2, gini_at_2, pairwise_accuracy",
     ),
     "groups": (
         lambda: [RankingMetrics([NDCG(k=2), "mrr", Coverage(2, ITEMS)]), NDCG(k=5)],
         lambda: [RankingMetrics(["ndcg@2", "mrr"], prefix="click_")],
-        [
-            "ndcg_at_2",
-            "coverage_at_2",
-            "ndcg_at_5",
-            "click_ndcg_at_2",
-        ],
+        "ndcg_at_2, coverage_at_2, ndcg_at_5, click_ndcg_at_2",
     ),
     "equal names": (
         lambda: [NDCG(k=2), RankingMetrics(["mrr", "ndcg@2"])],
         lambda: [NDCG(k=2), RankingMetrics(["mrr"])],
-        ["ndcg_at_2", "mrr", "ndcg_at_2_1", "mrr_1"],
+        "ndcg_at_2, mrr, ndcg_at_2_1, mrr_1",
     ),
     "odd names": (
         lambda: [NDCG(name="ndcg@2"), NDCG(name="a/b c>d")],
         lambda: [NDCG(name="été"), Odd],
-        ["ndcg@2", "a>b c>d", "été", "odd@2"],
+        "ndcg@2, a>b c>d, été, odd@2",
     ),
 }
 
 
-def test_paths_do_not_depend_on_what_failed_before(rng):
+def evaluated(data, *metrics, **arguments):
+    """A model of two outputs, and what it returns."""
+    x, y = data
+    model = build_model(metrics, ("buy", "click"))
+    return model, model.evaluate(x, [y, y], verbose=0, **arguments)
+
+
+def test_two_outputs_are_told_apart(data):
+    _, logs = evaluated(data, [NDCG(k=2)], [NDCG(k=2)], return_dict=True)
+    assert {"buy_ndcg_at_2", "click_ndcg_at_2"} <= set(logs)
+
+
+def test_paths_do_not_depend_on_what_failed_before(data):
     """Such as a model with a metric of no known name, or a new name."""
-    x, y = rng.normal(size=(LISTS, FEATURES)), rng.integers(0, 4, size=(LISTS, ITEMS))
-    failing = model_of_two_outputs([NDCG(k=2), "bogus"], [])
     with pytest.raises(ValueError, match="bogus"):
-        failing.evaluate(x, {"buy": y, "click": y}, verbose=0)
+        evaluated(data, [NDCG(k=2), "bogus"], [])
     renamed = NDCG(k=3)
     renamed.name = "mine"
-    model = model_of_two_outputs([NDCG(k=2), renamed], [])
-    model.evaluate(x, {"buy": y, "click": y}, verbose=0)
+    model, _ = evaluated(data, [NDCG(k=2), renamed], [])
     tree = model.get_state_tree("numpy_array")["metrics_variables"]
     assert {"ndcg_at_2", "mine"} <= set(tree)
 
 
 @pytest.mark.parametrize("metrics", SETS_OF_METRICS.values(), ids=SETS_OF_METRICS)
-def test_the_state_of_a_model_is_a_tree(metrics, rng):
+def test_the_state_of_a_model_is_a_tree(metrics, data):
     """Which `keras.callbacks.OrbaxCheckpoint` saves: without it, on any backend."""
     of_buy, of_click, names = metrics
-    x = rng.normal(size=(LISTS, FEATURES))
-    y = rng.integers(0, 4, size=(LISTS, ITEMS))
-    trees = []
+    names, trees = names.split(", "), []
     for _ in range(2):
-        model = model_of_two_outputs(of_buy(), of_click())
-        model.evaluate(x, {"buy": y, "click": y}, verbose=0)
+        model, _ = evaluated(data, of_buy(), of_click())
         tree = model.get_state_tree("numpy_array")["metrics_variables"]
         trees.append({n: x for n, x in tree.items() if "loss" not in n})
     # Those of another model of this process have no part in it.
@@ -387,7 +396,7 @@ def test_methods_of_other_libraries_are_questions(make):
 )
 def test_a_metric_is_no_loss(make, run_eagerly, data):
     """JAX would train nothing, and say nothing."""
-    model = build_model(loss=make(), metrics=[], run_eagerly=run_eagerly)
+    model = build_model(loss=make(), run_eagerly=run_eagerly)
     with pytest.raises(ValueError, match="`loss` should have gradients, which ranks"):
         model.fit(*data, verbose=0)
 
@@ -395,7 +404,7 @@ def test_a_metric_is_no_loss(make, run_eagerly, data):
 @pytest.mark.trains
 @pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras says it there")
 def test_a_function_is_no_loss(data):
-    model = build_model(loss=functional.ndcg, metrics=[])
+    model = build_model(loss=functional.ndcg)
     with pytest.raises(ValueError, match="`loss` should have gradients, which ranks"):
         model.fit(*data, verbose=0)
 

@@ -1,5 +1,7 @@
 """Scores of a catalogue at every position of a sequence: each is a list of its own."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -63,6 +65,19 @@ def kept(keep, *parts):
     return [x if x is None or np.ndim(x) == 0 else x[keep] for x in parts]
 
 
+def cut(x):
+    """The same as sequences of their own lengths."""
+    return [row[:length] for row, length in zip(x, LENGTHS, strict=True)]
+
+
+def assert_the_same(given, *others):
+    """Compares results for what is given in one form with those of other forms."""
+    for metric in make_metrics():
+        expected = result(metric, *given)
+        for other in others:
+            assert result(metric, *other) == expected
+
+
 WEIGHTS = {
     "none": None,
     "a number": 2.0,
@@ -83,9 +98,7 @@ def test_each_position_is_a_list(ids, scores, weights, is_tensor):
     given = (ids, scores, weights)
     if is_tensor:
         given = [None if x is None else ops.convert_to_tensor(x) for x in given]
-    for metric in make_metrics():
-        expected = result(metric, *kept(ARE_POSITIONS, ids, scores, of_lists))
-        assert result(metric, *given) == expected
+    assert_the_same(kept(ARE_POSITIONS, ids, scores, of_lists), given)
 
 
 def test_an_example_by_hand():
@@ -106,13 +119,10 @@ def test_graded_targets(graded, scores, rng):
     mask = rng.random(ids.shape) < 0.8
     are_lists = np.any((ids >= 0) & (labels >= 0) & mask, axis=2)
     flat = kept(are_lists, ids, labels, mask, scores)
+    parts = dict(zip(("ids", "labels", "mask"), flat[:3], strict=True))
+    whole = {"ids": ids, "labels": labels, "mask": mask}
     stacked = np.stack([np.where(mask, ids, -1), labels], axis=-1)
-    for metric in make_metrics():
-        parts = dict(zip(("ids", "labels", "mask"), flat[:3], strict=True))
-        expected = result(metric, parts, flat[3])
-        whole = {"ids": ids, "labels": labels, "mask": mask}
-        assert result(metric, whole, scores) == expected
-        assert result(metric, stacked, scores) == expected
+    assert_the_same((parts, flat[3]), (whole, scores), (stacked, scores))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -120,59 +130,43 @@ def test_several_targets_and_masks(rng, scores, number):
     """A mask of targets; without labels, "labels" are the ids."""
     ids = np.argsort(rng.random((SEQUENCES, TIME, ITEMS)), axis=2)[..., :number]
     mask = rng.random(ids.shape) < 0.5
-    are_lists = np.any(mask, axis=2)
-    for metric in make_metrics():
-        masked = np.where(mask, ids, -1)
-        expected = result(metric, *kept(are_lists, masked, scores))
-        assert result(metric, masked, scores) == expected
-        for name in ("ids", "labels"):
-            assert result(metric, {name: ids, "mask": mask}, scores) == expected
+    masked = np.where(mask, ids, -1)
+    named = [({name: ids, "mask": mask}, scores) for name in ("ids", "labels")]
+    flat = kept(np.any(mask, axis=2), masked, scores)
+    assert_the_same(flat, (masked, scores), *named)
 
 
 def test_sequences_of_uneven_length(ids, scores, graded):
-    def cut(x):
-        return [row[:length] for row, length in zip(x, LENGTHS, strict=True)]
-
-    labels = {"ids": graded[0], "labels": graded[1]}
     weights = np.arange(20.0).reshape(5, 4) % 3
-    for metric in make_metrics():
-        expected = result(metric, ids, scores, weights)
-        assert result(metric, cut(ids), cut(scores), cut(weights)) == expected
-        as_lists = [x.tolist() for x in cut(scores)]
-        assert result(metric, cut(ids), as_lists, cut(weights)) == expected
-        expected = result(metric, labels, scores)
-        uneven = {name: cut(x) for name, x in labels.items()}
-        assert result(metric, uneven, cut(scores)) == expected
+    as_lists = [x.tolist() for x in cut(scores)]
+    assert_the_same(
+        (ids, scores, weights),
+        (cut(ids), cut(scores), cut(weights)),
+        (cut(ids), as_lists, cut(weights)),
+    )
+    labels = {"ids": graded[0], "labels": graded[1]}
+    uneven = {name: cut(x) for name, x in labels.items()}
+    assert_the_same((labels, scores), (uneven, cut(scores)))
+    # Labels are looked at where lists are ranked, as a metric may compare them.
+    make = {"sparse_labels": True, "seed": 1}
+    order = functional.rank(uneven, cut(scores), **make)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(functional.ndcg(order)),
+        ops.convert_to_numpy(functional.ndcg(uneven, cut(scores), **make)),
+    )
 
 
 def test_columns_of_lists(ids, scores):
     pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    for column in (pandas.Series, arrow.array):
-        given = [column(x.tolist()) for x in (ids, scores)]
-        for metric in make_metrics():
-            assert result(metric, *given) == result(metric, ids, scores)
+    given = ids, scores
+    of_lists = [[f(x.tolist()) for x in given] for f in (pandas.Series, arrow.array)]
+    assert_the_same(given, *of_lists)
 
 
 def test_stacked_lists_are_what_stacked_arrays_are(graded, scores):
     stacked = np.stack(graded, axis=-1)
-    for metric in make_metrics():
-        expected = result(metric, stacked, scores)
-        assert result(metric, stacked.tolist(), scores) == expected
-        expected = result(metric, stacked[:, 0], scores[:, 0])
-        assert result(metric, stacked[:, 0].tolist(), scores[:, 0]) == expected
-
-
-def test_graded_targets_of_uneven_sequences_are_ranked(graded, scores):
-    """Their labels are looked at, as a metric may compare them."""
-    uneven = [[row[:n] for row, n in zip(x, LENGTHS, strict=True)] for x in graded]
-    y_true = dict(zip(("ids", "labels"), uneven, strict=True))
-    given = y_true, [row[:n] for row, n in zip(scores, LENGTHS, strict=True)]
-    make = {"sparse_labels": True, "seed": 1}
-    order = functional.rank(*given, **make)
-    np.testing.assert_array_equal(
-        ops.convert_to_numpy(functional.ndcg(order)),
-        ops.convert_to_numpy(functional.ndcg(*given, **make)),
-    )
+    for y_true, y_pred in ((stacked, scores), (stacked[:, 0], scores[:, 0])):
+        assert_the_same((y_true, y_pred), (y_true.tolist(), y_pred))
 
 
 def test_ragged_tensors(ids, scores, backend):
@@ -183,31 +177,23 @@ def test_ragged_tensors(ids, scores, backend):
     elif backend == "torch":
         import torch
 
-        rows = [n for n in range(SEQUENCES) if LENGTHS[n]]
+        nested = functools.partial(torch.nested.nested_tensor, layout=torch.jagged)
         given = [
-            torch.nested.nested_tensor(
-                [torch.as_tensor(x[n, : LENGTHS[n]]) for n in rows],
-                layout=torch.jagged,
-            )
-            for x in (ids, scores)
+            nested([torch.as_tensor(row) for row in cut(part) if len(row)])
+            for part in (ids, scores)
         ]
     else:
         pytest.skip("has no ragged tensors")
-    for metric in make_metrics():
-        assert result(metric, *given) == result(metric, ids, scores)
+    assert_the_same((ids, scores), given)
 
 
 def test_functions_groups_and_exposure(ids, scores):
     """Of more axes too, as of several samples of a sequence."""
     flat = kept(ARE_POSITIONS, ids, scores)
-    group = RankingMetrics(make_metrics(), standard_errors=True)
-    group.update_state(ids[None], scores[None])
-    found = group.result()
-    group.reset_state()
-    group.update_state(*flat)
-    assert {k: float(x) for k, x in found.items()} == {
-        k: float(x) for k, x in group.result().items()
-    }
+    group, of_lists = (
+        RankingMetrics(make_metrics(), standard_errors=True) for _ in range(2)
+    )
+    assert group(ids[None], scores[None]) == of_lists(*flat)
     given = {"k": 3, "sparse_labels": True, "seed": 1}
     values = ops.convert_to_numpy(functional.ndcg(ids, scores, **given))
     np.testing.assert_array_equal(np.isnan(values), ~ARE_POSITIONS.reshape(-1))
@@ -221,47 +207,25 @@ def test_functions_groups_and_exposure(ids, scores):
 
 def test_what_is_not_understood_is_an_error(ids, scores):
     metric = HitRate(k=2, sparse_labels=True)
-    for y_true, y_pred, weights, message in (
-        (
-            ids[:, :3],
-            scores,
-            None,
-            "`y_pred` should have the shape .batch, time, items",
-        ),
-        (
-            ids[0],
-            scores,
-            None,
-            r"Received: y_true.shape=\(4,\), y_pred.shape=\(5, 4, 7",
-        ),
-        (np.eye(ITEMS)[ids], scores, None, "`y_true` should hold the ids of the relev"),
-        (np.ones((5, 4, 2)), scores, None, "with floats, which may be two ids, or an"),
-        (
-            {"id": ids},
-            scores,
-            None,
-            '`y_true` should be ids, or a dict with the keys "',
-        ),
-        (
-            {"ids": ids, "labels": ids[:2]},
-            scores,
-            None,
-            r"labels.shape=\(2, 4\), y_pred",
-        ),
-        (ids + 9, scores, None, "below the number of items, 7"),
-        ([[True], [False, True]], scores[:2], None, "of dtype bool"),
-        (csr_matrix(np.eye(5, 7)), scores, None, "a sparse matrix, which has rows"),
+    uneven = [x[:2] for x in ids[:2]] + [ids[2]], list(scores[:3])
+    shorter = [ids[0], ids[1][:2]], [scores[0], scores[1][:3]]
+    matrix = csr_matrix(np.eye(5, 7))
+    for *given, message in (
+        (ids[:, :3], scores, "`y_pred` should have the shape .batch, time, items"),
+        (ids[0], scores, r"Received: y_true.shape=\(4,\), y_pred.shape=\(5, 4, 7"),
+        (np.eye(ITEMS)[ids], scores, "`y_true` should hold the ids of the relevant"),
+        (np.ones((5, 4, 2)), scores, "with floats, which may be two ids, or an"),
+        ({"id": ids}, scores, '`y_true` should be ids, or a dict with the keys "'),
+        ({"ids": ids, "labels": ids[:2]}, scores, r"labels.shape=\(2, 4\), y_pred"),
+        (ids + 9, scores, "below the number of items, 7"),
+        ([[True], [False, True]], scores[:2], "of dtype bool"),
+        (matrix, scores, "a sparse matrix, which has rows"),
         (ids, scores, np.ones(4), "`sample_weight` should be a number, or have the sh"),
-        ([x[:2] for x in ids[:2]] + [ids[2]], list(scores[:3]), None, "as many items"),
-        (
-            [ids[0], ids[1][:2]],
-            [scores[0], scores[1][:3]],
-            None,
-            "as many items as `y_pr",
-        ),
+        (*uneven, "as many items"),
+        (*shorter, "as many items as `y_pr"),
     ):
         with pytest.raises(ValueError, match=message):
-            metric.update_state(y_true, y_pred, weights)
+            metric.update_state(*given)
     assert float(metric.result()) == 0.0
 
 
@@ -286,66 +250,58 @@ def loss(ids, scores):
     return ops.mean(ops.square(scores))
 
 
+@pytest.fixture
+def x(ids, rng):
+    """Items that are seen at each position."""
+    return np.where(ARE_POSITIONS, rng.integers(0, ITEMS, ids.shape), -1)
+
+
 @pytest.mark.trains
 @pytest.mark.parametrize("model_class", [keras.Model, RankingModel])
-def test_in_fit_and_evaluate(ids, rng, model_class):
-    x = np.where(ARE_POSITIONS, rng.integers(0, ITEMS, ids.shape), -1)
+def test_in_fit_and_evaluate(x, ids, rng, model_class):
     model = sequence_model(model_class)
-    weights = rng.random(ids.shape).astype("float32")
-    model.compile(
-        keras.optimizers.SGD(0.0),
-        loss,
-        metrics=[MeanReciprocalRank(sparse_labels=True)],
-        weighted_metrics=[RankingMetrics([NDCG(k=3, sparse_labels=True, seed=1)])],
-    )
+    mrr = MeanReciprocalRank(sparse_labels=True)
+    ndcg = NDCG(k=3, sparse_labels=True, seed=1)
+    still = keras.optimizers.SGD(0.0)
+    group = RankingMetrics([NDCG(k=3, sparse_labels=True, seed=1)])
+    model.compile(still, loss, metrics=[mrr], weighted_metrics=[group])
     y = ids
     if model_class is RankingModel:
         y = {"ids": np.maximum(ids, 0), "mask": ARE_POSITIONS}
-    logs = model.evaluate(
-        x, y, sample_weight=weights, batch_size=2, return_dict=True, verbose=0
-    )
-    scores = model.predict(x, verbose=0)
-    flat = kept(ARE_POSITIONS, ids, scores, weights)
-    assert logs["mrr"] == pytest.approx(
-        result(MeanReciprocalRank(sparse_labels=True), *flat[:2]), abs=1e-6
-    )
-    expected = result(NDCG(k=3, sparse_labels=True, seed=1), *flat)
-    assert logs["ndcg_at_3"] == pytest.approx(expected, abs=1e-6)
-    history = model.fit(
-        x, y, sample_weight=weights, batch_size=2, shuffle=False, verbose=0
-    ).history
+    weights = rng.random(ids.shape).astype("float32")
+    given = {"sample_weight": weights, "batch_size": 2, "verbose": 0}
+    logs = model.evaluate(x, y, return_dict=True, **given)
+    history = model.fit(x, y, shuffle=False, **given).history
+    flat = kept(ARE_POSITIONS, ids, model.predict(x, verbose=0), weights)
+    assert logs["mrr"] == pytest.approx(result(mrr, *flat[:2]), abs=1e-6)
+    assert logs["ndcg_at_3"] == pytest.approx(result(ndcg, *flat), abs=1e-6)
     assert history["mrr"] == [pytest.approx(logs["mrr"], abs=1e-6)]
 
 
 @pytest.mark.trains
-def test_graded_targets_in_a_ranking_model(graded, rng):
+def test_graded_targets_in_a_ranking_model(x, graded):
     ids, labels = graded
-    x = np.where(ARE_POSITIONS, rng.integers(0, ITEMS, ids.shape[:2]), -1)
+    ndcg = NDCG(k=3, sparse_labels=True, seed=1)
     model = sequence_model(RankingModel)
     model.compile("sgd", loss, metrics=[NDCG(k=3, sparse_labels=True, seed=1)])
-    y = {"ids": ids, "labels": labels, "mask": np.ones(ids.shape, bool)}
-    logs = model.evaluate(x, y, batch_size=2, return_dict=True, verbose=0)
     scores = model.predict(x, verbose=0)
-    expected = result(
-        NDCG(k=3, sparse_labels=True, seed=1), {"ids": ids, "labels": labels}, scores
-    )
-    assert logs["ndcg_at_3"] == pytest.approx(expected, abs=1e-6)
-    y = {"ids": ids[..., :1], "labels": labels[..., :1]}
-    logs = model.evaluate(x, y, batch_size=2, return_dict=True, verbose=0)
-    expected = result(NDCG(k=3, sparse_labels=True, seed=1), y, scores)
-    assert logs["ndcg_at_3"] == pytest.approx(expected, abs=1e-6)
+    masked = {"ids": ids, "labels": labels, "mask": np.ones(ids.shape, bool)}
+    first = {"ids": ids[..., :1], "labels": labels[..., :1]}
+    for y in (masked, first):
+        logs = model.evaluate(x, y, batch_size=2, return_dict=True, verbose=0)
+        assert logs["ndcg_at_3"] == pytest.approx(result(ndcg, y, scores), abs=1e-6)
     # Last, as Keras leaves no usable model after an error on JAX, and compiled anew, as
     # TensorFlow would trace both shapes as one of unknown rank.
     model.compile("sgd", loss, metrics=[NDCG(k=3, sparse_labels=True)])
-    y = {name: each[..., 0] for name, each in y.items()}
+    y = {name: each[..., 0] for name, each in first.items()}
     with pytest.raises(ValueError, match=r"in the shape .batch, time, 1."):
         model.evaluate(x, y, verbose=0)
 
 
 @pytest.mark.trains
-def test_ragged_sequences_of_tf_data(ids, rng):
+def test_ragged_sequences_of_tf_data(x, ids):
     tf = pytest.importorskip("tensorflow")
-    x = np.where(ARE_POSITIONS, rng.integers(0, ITEMS, ids.shape), -1).astype("int32")
+    x = x.astype("int32")
     model = sequence_model(RankingModel)
     model.compile("sgd", loss, metrics=[NDCG(k=3, sparse_labels=True, seed=1)])
     dense = model.evaluate(x, ids, return_dict=True, verbose=0)

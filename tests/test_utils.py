@@ -1,5 +1,7 @@
 """Padding, excluding, exporting and merging."""
 
+import functools
+import re
 import tracemalloc
 
 import keras
@@ -32,14 +34,12 @@ def test_pad_lists_of_features(rng):
     padded = utils.pad_lists(rows, group_sizes=[1, 5], padding_value=0.0)
     assert padded.shape == (2, 5, 4)
     assert padded.dtype == np.float32
-    np.testing.assert_array_equal(padded[0, 0], rows[0])
-    np.testing.assert_array_equal(padded[0, 1:], 0.0)
+    np.testing.assert_array_equal(padded[0], [rows[0], *np.zeros((4, 4))])
     np.testing.assert_array_equal(padded[1], rows[1:])
 
 
 def test_whole_numbers_are_not_rounded():
-    rows = np.array([2**24 + 1, 5, 7])
-    padded = utils.pad_lists(rows, group_sizes=[2, 1])
+    padded = utils.pad_lists(np.array([2**24 + 1, 5, 7]), group_sizes=[2, 1])
     np.testing.assert_array_equal(padded, [[2**24 + 1, 5], [7, -1]])
 
 
@@ -60,12 +60,13 @@ def test_bytes_in_the_other_order_come_in_that_of_the_machine(dtype):
     np.testing.assert_array_equal(padded, [[3, 1], [2, -1]])
 
 
-def test_longer_lists_are_cut_only_on_request():
-    labels = [1, 2, 3, 4]
-    cut = utils.pad_lists(labels, group_sizes=[3, 1], list_size=2)
-    np.testing.assert_array_equal(cut, [[1, 2], [4, -1]])
-    wide = utils.pad_lists(labels, group_sizes=[3, 1], list_size=4)
-    np.testing.assert_array_equal(wide, [[1, 2, 3, -1], [4, -1, -1, -1]])
+@pytest.mark.parametrize(
+    ("list_size", "expected"),
+    [(2, [[1, 2], [4, -1]]), (4, [[1, 2, 3, -1], [4, -1, -1, -1]])],
+)
+def test_longer_lists_are_cut_only_on_request(list_size, expected):
+    given = {"group_sizes": [3, 1], "list_size": list_size}
+    np.testing.assert_array_equal(utils.pad_lists([1, 2, 3, 4], **given), expected)
 
 
 @pytest.mark.parametrize(
@@ -87,101 +88,54 @@ def test_nothing_to_pad():
     assert utils.pad_lists(np.zeros((0, 3)), group_sizes=[0, 0]).shape == (2, 0, 3)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: utils.pad_lists([1, 2], group_sizes=[3]),
-            "`group_sizes` should add up to the number of rows. Received: a sum of 3 "
-            "for 2 rows",
-        ),
-        (
-            lambda: utils.pad_lists([1, 2], group_sizes=[3, -1]),
-            "`group_sizes` should be integers of 0 or more, one per list. "
-            "Received: group_sizes=[3, -1]",
-        ),
-        (
-            lambda: utils.pad_lists([1, 2], group_ids=[1]),
-            "`group_ids` should have one id per row. Received: group_ids.shape=(1,) "
-            "for 2 rows",
-        ),
-        (
-            lambda: utils.pad_lists([1, 2], group_ids=["a", None]),
-            "`group_ids` should be ids of one type, without missing ones. "
-            "Received: group_ids=['a', None], with None in row 1",
-        ),
-        (
-            lambda: utils.pad_lists([1, 2]),
-            "Either `group_sizes` or `group_ids` should be given. Received: "
-            "group_sizes=None, group_ids=None",
-        ),
-        (
-            lambda: utils.pad_lists([1, 2], group_sizes=[2], list_size=0),
-            "`list_size` should be a positive integer or None. Received: list_size=0",
-        ),
-        (
-            lambda: utils.pad_lists(["a"], group_sizes=[1]),
-            "`values` should be an array of numbers with one row per item. Received: "
-            "values of shape (1,) and dtype <U1",
-        ),
-        (
-            lambda: utils.unpad_lists([[1, 2]], group_sizes=[3]),
-            "`values` should have the shape (batch, list_size, ...), with the number "
-            "and size of the lists that the groups describe. Received: 1 groups of up "
-            "to 3 rows, values.shape=(1, 2)",
-        ),
-        # The ids of other lists, such as of those for validation.
-        (
-            lambda: utils.unpad_lists(np.ones((3, 4)), group_ids=["b", "c", "b"]),
-            "`values` should have the shape (batch, list_size, ...), with the number "
-            "and size of the lists that the groups describe. Received: 2 groups of up "
-            "to 2 rows, values.shape=(3, 4)",
-        ),
-        (
-            lambda: utils.unpad_lists(np.ones((3, 4)), group_sizes=[4, 0]),
-            "`values` should have the shape (batch, list_size, ...), with the number "
-            "and size of the lists that the groups describe. Received: 2 groups of up "
-            "to 4 rows, values.shape=(3, 4)",
-        ),
-        (
-            lambda: utils.exclude_items([[0.1, 0.2]], [[2]]),
-            "`item_ids` should hold ids below the number of items, 2. "
-            "Received: a larger id, 2, in row 0",
-        ),
-        (
-            lambda: utils.exclude_items([[0.1, 0.2]], [1]),
-            "`y_pred` should have the shape (batch, items) and `item_ids` the shape "
-            "(batch, n). Received: y_pred.shape=(1, 2), item_ids.shape=(1,)",
-        ),
-        (
-            lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[1, 2]),
-            "`keep` should have the shape (batch,) or (batch, m). Received: "
-            "keep.shape=(2, 1), item_ids.shape=(1, 1)",
-        ),
-        (
-            lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[2]),
-            "`keep` should hold ids below the number of items, 2. "
-            "Received: a larger id, 2, in row 0",
-        ),
-        (
-            lambda: utils.exclude_items([[0.1, 0.2]], [[1]], keep=[0.5]),
-            "`keep` should hold whole numbers as ids. "
-            "Received: a fraction, 0.5, in row 0",
-        ),
-        (
-            lambda: utils.merge_state(NDCG(), NDCG()),
-            "`others` should be a list of metrics or states. Received: a single NDCG",
-        ),
-        (
-            lambda: utils.merge_state(NDCG(), utils.export_state(NDCG())),
-            "`others` should be a list of metrics or states. Received: a single dict",
-        ),
-    ],
+pad = functools.partial(utils.pad_lists, [1, 2])
+unpad, merge = utils.unpad_lists, utils.merge_state
+exclude = functools.partial(utils.exclude_items, [[0.1, 0.2]])
+BOTH_SHAPES = (
+    "`y_pred` should have the shape (batch, items) and `item_ids` the shape (batch, n)."
+    " Received: y_pred.shape=(1, 2), item_ids.shape=(1,)"
 )
+OTHER_LISTS = (
+    "the shape (batch, list_size, ...), with the number and size of the lists that the "
+    "groups describe. Received: 1 groups of up to 3 rows, values.shape=(1, 2)"
+)
+# What is said of each, but for its name, of which `test_bad_input.py` has more.
+ERRORS = [
+    (lambda: pad(group_sizes=[3]), "of rows. Received: a sum of 3 for 2 rows"),
+    (lambda: pad(group_sizes=[3, -1]), "should be integers of 0 or more, one per list"),
+    (lambda: pad(group_ids=[1]), "one id per row. Received: group_ids.shape=(1,) for"),
+    (lambda: pad(group_ids=["a", None]), "['a', None], with None in row 1"),
+    (lambda: pad(), "Either `group_sizes` or `group_ids` should be given. Received:"),
+    (
+        lambda: pad(group_sizes=[2], list_size=0),
+        "should be a positive integer or None.",
+    ),
+    (lambda: utils.pad_lists(["a"], group_sizes=[1]), "of shape (1,) and dtype <U1"),
+    (lambda: unpad([[1, 2]], group_sizes=[3]), OTHER_LISTS),
+    # The ids of other lists, such as of those for validation.
+    (lambda: unpad(np.ones((3, 4)), group_ids=["b", "c", "b"]), "2 groups of up to 2 "),
+    (lambda: unpad(np.ones((3, 4)), group_sizes=[4, 0]), "2 groups of up to 4 rows"),
+    (lambda: exclude([[2]]), "of items, 2. Received: a larger id, 2, in row 0"),
+    (lambda: exclude([1]), BOTH_SHAPES),
+    (
+        lambda: exclude([[1]], keep=[1, 2]),
+        "(batch,) or (batch, m). Received: keep.shap",
+    ),
+    (lambda: exclude([[1]], keep=[2]), "Received: a larger id, 2, in row 0"),
+    (lambda: exclude([[1]], keep=[0.5]), "Received: a fraction, 0.5, in row 0"),
+    (
+        lambda: utils.mask_labels([[2, 1]], [[True]]),
+        "mask.shape=(1, 1), labels.shape=(",
+    ),
+    (lambda: merge(NDCG(), NDCG()), "metrics or states. Received: a single NDCG"),
+    (lambda: merge(NDCG(), {"a": 0}), "metrics or states. Received: a single dict"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
 def test_errors(call, message):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         call()
-    assert str(error.value) == message
 
 
 def test_exclude_items(rng):
@@ -218,20 +172,19 @@ def test_scores_are_copied_once():
     assert most < 1.5 * scores.nbytes
 
 
-def test_exclude_items_in_a_model():
+@pytest.mark.parametrize(
+    ("function", "second", "given", "expected"),
+    [
+        (utils.exclude_items, "int32", [2, -1, -1], [2.0, 0.0, -np.inf]),
+        (utils.mask_labels, "bool", [True, True, False], [2.0, 0.0, -1.0]),
+    ],
+)
+def test_in_a_model(function, second, given, expected):
     """Where the size of the batch is not known."""
-    scores, seen = keras.Input((4,)), keras.Input((2,), dtype="int32")
-    model = keras.Model([scores, seen], utils.exclude_items(scores, seen))
-    found = model([ops.array([[4.0, 3.0, 2.0, 1.0]]), ops.array([[2, -1]])])
-    expected = [[4.0, 3.0, -np.inf, 1.0]]
-    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
-
-
-def test_mask_labels_in_a_model():
-    labels, mask = keras.Input((3,)), keras.Input((3,), dtype="bool")
-    model = keras.Model([labels, mask], utils.mask_labels(labels, mask))
-    found = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([[True, True, False]])])
-    np.testing.assert_array_equal(ops.convert_to_numpy(found), [[2.0, 0.0, -1.0]])
+    inputs = keras.Input((3,)), keras.Input((3,), dtype=second)
+    model = keras.Model(inputs, function(*inputs))
+    found = model([ops.array([[2.0, 0.0, 1.0]]), ops.array([given])])
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), [expected])
 
 
 @pytest.mark.parametrize(
