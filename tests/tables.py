@@ -1,11 +1,13 @@
 """Tables of scored items, as the tests of evaluation and of its command read them."""
 
+import pathlib
 import re
 
 import keras
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import csv, feather, parquet
 
 only_where_it_is_quick = pytest.mark.skipif(
     keras.backend.backend() != "numpy", reason="reading is the same on all backends"
@@ -14,6 +16,19 @@ only_where_it_is_quick = pytest.mark.skipif(
 
 def raises(message):
     return pytest.raises(ValueError, match=re.escape(message))
+
+
+def write(rows, path):
+    """Writes a table in the format that the name says."""
+    suffix = pathlib.Path(path).suffix
+    if suffix == ".parquet":
+        parquet.write_table(rows, path)
+    elif suffix == ".arrow":
+        feather.write_feather(rows, path)
+    elif suffix == ".csv":
+        csv.write_csv(rows, path)
+    else:
+        rows.to_pandas().to_json(path, orient="records", lines=True)
 
 
 def rows_of(lists=60, seed=0, noise=1.0, digits=1):
@@ -49,3 +64,8 @@ def lists_of(table, *names):
         [[columns[name][place] for place in places[query]] for query in queries]
         for name in names
     ]
+
+
+def checks(evaluation):
+    """The rows of its health, by their names."""
+    return {row["check"]: row for row in evaluation.health()}
