@@ -84,16 +84,16 @@ def test_wrong_rows(columns, arguments, message):
         evaluate(changed(**columns), ["mrr"], **arguments)
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ({"query_id": "1", "label": 1, "score": 0.5}, "a dict, and the error: "),
-        (FRAME.set_axis(["label"] * 3, axis=1), "a DataFrame, and the error: "),
-        (FRAME.astype(pd.SparseDtype("float", 0.0)), "a DataFrame, and the error: "),
-        (pl.from_pandas(FRAME).lazy(), "a LazyFrame, which its method `col"),
-        (3, "a int"),
-    ],
-)
+NO_TABLES = [
+    ({"query_id": "1", "label": 1, "score": 0.5}, "a dict, and the error: "),
+    (FRAME.set_axis(["label"] * 3, axis=1), "a DataFrame, and the error: "),
+    (FRAME.astype(pd.SparseDtype("float", 0.0)), "a DataFrame, and the error: "),
+    (pl.from_pandas(FRAME).lazy(), "a LazyFrame, which its method `col"),
+    (3, "a int"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), NO_TABLES)
 def test_what_is_no_table(source, message):
     with raises("`rows` should be ") as error:
         evaluate(source, ["mrr"])
@@ -323,18 +323,18 @@ def test_queries_in_the_type_of_text_of_other_tools():
     assert ours.compare(others)["lists"] == [2]
 
 
-@pytest.mark.parametrize(
-    ("argument", "given", "there"),
-    [
-        *(("query", "query_id", x) for x in ("qid", "q_id", "query-id", "QueryID")),
-        *(("query", "query_id", x) for x in ("user_id", "session", "query_ids")),
-        *(("label", "label", x) for x in ("relevance", "Label", "rating", "labels")),
-        *(("score", "score", x) for x in ("prediction", "y_pred", "Score", "scores")),
-        *(("item", "item_id", x) for x in ("doc_id", "docno", "Item ID", "item_ids")),
-        ("weight", "weight", "sample_weight"),
-        ("keep", "market", "markets"),
-    ],
-)
+OFFERED = [
+    *(("query", "query_id", x) for x in ("qid", "q_id", "query-id", "QueryID")),
+    *(("query", "query_id", x) for x in ("user_id", "session", "query_ids")),
+    *(("label", "label", x) for x in ("relevance", "Label", "rating", "labels")),
+    *(("score", "score", x) for x in ("prediction", "y_pred", "Score", "scores")),
+    *(("item", "item_id", x) for x in ("doc_id", "docno", "Item ID", "item_ids")),
+    ("weight", "weight", "sample_weight"),
+    ("keep", "market", "markets"),
+]
+
+
+@pytest.mark.parametrize(("argument", "given", "there"), OFFERED)
 def test_a_missing_column_offers_the_one_that_is_meant(argument, given, there):
     rows = changed(item_id=list("abc"), weight=[1.0] * 3, market=["de"] * 3)
     rows = {there if x == given else x: values for x, values in rows.items()}

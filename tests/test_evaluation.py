@@ -658,21 +658,21 @@ def test_health_tells_why_to_mistrust_a_number():
     assert all(warning in str(evaluation) for warning in evaluation.warnings)
 
 
-@pytest.mark.parametrize(
-    ("labels", "metrics", "found"),
-    [
-        ([1, 1, 1, 1], ["ndcg@2", "mrr"], 2),
-        ([2, 2, 1, 0], ["ndcg"], 1),
-        # To NDCG, their order makes a difference.
-        ([2, 1, 5, 3], ["ndcg"], 0),
-        ([2, 1, 5, 3], ["ndcg", "map"], 2),
-        ([2, 1, 5, 4], ["ndcg", MeanReciprocalRank(relevance_threshold=4)], 1),
-        ([2, 1, 4, 3], [ExpectedReciprocalRank()], 0),
-        ([0, 0, 1, 0], ["map"], 0),
-        # An item whose label is missing is none.
-        ([1, None, 0.5, 0.7], ["map"], 1),
-    ],
-)
+ALL_RELEVANT = [
+    ([1, 1, 1, 1], ["ndcg@2", "mrr"], 2),
+    ([2, 2, 1, 0], ["ndcg"], 1),
+    # To NDCG, their order makes a difference.
+    ([2, 1, 5, 3], ["ndcg"], 0),
+    ([2, 1, 5, 3], ["ndcg", "map"], 2),
+    ([2, 1, 5, 4], ["ndcg", MeanReciprocalRank(relevance_threshold=4)], 1),
+    ([2, 1, 4, 3], [ExpectedReciprocalRank()], 0),
+    ([0, 0, 1, 0], ["map"], 0),
+    # An item whose label is missing is none.
+    ([1, None, 0.5, 0.7], ["map"], 1),
+]
+
+
+@pytest.mark.parametrize(("labels", "metrics", "found"), ALL_RELEVANT)
 def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found):
     rows = {"query_id": [1, 1, 2, 2], "label": labels, "score": [0.1, 0.2, 0.3, 0.1]}
     evaluation = evaluate(rows, metrics)
@@ -684,13 +684,13 @@ def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found)
     assert checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "function", "arguments"),
-    [
-        ("ndcg@3", functional.ndcg, {"k": 3}),
-        ("arp", functional.average_relevance_position, {}),
-    ],
-)
+SPREAD = [
+    ("ndcg@3", functional.ndcg, {"k": 3}),
+    ("arp", functional.average_relevance_position, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "arguments"), SPREAD)
 def test_the_spread_over_ties_is_that_of_all_orders(name, function, arguments):
     rows = rows_of(lists=30, digits=0)
     labels, scores = lists_of(rows, "label", "score")
@@ -800,19 +800,19 @@ def test_health_of_columns_that_seem_swapped():
     assert any("does `query` name" in w for w in by_item.warnings)
 
 
-@pytest.mark.parametrize(
-    ("scores", "found"),
-    [
-        ([3, 1, 2, 1, 0], 2),
-        ([3, 1, 2, None, 1], 1),
-        ([0, 2, 1, 2, None], 1),
-        ([np.nan, 1, 2, np.inf, 1], 1),
-        ([1, 3, 3, 2, 3], 0),
-        ([1, 4, 2, 0.5, 1.5], 0),
-        ([1, 2.5, 3, 1, -np.inf], 0),
-        ([0, -1, -2, 5, 5], 0),
-    ],
-)
+LIKE_RANKS = [
+    ([3, 1, 2, 1, 0], 2),
+    ([3, 1, 2, None, 1], 1),
+    ([0, 2, 1, 2, None], 1),
+    ([np.nan, 1, 2, np.inf, 1], 1),
+    ([1, 3, 3, 2, 3], 0),
+    ([1, 4, 2, 0.5, 1.5], 0),
+    ([1, 2.5, 3, 1, -np.inf], 0),
+    ([0, -1, -2, 5, 5], 0),
+]
+
+
+@pytest.mark.parametrize(("scores", "found"), LIKE_RANKS)
 def test_health_of_scores_that_seem_to_be_ranks(scores, found):
     rows = {"query_id": [1, 1, 1, 2, 2], "label": [1, 0, 0, 1, 0], "score": scores}
     evaluation = evaluate(rows, ["mrr"])

@@ -97,49 +97,49 @@ NO_QUERIES = "`query_ids` should be a sequence of ids"
 NO_ITEMS = "`item_ids` should be a sequence of ids"
 
 
-@pytest.mark.parametrize(
-    ("qrels", "queries", "items", "message"),
-    [
-        (QRELS, ["q1"], ITEMS, "judgments of other queries (2): 'q2', 'q3'"),
-        (QRELS, ["q1", "q1"], ITEMS, "`query_ids` should hold each id once"),
-        ([*ROWS, ("q1", "d1", 3)], QUERIES, ITEMS, "item 'd1' twice for query 'q1'"),
-        ([("q1",)], QUERIES, ITEMS, "tuples of a query, an item and a number"),
-        ([(["q1"], "d1", 1)], QUERIES, ITEMS, "Received: (['q1'], 'd1', 1) as row 0"),
-        ([("q1", ["d1"], 1)], QUERIES, ITEMS, "Received: ('q1', ['d1'], 1) as row 0"),
-        ({"q1": "d1"}, QUERIES, ITEMS, "Received: 'd1', for the query 'q1'"),
-        *(({"q1": {"d1": x}}, QUERIES, ITEMS, GRADES) for x in ("1", "1_0", np.nan)),
-        ({"q1": {"d1": 1e300}}, QUERIES, ITEMS, GRADES),
-        ({"q1": {"d1": 2**60}}, QUERIES, ITEMS, f"{GRADES}, and integers below 2**53"),
-        (QRELS, QUERIES, [1, 2, 3], "Received: 1, 2, 3, and none of the 3"),
-        (QRELS, QUERIES, np.arange(3), "Received: 0, 1, 2, and none of the 3"),
-        (QRELS, iter(QUERIES), ITEMS, NO_QUERIES),
-        (QRELS, QUERIES, np.array([ITEMS]), "Received: [['d1', 'd2', 'd3', 'd4']]"),
-        (QRELS, QUERIES, [*ITEMS, ["d5"]], NO_ITEMS),
-        (QRELS, "q1", ITEMS, "of ids. Received: a single id, 'q1'"),
-        (QRELS, QUERIES, "d1", NO_ITEMS),
-        (QRELS, 3, ITEMS, NO_QUERIES),
-        (3, QUERIES, ITEMS, "`qrels` should be a dict, rows of a query, an item"),
-        ({"q1": {"x": 0}}, ["q1"], ITEMS, "none of the 1 of `qrels`, 'x'"),
-    ],
-)
+WRONG = [
+    (QRELS, ["q1"], ITEMS, "judgments of other queries (2): 'q2', 'q3'"),
+    (QRELS, ["q1", "q1"], ITEMS, "`query_ids` should hold each id once"),
+    ([*ROWS, ("q1", "d1", 3)], QUERIES, ITEMS, "item 'd1' twice for query 'q1'"),
+    ([("q1",)], QUERIES, ITEMS, "tuples of a query, an item and a number"),
+    ([(["q1"], "d1", 1)], QUERIES, ITEMS, "Received: (['q1'], 'd1', 1) as row 0"),
+    ([("q1", ["d1"], 1)], QUERIES, ITEMS, "Received: ('q1', ['d1'], 1) as row 0"),
+    ({"q1": "d1"}, QUERIES, ITEMS, "Received: 'd1', for the query 'q1'"),
+    *(({"q1": {"d1": x}}, QUERIES, ITEMS, GRADES) for x in ("1", "1_0", np.nan)),
+    ({"q1": {"d1": 1e300}}, QUERIES, ITEMS, GRADES),
+    ({"q1": {"d1": 2**60}}, QUERIES, ITEMS, f"{GRADES}, and integers below 2**53"),
+    (QRELS, QUERIES, [1, 2, 3], "Received: 1, 2, 3, and none of the 3"),
+    (QRELS, QUERIES, np.arange(3), "Received: 0, 1, 2, and none of the 3"),
+    (QRELS, iter(QUERIES), ITEMS, NO_QUERIES),
+    (QRELS, QUERIES, np.array([ITEMS]), "Received: [['d1', 'd2', 'd3', 'd4']]"),
+    (QRELS, QUERIES, [*ITEMS, ["d5"]], NO_ITEMS),
+    (QRELS, "q1", ITEMS, "of ids. Received: a single id, 'q1'"),
+    (QRELS, QUERIES, "d1", NO_ITEMS),
+    (QRELS, 3, ITEMS, NO_QUERIES),
+    (3, QUERIES, ITEMS, "`qrels` should be a dict, rows of a query, an item"),
+    ({"q1": {"x": 0}}, ["q1"], ITEMS, "none of the 1 of `qrels`, 'x'"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "queries", "items", "message"), WRONG)
 def test_errors(qrels, queries, items, message):
     with raises(message):
         targets_from_qrels(qrels, queries, items)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("q1\td1\t1\nq1\td2\t2,0\n", "line 2 of {}, 'q1\\td2\\t2,0'"),
-        ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
-        ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
-        ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
-        ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
-        ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
-        ('[["q1", "d1", 1]]', 'number 1: ["q1", "d1", 1]'),
-        ("q1 0 d1 1\n".encode("utf-16"), "text in UTF-8"),
-    ],
-)
+WRONG_FILES = [
+    ("q1\td1\t1\nq1\td2\t2,0\n", "line 2 of {}, 'q1\\td2\\t2,0'"),
+    ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
+    ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
+    ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
+    ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
+    ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
+    ('[["q1", "d1", 1]]', 'number 1: ["q1", "d1", 1]'),
+    ("q1 0 d1 1\n".encode("utf-16"), "text in UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_FILES)
 def test_files_that_are_not_understood(text, message, tmp_path):
     path = file(tmp_path, "qrels.txt", text)
     with raises(message.format(path)):

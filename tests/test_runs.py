@@ -578,17 +578,17 @@ def test_ids_without_numbers_in_json(tmp_path):
         evaluate_run([files[0], tmp_path / "q.json"], RUN, ["mrr"])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"1": null}', "which counts as 0. Received: None, for the query"),
-        ('{"1": ["a"], "2": null}', "which counts as 0. Received: None, for the query"),
-        ('{"1": {"a": 1, "a": 2}}', "each key once. Received twice: 'a'"),
-        ('{"1": {"a": 1}, "1": {"b": 2}}', "each key once. Received twice: '1'"),
-        ('{"1": {"a": 1', "`run` should be a table that can be read"),
-        ('{"1": {"a": 1}, "2": 3}', "a dict of items and numbers for each query"),
-    ],
-)
+WRONG_JSON = [
+    ('{"1": null}', "which counts as 0. Received: None, for the query"),
+    ('{"1": ["a"], "2": null}', "which counts as 0. Received: None, for the query"),
+    ('{"1": {"a": 1, "a": 2}}', "each key once. Received twice: 'a'"),
+    ('{"1": {"a": 1}, "1": {"b": 2}}', "each key once. Received twice: '1'"),
+    ('{"1": {"a": 1', "`run` should be a table that can be read"),
+    ('{"1": {"a": 1}, "2": 3}', "a dict of items and numbers for each query"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_JSON)
 def test_wrong_json(tmp_path, text, message):
     (tmp_path / "run.json").write_text(text)
     with raises(message):
@@ -679,65 +679,65 @@ ONE = {"1": {"a": 1}}
 TWICE = "twice: the item 'a' of the query '2'"
 
 
-@pytest.mark.parametrize(
-    ("qrels", "run", "message"),
-    [
-        ({}, ONE, "`qrels` should have rows. Received: none"),
-        ({"1": {}}, RUN, "`qrels` should have rows"),
-        ([[-1]], [[1]], "`qrels` should have rows"),
-        (ONE, iter([]), "`run` should have rows. Received: a list_iterator"),
-        ({"1": {"a": np.nan}}, ONE, "a finite label in each row"),
-        ({"1": {"a": None, "b": 1}}, ONE, "a finite label in each row"),
-        (ONE, {"1": {"a": None, "b": 1.0}}, "a score in each row"),
-        ({"1": {"a": 1, 2: 1}}, ONE, "`qrels` should have ids of one type"),
-        ({2**63: {"a": 1}}, {2**63: {"a": 1.0}}, "integers below 2..63 or text"),
-        ({"1": {"a": 1}, "2": ["a"]}, ONE, "columns"),
-        (ONE, {"2": None}, "one, which counts as 0. Received: None, for the query '2'"),
-        (ONE, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
-        (ONE, {"2": "a"}, "Received: 'a', for the query '2'"),
-        (ONE, {"2": [0.5]}, "Received: .0.5., for the query '2'"),
-        (ONE, {"2": ["a", None]}, "Received: .'a', None., for the query '2'"),
-        (ONE, {"2": ["a"], "1": {"a": 0.5}}, "Received: .'a'., for the query '2'"),
-        (ONE, {"2": ["a", "b", "a"]}, TWICE),
-        ({"2": None}, ONE, "Leave a query without .* None, for the query '2'"),
-        ({"2": {"a"}, "1": {"a": 2}}, ONE, "Received: {'a'}, for the query '2'"),
-        ({"2": ["a", "a"]}, ONE, f"`qrels` .* {TWICE}"),
-        ({"docid": ["a"], "q": ["1"], "n": [1]}, ONE, "`query` should name a column"),
-        (ONE, [["b", "a"]], "or a dict of items for each query. Received: a list"),
-        (ONE, np.array([["b"]]), "or a dict of items for each query. Received: a nda"),
-        (ONE, [3], "or a dict of items for each query. Received: a list"),
-        ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
-        ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
-        ([["a"]], ["a"], "Received: a list"),
-        ([[1]], [1], "`run` .* Received: 1, for the query 0"),
-        ([[1]], [[[1, 2]]], "Received: ..1, 2.., for the query 0"),
-        ([[1]], np.array([[0.5]]), "Received: .0.5., for the query 0"),
-        ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
-        ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .1, None., for"),
-        ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
-        ([[1, 1]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a"),
-        ([[1]], [["1", 1]], "`run` should have ids of one type"),
-        ([[1]], iter([[1]]), "`qrels` should be"),
-        ({0: [1]}, {0: [2, -1, 1]}, "-1 only as padding at its end"),
-        (RELEVANT, {"1": (x for x in "ab")}, "Received: <generator"),
-        (RELEVANT, {"1": np.array(["a", None])}, "for the query '1'"),
-        (RELEVANT, {"1": np.array(["a", np.nan], object)}, "for the query '1'"),
-        ({"1": [1]}, {"1": np.ma.masked_array([1, 2], [0, 1])}, "for the query '1'"),
-        (RELEVANT, {"1": [["a"]]}, "Received: ..'a'.., for the query '1'"),
-        (RELEVANT, {"1": ["a"], 1: ["a"]}, "`run` should have ids of one type"),
-        (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
-        (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
-        (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
-        (RELEVANT, columns_of({"1": [0.5]}), "has lists of the type DOUBLE"),
-        (RELEVANT, columns_of({"1": ["a", "a"]}), "twice: the item 'a' of the query"),
-        (RELEVANT, {"query_id": ["1"] * 2, "item_id": [["a"], ["b"]]}, "several for"),
-        (RELEVANT, {**columns_of({"1": ["a"]}), "s": [[0.5]]}, "or leave out 's'"),
-        (RELEVANT, {**columns_of({"1": ["a"]}), "score": [0.5]}, "leave out 'score'"),
-        (RELEVANT, {**columns_of({"1": ["a"]}), "score": [[1, 2]]}, "as many scores"),
-        ({**columns_of({"1": ["a"]}), "grade": [[2]]}, LISTS, "`label` should name"),
-        (pd.Series([["a"]]), ONE, "a Series, which its method `to_list` makes lists"),
-    ],
-)
+WRONG = [
+    ({}, ONE, "`qrels` should have rows. Received: none"),
+    ({"1": {}}, RUN, "`qrels` should have rows"),
+    ([[-1]], [[1]], "`qrels` should have rows"),
+    (ONE, iter([]), "`run` should have rows. Received: a list_iterator"),
+    ({"1": {"a": np.nan}}, ONE, "a finite label in each row"),
+    ({"1": {"a": None, "b": 1}}, ONE, "a finite label in each row"),
+    (ONE, {"1": {"a": None, "b": 1.0}}, "a score in each row"),
+    ({"1": {"a": 1, 2: 1}}, ONE, "`qrels` should have ids of one type"),
+    ({2**63: {"a": 1}}, {2**63: {"a": 1.0}}, "integers below 2..63 or text"),
+    ({"1": {"a": 1}, "2": ["a"]}, ONE, "columns"),
+    (ONE, {"2": None}, "one, which counts as 0. Received: None, for the query '2'"),
+    (ONE, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
+    (ONE, {"2": "a"}, "Received: 'a', for the query '2'"),
+    (ONE, {"2": [0.5]}, "Received: .0.5., for the query '2'"),
+    (ONE, {"2": ["a", None]}, "Received: .'a', None., for the query '2'"),
+    (ONE, {"2": ["a"], "1": {"a": 0.5}}, "Received: .'a'., for the query '2'"),
+    (ONE, {"2": ["a", "b", "a"]}, TWICE),
+    ({"2": None}, ONE, "Leave a query without .* None, for the query '2'"),
+    ({"2": {"a"}, "1": {"a": 2}}, ONE, "Received: {'a'}, for the query '2'"),
+    ({"2": ["a", "a"]}, ONE, f"`qrels` .* {TWICE}"),
+    ({"docid": ["a"], "q": ["1"], "n": [1]}, ONE, "`query` should name a column"),
+    (ONE, [["b", "a"]], "or a dict of items for each query. Received: a list"),
+    (ONE, np.array([["b"]]), "or a dict of items for each query. Received: a nda"),
+    (ONE, [3], "or a dict of items for each query. Received: a list"),
+    ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
+    ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
+    ([["a"]], ["a"], "Received: a list"),
+    ([[1]], [1], "`run` .* Received: 1, for the query 0"),
+    ([[1]], [[[1, 2]]], "Received: ..1, 2.., for the query 0"),
+    ([[1]], np.array([[0.5]]), "Received: .0.5., for the query 0"),
+    ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
+    ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .1, None., for"),
+    ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
+    ([[1, 1]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a"),
+    ([[1]], [["1", 1]], "`run` should have ids of one type"),
+    ([[1]], iter([[1]]), "`qrels` should be"),
+    ({0: [1]}, {0: [2, -1, 1]}, "-1 only as padding at its end"),
+    (RELEVANT, {"1": (x for x in "ab")}, "Received: <generator"),
+    (RELEVANT, {"1": np.array(["a", None])}, "for the query '1'"),
+    (RELEVANT, {"1": np.array(["a", np.nan], object)}, "for the query '1'"),
+    ({"1": [1]}, {"1": np.ma.masked_array([1, 2], [0, 1])}, "for the query '1'"),
+    (RELEVANT, {"1": [["a"]]}, "Received: ..'a'.., for the query '1'"),
+    (RELEVANT, {"1": ["a"], 1: ["a"]}, "`run` should have ids of one type"),
+    (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
+    (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
+    (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
+    (RELEVANT, columns_of({"1": [0.5]}), "has lists of the type DOUBLE"),
+    (RELEVANT, columns_of({"1": ["a", "a"]}), "twice: the item 'a' of the query"),
+    (RELEVANT, {"query_id": ["1"] * 2, "item_id": [["a"], ["b"]]}, "several for"),
+    (RELEVANT, {**columns_of({"1": ["a"]}), "s": [[0.5]]}, "or leave out 's'"),
+    (RELEVANT, {**columns_of({"1": ["a"]}), "score": [0.5]}, "leave out 'score'"),
+    (RELEVANT, {**columns_of({"1": ["a"]}), "score": [[1, 2]]}, "as many scores"),
+    ({**columns_of({"1": ["a"]}), "grade": [[2]]}, LISTS, "`label` should name"),
+    (pd.Series([["a"]]), ONE, "a Series, which its method `to_list` makes lists"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "run", "message"), WRONG)
 def test_wrong_judgments_and_runs(qrels, run, message):
     with pytest.raises(ValueError, match=message):
         evaluate_run(qrels, run, ["mrr"])
@@ -1142,17 +1142,17 @@ def test_forms_of_judgments_with_subtopics(tmp_path):
 NAMELESS_ROWS = {"query_id": ["1"], "item_id": ["d1"], "label": [1]}
 
 
-@pytest.mark.parametrize(
-    ("qrels", "message"),
-    [
-        ({"1": {"d1": 1}}, "Received: {'d1': 1}, for the query '1'"),
-        ({"1": ["d1"]}, "Received: ['d1'], for the query '1'"),
-        ("1 d1 1\n", "with the columns ['column0', 'column1', 'column2']"),
-        ("1 0 d1 1\n2 0 d1 1\n", "Received: '0' as the only one, in "),
-        ("1 Q0 d1 1\n", "Received: 'Q0' as the only one, in "),
-        (NAMELESS_ROWS, "a table with the columns ['query_id', 'item_id', 'label']"),
-    ],
-)
+NO_SUBTOPICS = [
+    ({"1": {"d1": 1}}, "Received: {'d1': 1}, for the query '1'"),
+    ({"1": ["d1"]}, "Received: ['d1'], for the query '1'"),
+    ("1 d1 1\n", "with the columns ['column0', 'column1', 'column2']"),
+    ("1 0 d1 1\n2 0 d1 1\n", "Received: '0' as the only one, in "),
+    ("1 Q0 d1 1\n", "Received: 'Q0' as the only one, in "),
+    (NAMELESS_ROWS, "a table with the columns ['query_id', 'item_id', 'label']"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "message"), NO_SUBTOPICS)
 def test_judgments_without_subtopics_are_an_error(tmp_path, qrels, message):
     if isinstance(qrels, str):
         (tmp_path / "qrels").write_text(qrels)

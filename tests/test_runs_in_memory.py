@@ -65,15 +65,15 @@ def rows_of_other_queries():
     return [np.stack([side % 200, 200 + side // 200], 1) for side in sides]
 
 
-@pytest.mark.parametrize(
-    ("judged", "found"),
-    [
-        (JUDGED, FOUND),
-        ([(1, 7, 2), (1, 9, 3), (2, 3, 4)], [(1, 5, 9), (1, 9, 8), (2, 3, 7)]),
-        rows_in_random_order(),
-        rows_of_other_queries(),
-    ],
-)
+UNCLEAR = [
+    (JUDGED, FOUND),
+    ([(1, 7, 2), (1, 9, 3), (2, 3, 4)], [(1, 5, 9), (1, 9, 8), (2, 3, 7)]),
+    rows_in_random_order(),
+    rows_of_other_queries(),
+]
+
+
+@pytest.mark.parametrize(("judged", "found"), UNCLEAR)
 def test_pairs_that_may_be_lists_of_ids(judged, found):
     """Whose first values repeat, or are the same on both sides."""
     judged, found = ([list(map(int, x)) for x in y] for y in (judged, found))
@@ -205,29 +205,29 @@ def test_what_is_no_row(rows, message, side):
 FINITE = "`qrels` should have a finite label in each row"
 
 
-@pytest.mark.parametrize(
-    ("qrels", "run", "message"),
-    [
-        ([("q", "d", "high")], RUN, "`label` should name a column of numbers"),
-        (csv.reader(["q,d,1"]), RUN, "`label` should name a column of numbers"),
-        ([("q", "d", None)], RUN, FINITE),
-        ([("q", "d", np.nan)], RUN, FINITE),
-        ([("q", "d", pd.NaT)], RUN, FINITE),
-        (QRELS, [("Q0", "D0", None)], "`run` should have a score in each row"),
-        ([("q", "d", 1), (1, "e", 1)], RUN, "`qrels` should have ids of one type"),
-        (QRELS, [("Q0", "D0", 1), ("Q0", "D0", 2)], "Received twice: the item 'D0'"),
-        (QRELS, [("Q0", "D0", 1), ("Q0", "D1", 2)], "as if they were ranks"),
-        ([(1, 2, 3, 4)], RUN, "whose first line is '1, 2, 3, 4': say which are the"),
-        ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
-        ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
-        ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
-        ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
-        (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
-        (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
-        (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
-        ([(1, 7), (2, 3)], [(1, 5), (2, 3)], "whether they are rows, or the ids of"),
-    ],
-)
+WRONG_ROWS = [
+    ([("q", "d", "high")], RUN, "`label` should name a column of numbers"),
+    (csv.reader(["q,d,1"]), RUN, "`label` should name a column of numbers"),
+    ([("q", "d", None)], RUN, FINITE),
+    ([("q", "d", np.nan)], RUN, FINITE),
+    ([("q", "d", pd.NaT)], RUN, FINITE),
+    (QRELS, [("Q0", "D0", None)], "`run` should have a score in each row"),
+    ([("q", "d", 1), (1, "e", 1)], RUN, "`qrels` should have ids of one type"),
+    (QRELS, [("Q0", "D0", 1), ("Q0", "D0", 2)], "Received twice: the item 'D0'"),
+    (QRELS, [("Q0", "D0", 1), ("Q0", "D1", 2)], "as if they were ranks"),
+    ([(1, 2, 3, 4)], RUN, "whose first line is '1, 2, 3, 4': say which are the"),
+    ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
+    ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
+    ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
+    ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
+    (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
+    (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
+    (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
+    ([(1, 7), (2, 3)], [(1, 5), (2, 3)], "whether they are rows, or the ids of"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "run", "message"), WRONG_ROWS)
 def test_wrong_rows(qrels, run, message):
     with raises(message):
         mrr(qrels, run)
@@ -416,14 +416,14 @@ def test_scalars_of_any_library(library):
             assert targets["labels"].tolist() == [[label]]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
-        *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
-        pd.NaT,
-    ],
-)
+NO_NUMBERS = [
+    *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
+    *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
+    pd.NaT,
+]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
 @pytest.mark.parametrize("others", [{}, {"b": 0}])
 def test_what_is_no_number_is_named(value, others):
     wrong, right = {"q": {"a": value, **others}}, {"q": {"a": 1, **others}}
@@ -455,17 +455,17 @@ def test_numbers_in_the_place_of_lists():
 # Names of columns.
 
 
-@pytest.mark.parametrize(
-    ("names", "both", "argument"),
-    [
-        ("qid doc_id docno score", "'doc_id' and 'docno'", "item='doc_id' (--item"),
-        ("qid Doc_ID docno score", "'Doc_ID' and 'docno'", "item='Doc_ID' (--item"),
-        ("qid corpus-id docid score", "'corpus-id' and 'docid'", "item='corpus-id'"),
-        ("user_id qid docno score", "'user_id' and 'qid'", "query='user_id'"),
-        ("docno user_id query score", "'user_id' and 'query'", "query='user_id'"),
-        ("docno qid Score SCORE", "'Score' and 'SCORE'", "score='Score'"),
-    ],
-)
+BOTH_MEANT = [
+    ("qid doc_id docno score", "'doc_id' and 'docno'", "item='doc_id' (--item"),
+    ("qid Doc_ID docno score", "'Doc_ID' and 'docno'", "item='Doc_ID' (--item"),
+    ("qid corpus-id docid score", "'corpus-id' and 'docid'", "item='corpus-id'"),
+    ("user_id qid docno score", "'user_id' and 'qid'", "query='user_id'"),
+    ("docno user_id query score", "'user_id' and 'query'", "query='user_id'"),
+    ("docno qid Score SCORE", "'Score' and 'SCORE'", "score='Score'"),
+]
+
+
+@pytest.mark.parametrize(("names", "both", "argument"), BOTH_MEANT)
 def test_columns_that_may_both_be_meant(names, both, argument):
     run = table(names, ["q"], ["q"], ["q"], ["q"])
     with raises(f"and a table with {both}: say which, such as {argument}"):
@@ -487,14 +487,14 @@ def test_one_of_two_columns_of_ids():
     assert mrr(labels, run, label="rating") == 1.0
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        *("Query,DOC_ID,Score,Relevance", "QUERY_ID,Item_ID,SCORE,LABEL"),
-        *("Query ID,Doc ID,score,Rating", "QID,DocNo,Score,rel"),
-        "Query-ID,Corpus-ID,Score,Score",
-    ],
-)
+CAPITALS = [
+    *("Query,DOC_ID,Score,Relevance", "QUERY_ID,Item_ID,SCORE,LABEL"),
+    *("Query ID,Doc ID,score,Rating", "QID,DocNo,Score,rel"),
+    "Query-ID,Corpus-ID,Score,Score",
+]
+
+
+@pytest.mark.parametrize("names", CAPITALS)
 def test_headers_in_capitals(names):
     *ids, score, label = names.split(",")
     run = pd.DataFrame([["q", "x", 0.9], ["q", "d", 0.5]], columns=[*ids, score])

@@ -160,16 +160,16 @@ def test_ids_in_csv_are_read_as_written(tmp_path, ids, expected):
     assert [*mrr_of(tmp_path / "rows.csv")] == expected
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        ["1", "2"],
-        ['"1.1"', '"1.10"'],
-        ['"2024-01-01"', '"2024-1-1"'],
-        ["18446744073709551616", "18446744073709551617"],
-        ['"1e3"', '"7.5e"'],
-    ],
-)
+JSON_IDS = [
+    ["1", "2"],
+    ['"1.1"', '"1.10"'],
+    ['"2024-01-01"', '"2024-1-1"'],
+    ["18446744073709551616", "18446744073709551617"],
+    ['"1e3"', '"7.5e"'],
+]
+
+
+@pytest.mark.parametrize("ids", JSON_IDS)
 def test_ids_in_json_are_read_as_written(tmp_path, ids):
     lines = [f'{{"query_id": {id_}, "label": 1, "score": 0.5}}' for id_ in ids[::-1]]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
@@ -203,18 +203,18 @@ def test_fractions_may_come_late(tmp_path, suffix):
         assert [*found.values()] == [1.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("suffix", "one", "other", "columns"),
-    [
-        ("csv", f"{HEAD}1,1,0.3\n", "3,7,0.4\n", ["column0", "column1", "column2"]),
-        (
-            "jsonl",
-            '{"query_id": 1, "label": 1, "score": 0.3}',
-            '{"query_id": 1, "score": 0.3}',
-            ["query_id", "score"],
-        ),
-    ],
-)
+UNLIKE = [
+    ("csv", f"{HEAD}1,1,0.3\n", "3,7,0.4\n", ["column0", "column1", "column2"]),
+    (
+        "jsonl",
+        '{"query_id": 1, "label": 1, "score": 0.3}',
+        '{"query_id": 1, "score": 0.3}',
+        ["query_id", "score"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("suffix", "one", "other", "columns"), UNLIKE)
 def test_a_file_that_another_does_not_look_like(tmp_path, suffix, one, other, columns):
     """Its first row would be taken for a header, or its labels for missing."""
     (tmp_path / f"0.{suffix}").write_text(one)
@@ -230,19 +230,19 @@ def test_no_line_of_csv_is_left_out(tmp_path):
         evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
 
 
-@pytest.mark.parametrize(
-    ("lines", "line"),
-    [
-        (["1,1,.5,'foo", "1,0,.9,bar", "1,0,.8,'baz"], 2),
-        (["1,1,.5,a", "1,0,.9,'foo' bar"], 3),
-        (["1,1,.5,'foo", "1,0,.9,bar"], 2),
-        # Of these, only the numbers tell that they are rows.
-        (["1,0,.5,'a''b'", "1,1,.5,'foo", "1,0,.9,bar'"], 3),
-        (["1,true,.5,a", "1,true,.5,'foo", "1,,.9,bar'"], 3),
-        (["'1,1,.5,a", "1,0,.9,b", "'2,1,.5,c"], 2),
-        (["1,1,.5,'foo", "1,0,.9,bar", "2',1,.5,c"], 2),
-    ],
-)
+QUOTES = [
+    (["1,1,.5,'foo", "1,0,.9,bar", "1,0,.8,'baz"], 2),
+    (["1,1,.5,a", "1,0,.9,'foo' bar"], 3),
+    (["1,1,.5,'foo", "1,0,.9,bar"], 2),
+    # Of these, only the numbers tell that they are rows.
+    (["1,0,.5,'a''b'", "1,1,.5,'foo", "1,0,.9,bar'"], 3),
+    (["1,true,.5,a", "1,true,.5,'foo", "1,,.9,bar'"], 3),
+    (["'1,1,.5,a", "1,0,.9,b", "'2,1,.5,c"], 2),
+    (["1,1,.5,'foo", "1,0,.9,bar", "2',1,.5,c"], 2),
+]
+
+
+@pytest.mark.parametrize(("lines", "line"), QUOTES)
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_quotes_hide_no_rows(tmp_path, lines, line, delimiter):
     text = "\n".join(["query_id,label,score,title", *lines])
@@ -317,14 +317,14 @@ def test_trec_eval_orders_numbers_as_text():
 # The join of judgments and a run.
 
 
-@pytest.mark.parametrize(
-    ("ids", "type_"),
-    [
-        (pd.to_datetime(["2024-01-01"]), "TIMESTAMP"),
-        ([1.0], "DOUBLE"),
-        ([True], "BOOLEAN"),
-    ],
-)
+NOT_JOINED = [
+    (pd.to_datetime(["2024-01-01"]), "TIMESTAMP"),
+    ([1.0], "DOUBLE"),
+    ([True], "BOOLEAN"),
+]
+
+
+@pytest.mark.parametrize(("ids", "type_"), NOT_JOINED)
 def test_ids_that_cannot_be_joined(ids, type_):
     qrels = {"query_id": ids, "item_id": ["a"], "label": [1]}
     with raises("`query` should have ids of types that can be compared.") as error:
