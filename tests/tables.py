@@ -31,6 +31,28 @@ def write(rows, path):
         rows.to_pandas().to_json(path, orient="records", lines=True)
 
 
+def texts(folder, **contents):
+    """Writes files of text, and returns their paths."""
+    paths = [folder / name for name in contents]
+    for path, text in zip(paths, contents.values(), strict=True):
+        path.write_text(text)
+    return paths
+
+
+# A table of Arrow in other forms.
+IN_MEMORY = {
+    "arrow": lambda rows: rows,
+    "dict": lambda rows: rows.to_pydict(),
+    "pandas": lambda rows: rows.to_pandas(),
+    "stream": lambda rows: pa.RecordBatchReader.from_batches(
+        rows.schema, rows.to_batches()
+    ),
+    "batch": lambda rows: rows.combine_chunks().to_batches()[0],
+    "duckdb": lambda rows: pytest.importorskip("duckdb").from_arrow(rows),
+    "polars": lambda rows: pytest.importorskip("polars").from_arrow(rows),
+}
+
+
 def rows_of(lists=60, seed=0, noise=1.0, digits=1):
     """Shuffled rows of lists of 1 to 20 items, with ties, empty lists and weights."""
     rng = np.random.default_rng(seed)

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pytest
 from elsewhere import path_of
 from pyarrow import parquet
-from tables import checks, only_where_it_is_quick, raises, rows_of, write
+from tables import (
+    IN_MEMORY,
+    checks,
+    only_where_it_is_quick,
+    raises,
+    rows_of,
+    texts,
+    write,
+)
 
 from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
@@ -453,9 +461,8 @@ for start, it, item, tag in (
 
 @pytest.mark.parametrize(("qrels", "run", "expected"), TEXTS)
 def test_lines_of_text(tmp_path, qrels, run, expected):
-    for name, text in (("qrels", qrels), ("run", run)):
-        (tmp_path / name).write_text(text)
-    found = values_of(evaluate_run(tmp_path / "qrels", tmp_path / "run", ["mrr"]))
+    files = texts(tmp_path, qrels=qrels, run=run)
+    found = values_of(evaluate_run(*files, ["mrr"]))
     assert found == {query: {"mrr": value} for query, value in expected.items()}
 
 
@@ -482,10 +489,8 @@ def test_tables_without_names_are_in_one_order(tmp_path):
 
 def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
     """As of ColBERT: query, item, rank and score."""
-    (tmp_path / "run.tsv").write_text("1\t8\t1\t.9\n1\t7\t2\t.8\n")
-    (tmp_path / "qrels").write_text("1 0 7 1\n")
+    files = texts(tmp_path, qrels="1 0 7 1\n", run="1\t8\t1\t.9\n1\t7\t2\t.8\n")
     named = {"query": "column0", "item": "column1", "score": "column3"}
-    files = tmp_path / "qrels", tmp_path / "run.tsv"
     with raises("is '1\\t8\\t1\\t.9': say which are the `query`"):
         evaluate_run(*files, ["mrr"])
     assert evaluate_run(*files, ["mrr"], **named)["mrr"] == 0.5
@@ -609,15 +614,11 @@ def columns_of(lists):
     return {"query_id": list(lists), "item_id": list(lists.values())}
 
 
-@pytest.mark.parametrize("library", ["dict", "pyarrow", "pandas", "polars", "duckdb"])
-def test_columns_of_lists(library):
+@pytest.mark.parametrize("form", [*IN_MEMORY, "columns"])
+def test_columns_of_lists(form):
     tables = [columns_of(x) for x in (RELEVANT, LISTS)]
-    if library != "dict":
-        tables = [pa.table(x) for x in tables]
-    if library == "pandas":
-        tables = [x.to_pandas() for x in tables]
-    elif library in ("polars", "duckdb"):
-        tables = [pytest.importorskip(library).from_arrow(x) for x in tables]
+    if form != "columns":
+        tables = [IN_MEMORY[form](pa.table(x)) for x in tables]
     assert found_in(*tables) == pytest.approx(MEANS)
 
 
@@ -879,30 +880,26 @@ def test_the_share_of_judged_items_is_that_of_ir_measures(seed):
 
 def test_ties_and_levels_of_judged_items(tmp_path, capsys):
     """Which are judged, not relevant."""
-    files = [str(tmp_path / name) for name in ("qrels", "run")]
-    (tmp_path / "qrels").write_text("1 0 a 1\n1 0 b 0\n")
-    (tmp_path / "run").write_text("1 Q0 x 1 .5 t\n1 Q0 a 1 .5 t\n1 Q0 b 1 .5 t\n")
+    run = "1 Q0 x 1 .5 t\n1 Q0 a 1 .5 t\n1 Q0 b 1 .5 t\n"
+    files = texts(tmp_path, qrels="1 0 a 1\n1 0 b 0\n", run=run)
     row = checks(evaluate_run(*files, ["judged@2"]))["ties of judged@2"]
     assert (row["worst"], row["best"]) == (1 / 2, 1.0)
     assert row["average"] == pytest.approx(2 / 3)
-    line = ["evaluate", *files, "-m", "judged@2", "map", "--relevance-threshold", "2"]
-    assert run_command(line) == 0
+    line = "-m judged@2 map --relevance-threshold 2"
+    assert run_command(["evaluate", *map(str, files), *line.split()]) == 0
     assert "judged@2  0.5000" in capsys.readouterr().out
 
 
 def test_lines_of_json_start_with_any_value(tmp_path):
+    path = tmp_path / "q.jsonl"
+    line = '{{"x": {}, "query_id": "1", "item_id": "{}", "label": {}, "score": {}}}\n'
     for value in ("{}", "[1]", "null", '{"a": [1]}'):
-        lines = [
-            f'{{"x": {value}, "query_id": "1", "item_id": "{item}", "label": {label}, '
-            f'"score": {label}}}\n'
-            for item, label in (("a", 1), ("b", 0))
-        ]
-        (tmp_path / "q.jsonl").write_text("".join(lines))
-        found = evaluate_run(tmp_path / "q.jsonl", {"1": ["b", "a"]}, ["mrr"])
-        assert found["mrr"] == evaluate(tmp_path / "q.jsonl", ["mrr"])["mrr"] / 2 == 0.5
-    (tmp_path / "q.jsonl").write_text('{"1": {"a": 1}}')
+        path.write_text(line.format(value, "a", 1, 1) + line.format(value, "b", 0, 0))
+        assert evaluate_run(path, {"1": ["b", "a"]}, ["mrr"])["mrr"] == 0.5
+        assert evaluate(path, ["mrr"])["mrr"] == 1.0
+    path.write_text('{"1": {"a": 1}}')
     with raises("`query` should name a column"):
-        evaluate(tmp_path / "q.jsonl", ["mrr"])
+        evaluate(path, ["mrr"])
 
 
 def test_standard_input_has_lines(monkeypatch):
@@ -950,8 +947,8 @@ def test_missing_judgments_among_many_are_one():
     run = {q: {f"d{i}": -i for i in range(25, 45)} for q in qrels}
     (warning,) = evaluate_run(qrels, run, ["ndcg@10"]).warnings
     assert "have items without a judgment in their top 10, 50% on average" in warning
-    others = {q: {f"x{i}": -i for i in range(20)} for q in list(qrels)[:7]}
-    warnings = evaluate_run(qrels, {**run, **others}, ["ndcg@10"]).warnings
+    run |= {q: {f"x{i}": -i for i in range(20)} for q in list(qrels)[:7]}
+    warnings = evaluate_run(qrels, run, ["ndcg@10"]).warnings
     assert any("7 of 10 lists have no judged items with a score" in w for w in warnings)
 
 
@@ -1114,13 +1111,8 @@ def test_names_and_rules_of_subtopics():
 def test_forms_of_judgments_with_subtopics(tmp_path):
     lines = "\n".join(" ".join(map(str, row)) for row in DIVERSITY)
     commas = lines.replace(" ", ",")
-    for name, text in (
-        ("qrels", lines),
-        ("qrels.csv", f"qid,subtopic,docno,label\n{commas}"),
-        ("qrels.json", json.dumps(nested(DIVERSITY))),
-        ("bare.csv", commas),
-    ):
-        (tmp_path / name).write_text(text)
+    csv, dicts = f"qid,subtopic,docno,label\n{commas}", json.dumps(nested(DIVERSITY))
+    *files, bare = texts(tmp_path, lines=lines, csv=csv, dicts=dicts, bare=commas)
     expected = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, OF_SUBTOPICS).to_dict()
     assert 0 < expected["alpha_nDCG@5"] < 0.5
     # Without names, subtopics could be items.
@@ -1128,9 +1120,9 @@ def test_forms_of_judgments_with_subtopics(tmp_path):
     for qrels, arguments in (
         (pa.table(by_column(DIVERSITY, ROW)), {}),
         (pa.table(by_column(DIVERSITY, "query_id iteration doc_id relevance")), {}),
-        *((tmp_path / name, {}) for name in ("qrels", "qrels.csv", "qrels.json")),
-        (tmp_path / "bare.csv", names),
-        (tmp_path / "bare.csv", {**names, "subtopic": "column1"}),
+        *((file, {}) for file in files),
+        (bare, names),
+        (bare, {**names, "subtopic": "column1"}),
     ):
         found = evaluate_run(qrels, OF_DIVERSITY, OF_SUBTOPICS, **arguments)
         assert found.to_dict() == expected
@@ -1205,17 +1197,17 @@ def test_tied_items_of_metrics_with_and_without_subtopics():
     assert evaluate_run(qrels, run, ["StRecall@1"]).to_dict() == {"StRecall@1": 0.0}
 
 
-def test_the_command_reads_subtopics(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "qrels").write_text("1 a d1 1\n1 b d2 1\n")
-    (tmp_path / "qrels.csv").write_text("qid,topic,docno,label\n1,a,d1,1\n1,b,d2,1\n")
-    (tmp_path / "run").write_text("1 Q0 d1 1 .9 t\n1 Q0 d3 2 .8 t\n")
-    for files in ("qrels run", "qrels.csv run --subtopic topic"):
-        line = f"evaluate {files} -o tsv -m StRecall@5 P_IA@5"
-        assert run_command(line.split()) == 0
-        printed = capsys.readouterr().out
-        assert re.search(r"StRecall@5\t0\.5", printed)
-        assert re.search(r"P_IA@5\t0\.1", printed)
-    line = "evaluate qrels run -m map --subtopic topic"
-    assert run_command(line.split()) == 2
-    assert "--subtopic should be left out with TREC files" in capsys.readouterr().err
+def test_the_command_reads_subtopics(tmp_path, capsys):
+    qrels, csv, run = texts(
+        tmp_path,
+        qrels="1 a d1 1\n1 b d2 1\n",
+        csv="qid,topic,docno,label\n1,a,d1,1\n1,b,d2,1\n",
+        run="1 Q0 d1 1 .9 t\n1 Q0 d3 2 .8 t\n",
+    )
+    for line, code, words in (
+        (f"{qrels} {run} -m StRecall@5 P_IA@5", 0, r"StRecall@5\t0\.5.*P_IA@5\t0\.1"),
+        (f"{csv} {run} -m StRecall@5 P_IA@5 --subtopic topic", 0, r"P_IA@5\t0\.1"),
+        (f"{qrels} {run} -m map --subtopic topic", 2, "left out with TREC files"),
+    ):
+        assert run_command(f"evaluate {line} -o tsv".split()) == code
+        assert re.search(words, "".join(capsys.readouterr()), re.DOTALL)

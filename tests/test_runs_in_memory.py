@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tables import only_where_it_is_quick, raises
+from tables import IN_MEMORY, only_where_it_is_quick, raises, texts
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.evaluation.command import run as run_command
@@ -249,22 +249,26 @@ def test_iterators_that_were_read():
 # Judgments without labels.
 
 
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+@pytest.mark.parametrize("form", IN_MEMORY)
 @pytest.mark.parametrize("names", [("query_id", "item_id"), ("qid", "docno")])
-def test_tables_without_labels(library, names):
+def test_tables_without_labels(form, names):
     columns = dict(zip(names, [["q", "q", "r"], ["a", "b", "c"]], strict=True))
-    qrels, run = library(columns), {"q": ["x", "b"], "r": ["c"]}
-    assert mrr(qrels, run) == (1 / 2 + 1) / 2
-    targets = targets_from_qrels(qrels, ["r", "q"], ["a", "b", "c"])
+    run = {"q": ["x", "b"], "r": ["c"]}
+
+    def qrels(**more):
+        return IN_MEMORY[form](pa.table({**columns, **more}))
+
+    assert mrr(qrels(), run) == (1 / 2 + 1) / 2
+    targets = targets_from_qrels(qrels(), ["r", "q"], ["a", "b", "c"])
     assert targets["ids"].tolist() == [[2, -1], [0, 1]]
     assert targets["labels"].tolist() == [[1.0, -1.0], [1.0, 1.0]]
     for more in ("grade", "rank"):
         with raises("`label` should name a column. Received: label='label'"):
-            mrr(library({**columns, more: [1, 2, 1]}), run)
+            mrr(qrels(**{more: [1, 2, 1]}), run)
     with raises("`label` should name a column. Received: label='grade'"):
-        mrr(qrels, run, label="grade")
+        mrr(qrels(), run, label="grade")
     with raises("`score` should name a column"):
-        mrr(run, qrels)
+        mrr(run, qrels())
 
 
 FILES = {
@@ -294,18 +298,21 @@ def test_files_without_labels(tmp_path, capsys, name):
 
 def test_files_of_text_without_labels_or_names(tmp_path):
     """The first row may be a header, unless columns are named by their places."""
-    (tmp_path / "q.tsv").write_text("q\ta\nr\tb\n")
+    tabs, named, mixed = texts(
+        tmp_path,
+        tabs="q\ta\nr\tb\n",
+        named="query_id doc_id\nq a\n",
+        mixed="q a\nr 0 b 1\n",
+    )
     run = {"q": ["a"], "r": ["x", "b"]}
-    with raises("q.tsv with the columns ['q', 'a']"):
-        mrr(tmp_path / "q.tsv", run)
-    placed = {"query": "column0", "item": "column1"}
-    assert mrr(tmp_path / "q.tsv", run, **placed) == (1 + 1 / 2) / 2
-    (tmp_path / "q").write_text("query_id doc_id\nq a\n")
-    with raises("Received: line 1 of"):
-        mrr(tmp_path / "q", run)
-    (tmp_path / "q").write_text("q a\nr 0 b 1\n")
-    with raises("`qrels` should have lines of the fields query item. Received: line 2"):
-        mrr(tmp_path / "q", run)
+    for file, message in (
+        (tabs, "tabs with the columns ['q', 'a']"),
+        (named, "Received: line 1 of"),
+        (mixed, "`qrels` should have lines of the fields query item. Received: line 2"),
+    ):
+        with raises(message):
+            mrr(file, run)
+    assert mrr(tabs, run, query="column0", item="column1") == (1 + 1 / 2) / 2
 
 
 # A run in which nothing was found.
@@ -602,13 +609,13 @@ def test_a_page_of_a_run(tmp_path):
 def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "bm25.json").write_text('{"q": ["a", "b"]}')
-    (tmp_path / "dpr.json").write_text('{"q": ["b", "a"]}')
-    (tmp_path / "qrels").write_text("q 0 b 1\n")
-    line = "report qrels dpr.json --baseline bm25.json -o page.html"
+    texts(
+        tmp_path, qrels="q 0 b 1\n", bm25='{"q": ["a", "b"]}', dpr='{"q": ["b", "a"]}'
+    )
+    line = "report qrels dpr --baseline bm25 -o page.html"
     assert run_command(line.split()) == 0
     text = (tmp_path / "page.html").read_text("utf-8")
-    assert "Model: dpr.json. Baseline: bm25.json. 1 list" in text
+    assert "Model: dpr. Baseline: bm25. 1 list" in text
 
 
 # The same judgments as targets.

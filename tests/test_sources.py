@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import dataset, feather, parquet
-from tables import only_where_it_is_quick, raises, write
+from tables import only_where_it_is_quick, raises, texts, write
 
 from keras_rank.evaluation import evaluate, evaluate_run
 from keras_rank.metrics import MeanReciprocalRank
@@ -131,49 +131,90 @@ def test_columns_that_folders_name(tmp_path, suffix):
 # Ids as they are written, and numbers that only come late.
 
 LATE = 30_000
-HEAD = "query_id,label,score\n"
+HEAD = "query_id,label,score"
 
 
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        (["1.10", "1.1"], ["1.1", "1.10"]),
-        (["1e3", "1000"], ["1000", "1e3"]),
-        (["01", "1"], ["01", "1"]),
-        (["2024-1-1", "2024-01-01"], ["2024-01-01", "2024-1-1"]),
-        (["true", "True"], ["True", "true"]),
-        (["2", "10"], ["10", "2"]),
-        (["-2", "18446744073709551617"], ["-2", "18446744073709551617"]),
-        (["NULL", "nan"], ["NULL", "nan"]),
-        ([" a", "a"], [" a", "a"]),
-        (["7"] * LATE + ["1.10", "1e3"], ["1.10", "1e3", "7"]),
-        (["7"] * LATE + ["07", "+7"], ["+7", "07", "7"]),
-        (["'a'", "a", '"a, b"'], ["'a'", "a", "a, b"]),
-        (["a"] * LATE + ['"a"', '"a, b"'], ["a", "a, b"]),
-        (["a", "#b", "#c"], ["#b", "#c", "a"]),
-    ],
-    ids=lambda ids: ids[-1],
-)
-def test_ids_in_csv_are_read_as_written(tmp_path, ids, expected):
-    lines = ["query_id,label,score", *(f"{id_},1,0.5" for id_ in ids)]
-    (tmp_path / "rows.csv").write_text("\n".join(lines))
-    assert [*mrr_of(tmp_path / "rows.csv")] == expected
+def csv_of(*lines, head=HEAD):
+    return "\n".join([head, *lines])
 
 
-JSON_IDS = [
-    ["1", "2"],
-    ['"1.1"', '"1.10"'],
-    ['"2024-01-01"', '"2024-1-1"'],
-    ["18446744073709551616", "18446744073709551617"],
-    ['"1e3"', '"7.5e"'],
+def with_ids(*ids):
+    return csv_of(*(f"{id_},1,0.5" for id_ in ids))
+
+
+def in_json(*ids):
+    line = '{{"query_id": {}, "label": 1, "score": 0.5}}'
+    return "\n".join(line.format(id_) for id_ in ids)
+
+
+LONG = "x" * 200_000
+BLANKS = '{"query_id": "a", "label": 1, "score": 1}\n\n \t\n\n'
+TEXTS = [
+    # Ids are read as they are written.
+    ("csv", with_ids("1.10", "1.1"), ["1.1", "1.10"]),
+    ("csv", with_ids("1e3", "1000"), ["1000", "1e3"]),
+    ("csv", with_ids("01", "1"), ["01", "1"]),
+    ("csv", with_ids("2024-1-1", "2024-01-01"), ["2024-01-01", "2024-1-1"]),
+    ("csv", with_ids("true", "True"), ["True", "true"]),
+    ("csv", with_ids("2", "10"), ["10", "2"]),
+    ("csv", with_ids("-2", "18446744073709551617"), ["-2", "18446744073709551617"]),
+    ("csv", with_ids("NULL", "nan"), ["NULL", "nan"]),
+    ("csv", with_ids(" a", "a"), [" a", "a"]),
+    ("csv", with_ids(*["7"] * LATE, "1.10", "1e3"), ["1.10", "1e3", "7"]),
+    ("csv", with_ids(*["7"] * LATE, "07", "+7"), ["+7", "07", "7"]),
+    ("csv", with_ids("'a'", "a", '"a, b"'), ["'a'", "a", "a, b"]),
+    ("csv", with_ids(*["a"] * LATE, '"a"', '"a, b"'), ["a", "a, b"]),
+    ("csv", with_ids("a", "#b", "#c"), ["#b", "#c", "a"]),
+    ("jsonl", in_json("2", "1"), ["1", "2"]),
+    ("jsonl", in_json('"1.10"', '"1.1"'), ["1.1", "1.10"]),
+    ("jsonl", in_json('"2024-1-1"', '"2024-01-01"'), ["2024-01-01", "2024-1-1"]),
+    ("jsonl", in_json(2**64 + 1, 2**64), [f"{2**64}", f"{2**64 + 1}"]),
+    ("jsonl", in_json('"7.5e"', '"1e3"'), ["1e3", "7.5e"]),
+    # Quoted text has any size, and lines of its own.
+    (
+        "csv",
+        csv_of(
+            f'"{LONG}\n1, 2, 3, 4, 5",1,1,.5,',
+            '"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n',
+            head=f"title,{HEAD},text",
+        ),
+        {"1": 0.5},
+    ),
+    (
+        "csv",
+        csv_of(f'1,1,.5,"{LONG}"', "1,x,.5,", head=f"{HEAD},t"),
+        "'x' in line 3 of",
+    ),
+    *(
+        ("csv", csv_of("1,nan,2", f"1,{label},1"), f"'{label}' in line 3 of")
+        for label in ("inf", "-inf", "1e400")
+    ),
+    ("jsonl", BLANKS + '{"score": 2, "query_id": "a", "label": 0}', {"a": 1 / 2}),
+    ("jsonl", BLANKS + '{"score": "x", "query_id": "a"}', "with 'x' in line 5 of"),
+    (
+        "jsonl",
+        '{"query_id": 1, "query_id": 2}\n',
+        "each key once. Received, as number 1",
+    ),
 ]
 
 
-@pytest.mark.parametrize("ids", JSON_IDS)
-def test_ids_in_json_are_read_as_written(tmp_path, ids):
-    lines = [f'{{"query_id": {id_}, "label": 1, "score": 0.5}}' for id_ in ids[::-1]]
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    assert [*mrr_of(tmp_path / "rows.jsonl")] == [id_.strip('"') for id_ in ids]
+@pytest.mark.parametrize(
+    ("suffix", "text", "expected"), TEXTS, ids=lambda x: str(x)[:9]
+)
+def test_files_of_text(tmp_path, suffix, text, expected):
+    """By the ids in order, the value of each query, or what is wrong."""
+    path = tmp_path / f"rows.{suffix}"
+    path.write_text(text)
+    if isinstance(expected, str):
+        with raises(expected) as error:
+            evaluate(path, ["mrr"])
+        # Advice of DuckDB is of what there is not here.
+        assert "sample_size" not in str(error.value)
+    else:
+        found = mrr_of(path)
+        assert (list(found) if isinstance(expected, list) else found) == expected
+    assert csv.field_size_limit() == 131_072
 
 
 @pytest.mark.parametrize("id_", ["1.10", "1.0", "1e3"])
@@ -192,19 +233,17 @@ def test_ids_in_json_are_no_floats(tmp_path, id_):
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_fractions_may_come_late(tmp_path, suffix):
     rows, last = [(0, 1, 1)] * LATE, [(1, 1, 0.4), (1, 0, 0.1)]
-    line = '{{"query_id": {}, "label": {}, "score": {}}}'
-    if suffix == "csv":
-        line = "{},{},{}"
+    line = {"csv": "{},{},{}", "jsonl": '{{"query_id": {}, "label": {}, "score": {}}}'}
     for order in (last, last[::-1]):
-        lines = ["query_id,label,score"] * (suffix == "csv")
-        lines += [line.format(*row) for row in [*rows, *order]]
-        (tmp_path / f"rows.{suffix}").write_text("\n".join(lines))
+        lines = [line[suffix].format(*row) for row in [*rows, *order]]
+        head = [HEAD] if suffix == "csv" else []
+        (tmp_path / f"rows.{suffix}").write_text("\n".join([*head, *lines]))
         found = mrr_of(tmp_path / f"rows.{suffix}", STABLE)
         assert [*found.values()] == [1.0, 1.0]
 
 
 UNLIKE = [
-    ("csv", f"{HEAD}1,1,0.3\n", "3,7,0.4\n", ["column0", "column1", "column2"]),
+    ("csv", f"{HEAD}\n1,1,0.3\n", "3,7,0.4\n", ["column0", "column1", "column2"]),
     (
         "jsonl",
         '{"query_id": 1, "label": 1, "score": 0.3}',
@@ -245,45 +284,19 @@ QUOTES = [
 @pytest.mark.parametrize(("lines", "line"), QUOTES)
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_quotes_hide_no_rows(tmp_path, lines, line, delimiter):
-    text = "\n".join(["query_id,label,score,title", *lines])
+    text = csv_of(*lines, head=f"{HEAD},title")
     text = text.replace(",", delimiter).replace("'", '"')
     (tmp_path / "rows.csv").write_text(text)
     with raises(f"in line {line} of {tmp_path / 'rows.csv'}"):
         evaluate(tmp_path / "rows.csv", ["mrr"])
 
 
-def test_quoted_text_has_any_size_and_lines_of_its_own(tmp_path):
-    long, file = "x" * 200_000, tmp_path / "rows.csv"
-    file.write_text(
-        "title,query_id,label,score,text\n"
-        f'"{long}\n1, 2, 3, 4, 5",1,1,.5,\n"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n'
-    )
-    assert mrr_of(file) == {"1": 0.5}
-    file.write_text(f'query_id,label,score,text\n1,1,.5,"{long}"\n1,x,.5,\n')
-    with raises("'x' in line 3 of"):
-        evaluate(file, ["mrr"])
-    file.write_text(f"1 Q0 a 1 0.5 t\n1 Q0 b 2 x {long}\n")
-    with raises("line 2 of"):
-        evaluate_run({"1": {"a": 1}}, file, ["mrr"])
-    assert csv.field_size_limit() == 131_072
-
-
-def test_quotes_of_beir_hide_no_judgments(tmp_path):
-    path, head = tmp_path / "qrels.tsv", "query-id\tcorpus-id\tscore\n"
-    path.write_text(f'{head}1\t"a\t1\n1\tb\t2\n1\tx"\t1\n1\tc\t0\n')
-    with raises(f"in line 2 of {path}"):
-        evaluate_run(path, {"1": {"c": 0.9, "b": 0.8}}, ["mrr"])
-
-
-@pytest.mark.parametrize("label", ["inf", "-inf", "1e400"])
-def test_labels_are_finite(tmp_path, label):
-    (tmp_path / "rows.csv").write_text(f"query_id,label,score\n1,nan,2\n1,{label},1\n")
-    with raises(f"'{label}' in line 3 of"):
-        evaluate(tmp_path / "rows.csv", ["ndcg"])
-    rows = {"query_id": [1, 1], "label": [np.nan, float(label)], "score": [1, -np.inf]}
-    for source in (rows, {**rows, "label": np.float32(rows["label"])}):
-        with raises("and the error: the column 'label' has infinite values"):
-            evaluate(source, ["ndcg"])
+@pytest.mark.parametrize("type_", ["float64", "float32"])
+def test_labels_are_finite(type_):
+    labels = np.array([np.nan, np.inf], type_)
+    rows = {"query_id": [1, 1], "label": labels, "score": [1, -np.inf]}
+    with raises("and the error: the column 'label' has infinite values"):
+        evaluate(rows, ["ndcg"])
 
 
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])
@@ -340,14 +353,11 @@ def test_ids_that_can_be_joined(other):
 
 
 def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
-    qrels, run = "1 0 a\u2028b 1\n", "1 Q0 x\x85y 1 0.9 t\n1 Q0 a\u2028b 2 0.8 t\n"
-    (tmp_path / "qrels").write_text(qrels)
-    (tmp_path / "run").write_text(run)
-    of_file = evaluate_run(tmp_path / "qrels", tmp_path / "run", ["mrr"])
+    run = "1 Q0 x\x85y 1 0.9 t\n1 Q0 a\u2028b 2 0.8 t\n"
+    files = texts(tmp_path, qrels="1 0 a\u2028b 1\n", run=run)
     monkeypatch.setattr(sys, "stdin", io.StringIO(run))
-    found = evaluate_run(tmp_path / "qrels", "-", ["mrr"])
-    assert found.per_list.equals(of_file.per_list)
-    assert found.per_list["mrr"].to_pylist() == [0.5]
+    for source in (files[1], "-"):
+        assert evaluate_run(files[0], source, ["mrr"])["mrr"] == 0.5
 
 
 # What goes to standard output.
@@ -452,16 +462,6 @@ def test_what_comes_of_nesting(tmp_path):
         assert mrr_of(source) == {2: 1.0}
 
 
-def test_blank_lines_of_json(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    lines = ['{"query_id": "a", "label": 1, "score": 1}', "", " \t", ""]
-    path.write_text("\n".join([*lines, '{"score": 2, "query_id": "a", "label": 0}']))
-    assert mrr_of(path) == {"a": 1 / 2}
-    path.write_text("\n".join([*lines, '{"score": "x", "query_id": "a"}']))
-    with raises("score='score', with 'x' in line 5 of"):
-        evaluate(path, ["mrr"])
-
-
 def test_the_first_row_that_is_wrong_is_named(tmp_path):
     """Whichever of its columns it is, however many rows are read at a time."""
     path = tmp_path / "rows.csv"
@@ -471,13 +471,6 @@ def test_the_first_row_that_is_wrong_is_named(tmp_path):
         (",1,1", "score='score', with 'x' in line 150002 of"),
         ("1,1", f"line 200001 of {path}, and the error: Expected 3 columns, got 2"),
     ):
-        path.write_text("\n".join(["query_id,label,score", *rows[:-1], last]))
+        path.write_text(csv_of(*rows[:-1], last))
         with raises(message):
             evaluate(path, ["mrr"])
-
-
-def test_errors_of_json_give_no_advice_of_duckdb(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"query_id": 1, "query_id": 2}\n')
-    with raises("with each key once. Received, as number 1") as error:
-        evaluate(tmp_path / "rows.jsonl", ["mrr"])
-    assert "sample_size" not in str(error.value)
