@@ -136,7 +136,7 @@ def test_graded_runs_with_ties_are_those_of_trec_eval(seed, way):
         run = {q: {d: 25_000 + s * 1e-4 for d, s in x.items()} for q, x in run.items()}
     measures = {re.sub(r"_(\d+)$", r".\1", name) for name in MEASURES}
     expected = theirs(qrels, run, measures, judged_docs_only_flag=way == "judged")
-    found = evaluate_run(qrels, run, [*{*MEASURES, *SAME}], **arguments)
+    found = evaluate_run(qrels, run, [*MEASURES, *SAME], **arguments)
     assert_equal(found, expected)
 
 
