@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import tables
 from tables import only_where_it_is_quick, raises, write
 
 import keras_rank
@@ -18,13 +17,21 @@ NAMES += ["hit_rate@1", "pairwise_accuracy", "rbp", "err", "f1@3", "fall_out@3"]
 COLUMNS = ["query_id", "item_id", "label", "score", "weight", "market"]
 
 
-def rows_of(missing, seed=0):
-    """Lists without ties, of which some rows have no label, and the third none."""
-    rows = tables.rows_of(lists=40, seed=seed, digits=9).sort_by("query_id")
-    rows = {name: rows[name].to_numpy() for name in COLUMNS}
-    is_unlabeled = np.random.default_rng(seed).uniform(size=len(rows["label"])) < 0.3
-    is_unlabeled |= rows["query_id"] == 2
-    return {**rows, "label": np.where(is_unlabeled, missing, rows["label"])}
+def rows_of(missing, lists=40, seed=0):
+    """Lists of 2 to 12 rows, of which some have no label. The third has none at all."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 13, lists)
+    query = np.repeat(np.arange(lists), sizes)
+    label = rng.integers(0, 4, len(query)).astype("float64")
+    label[(rng.uniform(size=len(query)) < 0.3) | (query == 2)] = missing
+    return {
+        "query_id": query,
+        "item_id": rng.permutation(len(query)),
+        "label": label,
+        "score": rng.permutation(len(query)) / 7.0,
+        "weight": rng.uniform(0.5, 2.0, lists)[query],
+        "market": np.array(["de", "fr"])[query % 2],
+    }
 
 
 def with_nulls(rows):
