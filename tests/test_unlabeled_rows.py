@@ -115,6 +115,17 @@ def test_a_list_of_padding_is_left_out():
     assert max(x["lists"] for x in found.health() if x["check"] != "judged@2") == 0
 
 
+def test_padding_beside_labels_of_0():
+    """It is no item that could be found in place of the other."""
+    rows = {"query_id": ["1", "1"], "item_id": ["a", "b"], "label": [0, -1]}
+    rows["score"] = [1, 2]
+    for found in (
+        evaluate(rows, ["fall_out@1"]),
+        evaluate_run(rows, rows, ["fall_out@1"], unjudged="drop"),
+    ):
+        assert found["fall_out@1"] == 1.0
+
+
 def test_a_table_without_any_label_has_no_value(tmp_path):
     rows = {"query_id": [1, 1, 2], "label": [None, NAN, -1], "score": [3, 2, 1]}
     found = evaluate(rows, ["mrr", "ndcg@2"])
