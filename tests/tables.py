@@ -1,11 +1,13 @@
 """Tables of scored items, as the tests of evaluation and of its command read them."""
 
+import pathlib
 import re
 
 import keras
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import csv, feather, parquet
 
 only_where_it_is_quick = pytest.mark.skipif(
     keras.backend.backend() != "numpy", reason="reading is the same on all backends"
@@ -14,6 +16,41 @@ only_where_it_is_quick = pytest.mark.skipif(
 
 def raises(message):
     return pytest.raises(ValueError, match=re.escape(message))
+
+
+def write(rows, path):
+    """Writes a table in the format that the name says."""
+    suffix = pathlib.Path(path).suffix
+    if suffix == ".parquet":
+        parquet.write_table(rows, path)
+    elif suffix == ".arrow":
+        feather.write_feather(rows, path)
+    elif suffix == ".csv":
+        csv.write_csv(rows, path)
+    else:
+        rows.to_pandas().to_json(path, orient="records", lines=True)
+
+
+def texts(folder, **contents):
+    """Writes files of text, and returns their paths."""
+    paths = [folder / name for name in contents]
+    for path, text in zip(paths, contents.values(), strict=True):
+        path.write_text(text)
+    return paths
+
+
+# A table of Arrow in other forms.
+IN_MEMORY = {
+    "arrow": lambda rows: rows,
+    "dict": lambda rows: rows.to_pydict(),
+    "pandas": lambda rows: rows.to_pandas(),
+    "stream": lambda rows: pa.RecordBatchReader.from_batches(
+        rows.schema, rows.to_batches()
+    ),
+    "batch": lambda rows: rows.combine_chunks().to_batches()[0],
+    "duckdb": lambda rows: pytest.importorskip("duckdb").from_arrow(rows),
+    "polars": lambda rows: pytest.importorskip("polars").from_arrow(rows),
+}
 
 
 def rows_of(lists=60, seed=0, noise=1.0, digits=1):
@@ -49,3 +86,8 @@ def lists_of(table, *names):
         [[columns[name][place] for place in places[query]] for query in queries]
         for name in names
     ]
+
+
+def checks(evaluation):
+    """The rows of its health, by their names."""
+    return {row["check"]: row for row in evaluation.health()}

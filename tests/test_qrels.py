@@ -1,12 +1,12 @@
 """Judgments of a search collection: the numbers of trec_eval on the full ranking."""
 
 import gzip
-import json
-import re
 import sys
 
 import numpy as np
+import pandas
 import pytest
+from tables import raises
 
 from keras_rank import catalogue, metrics
 from keras_rank.utils import targets_from_qrels
@@ -21,62 +21,47 @@ EXPECTED = {
 }
 
 
-def rows_of(qrels):
-    return [(q, d, g) for q, row in qrels.items() for d, g in row.items()]
+ROWS = [(q, d, g) for q, row in QRELS.items() for d, g in row.items()]
+TREC = "{} 0 {} {}\n"
+FRAME = pandas.DataFrame(ROWS, columns=["qid", "docno", "label"])
+BEIR, TABS = "query-id\tcorpus-id\tscore\n", "{}\t{}\t{}\n"
 
 
-def trec_file(folder):
-    path = folder / "qrels.txt"
-    path.write_text("".join(f"{q} 0 {d} {g}\n" for q, d, g in rows_of(QRELS)))
-    return path
+def file(folder, name, content):
+    if isinstance(content, str):
+        content = content.encode()
+    (folder / name).write_bytes(content)
+    return folder / name
 
 
-def beir_file(folder):
-    path = folder / "test.tsv"
-    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, r)) for r in rows())]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+def lines(line):
+    return "".join(line.format(*row) for row in ROWS)
 
 
-def file_without_header(folder):
-    path = folder / "test.tsv"
-    path.write_text("\n".join("\t".join(map(str, row)) for row in rows()))
-    return path
+FORMS = {
+    "nested": lambda folder: QRELS,
+    "rows": lambda folder: ROWS,
+    "an iterator": lambda folder: iter(ROWS),
+    "an array": lambda folder: np.array(ROWS, dtype=object),
+    "a frame": lambda folder: FRAME,
+    "its rows": lambda folder: FRAME.itertuples(index=False),
+    "columns": lambda folder: FRAME.to_dict("list"),
+    "files": lambda folder: [file(folder, "qrels", lines(TREC))],
+    "a path as text": lambda folder: str(file(folder, "qrels.txt", lines(TREC))),
+    "parquet": lambda folder: file(folder, "q.parquet", FRAME.to_parquet()),
+}
+SEMICOLONS = "query_id;item_id;label\r\n" + lines("{};{};{}\r\n")
+FILES = {
+    "blank.tsv": "\n" + f"{BEIR}{lines(TABS)}".replace("\n", "\n \n"),
+    "q.csv.gz": gzip.compress(SEMICOLONS.encode()),
+    "comment": "#x\n" + lines(TREC).replace("\n", "\r", 2),
+}
 
 
-def file_with_blank_lines(folder):
-    path = beir_file(folder)
-    path.write_text("\n" + path.read_text().replace("\n", "\n \n"))
-    return path
-
-
-def rows():
-    return rows_of(QRELS)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        lambda folder: QRELS,
-        lambda folder: rows(),
-        lambda folder: iter(rows()),
-        trec_file,
-        beir_file,
-        lambda folder: str(beir_file(folder)),
-        file_without_header,
-        file_with_blank_lines,
-        lambda folder: np.array(rows(), dtype=object),
-    ],
-)
-def test_any_form_of_judgments(given, tmp_path):
+@pytest.mark.parametrize("form", [*FORMS, *FILES])
+def test_any_form_of_judgments(form, tmp_path):
+    given = FORMS.get(form, lambda folder: file(folder, form, FILES[form]))
     found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
-    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
-
-
-def test_rows_of_a_data_frame():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(rows(), columns=["query", "item", "grade"])
-    found = targets_from_qrels(frame.itertuples(index=False), QUERIES, ITEMS)
     assert {name: x.tolist() for name, x in found.items()} == EXPECTED
 
 
@@ -107,76 +92,57 @@ def test_what_is_missing_is_told():
     assert found["ids"].tolist() == [[0, -1], [-2, -2], [-1, -1]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((QRELS, ["q1"], ITEMS), "judgments of other queries (2): 'q2', 'q3'"),
-        ((QRELS, ["q1", "q1"], ITEMS), "`query_ids` should hold each id once"),
-        (
-            ([*rows(), ("q1", "d1", 3)], QUERIES, ITEMS),
-            "item 'd1' twice for query 'q1'",
-        ),
-        (([("q1",)], QUERIES, ITEMS), "tuples of a query, an item and a number"),
-        (([(["q1"], "d1", 1)], QUERIES, ITEMS), "Received: (['q1'], 'd1', 1) as row 0"),
-        (([("q1", ["d1"], 1)], QUERIES, ITEMS), "Received: ('q1', ['d1'], 1) as row 0"),
-        (({"q1": "d1"}, QUERIES, ITEMS), "Received: 'd1', for the query 'q1'"),
-        (({"q1": {"d1": "1"}}, QUERIES, ITEMS), "finite numbers as grades"),
-        (({"q1": {"d1": 2**60}}, QUERIES, ITEMS), "grades, and integers below 2**53"),
-        (({"q1": {"d1": "high"}}, QUERIES, ITEMS), "finite numbers as grades"),
-        (({"q1": {"d1": np.nan}}, QUERIES, ITEMS), "finite numbers as grades"),
-        (({"q1": {"d1": "1_0"}}, QUERIES, ITEMS), "finite numbers as grades"),
-        (({"q1": {"d1": 1e300}}, QUERIES, ITEMS), "finite numbers as grades"),
-        ((QRELS, QUERIES, [1, 2, 3]), "Received: 1, 2, 3, and none of the 3"),
-        ((QRELS, QUERIES, np.arange(3)), "Received: 0, 1, 2, and none of the 3"),
-        ((QRELS, iter(QUERIES), ITEMS), "`query_ids` should be a sequence of ids"),
-        ((QRELS, QUERIES, np.array([ITEMS])), "Received: [['d1', 'd2', 'd3', 'd4']]"),
-        ((QRELS, QUERIES, [*ITEMS, ["d5"]]), "`item_ids` should be a sequence of ids"),
-        ((QRELS, "q1", ITEMS), "of ids. Received: a single id, 'q1'"),
-        ((QRELS, QUERIES, "d1"), "`item_ids` should be a sequence of ids"),
-        ((QRELS, 3, ITEMS), "`query_ids` should be a sequence of ids"),
-        ((3, QUERIES, ITEMS), "`qrels` should be a dict, rows of a query, an item"),
-        (({"q1": {"x": 0}}, ["q1"], ITEMS), "none of the 1 of `qrels`, 'x'"),
-    ],
-)
-def test_errors(arguments, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        targets_from_qrels(*arguments)
+GRADES = "finite numbers as grades"
+NO_QUERIES = "`query_ids` should be a sequence of ids"
+NO_ITEMS = "`item_ids` should be a sequence of ids"
 
 
-def test_a_line_that_cannot_be_read_is_named(tmp_path):
-    path = tmp_path / "qrels.txt"
-    path.write_text("q1 0 d1 1\nq1 d2 1\n")
-    with pytest.raises(ValueError, match=r"Received: line 2 of .*, 'q1 d2 1'"):
-        targets_from_qrels(path, QUERIES, ITEMS)
-    path.write_bytes("q1 0 d1 1\n".encode("utf-16"))
-    with pytest.raises(ValueError, match="text in UTF-8"):
-        targets_from_qrels(path, QUERIES, ITEMS)
-    path.write_text("q1\td1\tnan\nq1\td2\t1\n")
-    with pytest.raises(ValueError, match=r"a number as label. Received: line 1 of"):
-        targets_from_qrels(path, QUERIES, ITEMS)
-    path.write_text("q 1\td1\t1\nq 1\td2\n")
-    with pytest.raises(ValueError, match=r"line 2 of .*Expected 3 columns, got 2"):
-        targets_from_qrels(path, QUERIES, ITEMS)
+WRONG = [
+    (QRELS, ["q1"], ITEMS, "judgments of other queries (2): 'q2', 'q3'"),
+    (QRELS, ["q1", "q1"], ITEMS, "`query_ids` should hold each id once"),
+    ([*ROWS, ("q1", "d1", 3)], QUERIES, ITEMS, "item 'd1' twice for query 'q1'"),
+    ([("q1",)], QUERIES, ITEMS, "tuples of a query, an item and a number"),
+    ([(["q1"], "d1", 1)], QUERIES, ITEMS, "Received: (['q1'], 'd1', 1) as row 0"),
+    ([("q1", ["d1"], 1)], QUERIES, ITEMS, "Received: ('q1', ['d1'], 1) as row 0"),
+    ({"q1": "d1"}, QUERIES, ITEMS, "Received: 'd1', for the query 'q1'"),
+    *(({"q1": {"d1": x}}, QUERIES, ITEMS, GRADES) for x in ("1", "1_0", np.nan)),
+    ({"q1": {"d1": 1e300}}, QUERIES, ITEMS, GRADES),
+    ({"q1": {"d1": 2**60}}, QUERIES, ITEMS, f"{GRADES}, and integers below 2**53"),
+    (QRELS, QUERIES, [1, 2, 3], "Received: 1, 2, 3, and none of the 3"),
+    (QRELS, QUERIES, np.arange(3), "Received: 0, 1, 2, and none of the 3"),
+    (QRELS, iter(QUERIES), ITEMS, NO_QUERIES),
+    (QRELS, QUERIES, np.array([ITEMS]), "Received: [['d1', 'd2', 'd3', 'd4']]"),
+    (QRELS, QUERIES, [*ITEMS, ["d5"]], NO_ITEMS),
+    (QRELS, "q1", ITEMS, "of ids. Received: a single id, 'q1'"),
+    (QRELS, QUERIES, "d1", NO_ITEMS),
+    (QRELS, 3, ITEMS, NO_QUERIES),
+    (3, QUERIES, ITEMS, "`qrels` should be a dict, rows of a query, an item"),
+    ({"q1": {"x": 0}}, ["q1"], ITEMS, "none of the 1 of `qrels`, 'x'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("q1\td1\t1\nq1\td2\t2,0\n", "line 2 of {}, 'q1\\td2\\t2,0'"),
-        ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
-        ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
-        ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
-        ("q1 0 d1 1\nq1 0 d1 0\n", "in line 1 of {0} and line 2 of {0}"),
-        ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
-        ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
-        ('{"q1": {"d1": 1, "d1": 0}}', "Received twice: 'd1', in {}"),
-        ('[["q1", "d1", 1]]', 'number 1: ["q1", "d1", 1]'),
-    ],
-)
+@pytest.mark.parametrize(("qrels", "queries", "items", "message"), WRONG)
+def test_errors(qrels, queries, items, message):
+    with raises(message):
+        targets_from_qrels(qrels, queries, items)
+
+
+WRONG_FILES = [
+    ("q1\td1\t1\nq1\td2\t2,0\n", "line 2 of {}, 'q1\\td2\\t2,0'"),
+    ("q1\td1\t2,0\nq1\td2\t1\n", "{} with the columns ['q1', 'd1', '2,0']"),
+    ("q1 d1 high\nq1 d2 1\n", "line 1 of {}, 'q1 d1 high'"),
+    ("\nq1 d1 high\n", "line 2 of {}, 'q1 d1 high'"),
+    ("query-id\tcorpus-id\tscore\n\nq 1\td2\tx\n", "'x' in line 3 of {}"),
+    ("q1 0 d1 1\n\nq1 d2 1\n", "line 3 of {}, 'q1 d2 1'"),
+    ('[["q1", "d1", 1]]', 'number 1: ["q1", "d1", 1]'),
+    ("q1 0 d1 1\n".encode("utf-16"), "text in UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_FILES)
 def test_files_that_are_not_understood(text, message, tmp_path):
-    path = tmp_path / "qrels.txt"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=re.escape(message.format(path))):
+    path = file(tmp_path, "qrels.txt", text)
+    with raises(message.format(path)):
         targets_from_qrels(path, ["q1", "q"], ITEMS)
 
 
@@ -185,62 +151,11 @@ def test_files_need_an_extra_and_dicts_do_not(monkeypatch, tmp_path):
         if name.startswith("keras_rank.reading"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    for qrels in (QRELS, rows()):
+    for qrels in (QRELS, ROWS):
         targets_from_qrels(qrels, QUERIES, ITEMS)
     message = r"the extra `evaluation` installs: `pip install .duckdb>=2. pyarrow`"
     with pytest.raises(ImportError, match=message):
-        targets_from_qrels(trec_file(tmp_path), QUERIES, ITEMS)
-
-
-def csv_text():
-    rows_ = "".join(f"{q};{d};{g}\r\n" for q, d, g in rows())
-    return f"query_id;item_id;label\r\n{rows_}"
-
-
-def frame():
-    pandas = pytest.importorskip("pandas")
-    return pandas.DataFrame(rows(), columns=["qid", "docno", "label"])
-
-
-def parquet_file(folder):
-    frame().to_parquet(folder / "qrels.parquet")
-    return folder / "qrels.parquet"
-
-
-def text_file(folder, name, content):
-    (folder / name).write_bytes(content)
-    return folder / name
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        lambda folder: frame(),
-        lambda folder: frame().to_dict("list"),
-        lambda folder: [trec_file(folder)],
-        parquet_file,
-        lambda folder: text_file(folder, "qrels.csv", csv_text().encode()),
-        lambda folder: text_file(
-            folder, "qrels.csv.gz", gzip.compress(csv_text().encode())
-        ),
-        lambda folder: text_file(
-            folder, "q.json", json.dumps(QRELS, indent=1).encode()
-        ),
-        lambda folder: text_file(
-            folder,
-            "q",
-            b"#x\n" + trec_file(folder).read_bytes().replace(b"\n", b"\r", 2),
-        ),
-        lambda folder: text_file(
-            folder,
-            "q.tsv",
-            b"".join(f"{q}\t{d}\t{g}\t0\n".encode() for q, d, g in rows()),
-        ),
-    ],
-)
-def test_all_that_evaluate_run_reads(given, tmp_path):
-    found = targets_from_qrels(given(tmp_path), QUERIES, ITEMS)
-    assert {name: x.tolist() for name, x in found.items()} == EXPECTED
+        targets_from_qrels(file(tmp_path, "qrels", lines(TREC)), QUERIES, ITEMS)
 
 
 @pytest.mark.parametrize("relevant", [["d3"], {"d3"}])
@@ -255,8 +170,7 @@ def test_the_numbers_of_trec_eval(rng):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     queries = rng.normal(size=(30, 8)).astype("float32")
     items = rng.normal(size=(400, 8)).astype("float32")
-    query_ids = [f"d{i}" for i in range(30)]
-    item_ids = [f"d{i}" for i in range(400)]
+    query_ids, item_ids = ([f"d{i}" for i in range(n)] for n in (30, 400))
     qrels = {
         query: {
             f"d{item}": int(rng.integers(0, 4))
@@ -266,30 +180,22 @@ def test_the_numbers_of_trec_eval(rng):
     }
     with pytest.warns(UserWarning, match="are not in `item_ids`"):
         targets = targets_from_qrels(qrels, query_ids, item_ids)
+    measures = {
+        "ndcg_cut_10": metrics.NDCG(k=10, gain_fn="linear", name="ndcg_cut_10"),
+        "map_cut_100": metrics.MeanAveragePrecision(k=100, name="map_cut_100"),
+        "recall_100": metrics.RecallAtK(k=100, name="recall_100"),
+        "recip_rank": metrics.MeanReciprocalRank(name="recip_rank"),
+    }
     own = np.arange(30)[:, None]
     found = catalogue.evaluate(
-        targets,
-        queries,
-        items,
-        [
-            metrics.NDCG(k=10, gain_fn="linear", name="ndcg"),
-            metrics.MeanAveragePrecision(k=100, name="map"),
-            metrics.RecallAtK(k=100, name="recall"),
-            metrics.MeanReciprocalRank(name="mrr"),
-        ],
-        exclude=own,
+        targets, queries, items, [*measures.values()], exclude=own
     )
-    scores = queries @ items.T
     run = {
         query: {d: float(s) for d, s in zip(item_ids, row, strict=True) if d != query}
-        for query, row in zip(query_ids, scores, strict=True)
+        for query, row in zip(query_ids, queries @ items.T, strict=True)
     }
-    measures = {"ndcg_cut_10", "map_cut_100", "recall_100", "recip_rank"}
-    values = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run).values()
-    for name, measure in zip(
-        ("ndcg", "map", "recall", "mrr"),
-        ("ndcg_cut_10", "map_cut_100", "recall_100", "recip_rank"),
-        strict=True,
-    ):
-        expected = np.mean([each[measure] for each in values])
+    judged = pytrec_eval.RelevanceEvaluator(qrels, {*measures})
+    values = judged.evaluate(run).values()
+    for name in measures:
+        expected = np.mean([each[name] for each in values])
         assert found[name] == pytest.approx(expected, abs=1e-6)

@@ -15,21 +15,14 @@ from keras_rank.metrics import NDCG, RankingMetrics
 PACKAGE = pathlib.Path(keras_rank.__file__).parent
 
 
-def function_config(module, name):
+def config_of(module, name, config=None):
+    """That of a class, or without a config that of a function."""
+    is_class = config is not None
     return {
         "module": module,
-        "class_name": "function",
-        "config": name,
-        "registered_name": name,
-    }
-
-
-def class_config(module, name, config):
-    return {
-        "module": module,
-        "class_name": name,
-        "config": config,
-        "registered_name": None,
+        "class_name": name if is_class else "function",
+        "config": config if is_class else name,
+        "registered_name": None if is_class else name,
     }
 
 
@@ -39,12 +32,12 @@ LAMBDA = {
 }
 REFUSED = {
     "a lambda": LAMBDA,
-    "a layer of a lambda": class_config("keras.layers", "Lambda", {"function": LAMBDA}),
-    "a function of the system": function_config("os", "system"),
-    "eval": function_config("builtins", "eval"),
-    "a class of the system": class_config("subprocess", "Popen", {"args": "true"}),
-    "an unknown class": class_config("nowhere", "Unknown", {}),
-    "an unknown module": function_config("this", "s"),
+    "a layer of a lambda": config_of("keras.layers", "Lambda", {"function": LAMBDA}),
+    "a function of the system": config_of("os", "system"),
+    "eval": config_of("builtins", "eval"),
+    "a class of the system": config_of("subprocess", "Popen", {"args": "true"}),
+    "an unknown class": config_of("nowhere", "Unknown", {}),
+    "an unknown module": config_of("this", "s"),
     "the name of a function": "os.system",
 }
 
@@ -97,15 +90,12 @@ def test_a_saved_model_that_was_tampered_with_is_refused(saved, tmp_path):
         keras.saving.load_model(tampered)
 
 
+DANGEROUS = {"pickle", "marshal", "shelve", "subprocess", "importlib", "__import__"}
+DANGEROUS |= {"eval", "exec", "compile", "safe_mode", "enable_unsafe_deserialization"}
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
 def test_nothing_is_pickled_or_run(path):
-    dangerous = {"pickle", "marshal", "shelve", "eval", "exec", "compile", "__import__"}
-    dangerous |= {
-        "subprocess",
-        "importlib",
-        "safe_mode",
-        "enable_unsafe_deserialization",
-    }
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -115,4 +105,4 @@ def test_nothing_is_pickled_or_run(path):
             names.add(node.id)
         elif isinstance(node, ast.keyword):
             names.add(node.arg)
-    assert not names & dangerous
+    assert not names & DANGEROUS
