@@ -536,7 +536,7 @@ def test_intervals_stay_within_the_range_of_the_metric():
     rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
     first, second = ({**rows, "score": x} for x in ([2, 1, 1, 2, 0, 0], [1, 2] * 3))
     mean = MeanReciprocalRank(shuffle_ties="average")
-    metrics = [mean, "dcg", "arp"]
+    metrics = [mean, "dcg", "arp", "tau"]
     one, other = (evaluate(x, metrics) for x in (first, second))
     by_name = {row["metric"]: row for row in one.summary()}
     # 1, 0.5, 0.75: the half width is 4.303 * 0.25 / sqrt(3).
@@ -547,9 +547,10 @@ def test_intervals_stay_within_the_range_of_the_metric():
         row = by_name[name]
         middle = (row["low"] + row["high"]) / 2.0
         assert middle == pytest.approx(row["value"])
+    assert (by_name["tau"]["low"], by_name["tau"]["high"]) == (-1.0, 1.0)
     wide = one.compare(other, confidence=0.999)
-    (low, *_), (high, *_) = wide["low"], wide["high"]
-    assert (low, high) == (-1.0, 1.0)
+    (low, *_, least), (high, *_, most) = wide["low"], wide["high"]
+    assert (low, high, least, most) == (-1.0, 1.0, -2.0, 2.0)
     assert wide["high"][1] > 1.0
     # What has no definition may have any range.
     table = one.table.select(["query_id", "mrr", "weight"]).replace_schema_metadata()
