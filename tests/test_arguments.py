@@ -637,6 +637,11 @@ def test_names_and_directions_of_all():
             )
             for argument in ({"gain_fn": "linear"}, {"max_grade": 4})
         ),
+        (
+            lambda: metrics.RankBiasedPrecision(gain_fn="exponential", max_grade=100),
+            "`max_grade` should be at most 64 with exponential gains, which are cut at "
+            "2**64. Received: max_grade=100",
+        ),
         *(
             (
                 lambda normalized=normalized: functional.rank_biased_precision(
