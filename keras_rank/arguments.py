@@ -340,7 +340,11 @@ def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float |
     if gain_fn is None or max_grade is None:
         raise unaccepted("max_grade", "given with `gain_fn`, and only then", max_grade)
     gain = resolve("gain_fn", gain_fn, GAINS)
-    return gain, check_above_zero("max_grade", max_grade)
+    grade = check_above_zero("max_grade", max_grade)
+    if gain is gains.exponential and grade > 64.0:
+        accepted = "at most 64 with exponential gains, which are cut at 2**64"
+        raise unaccepted("max_grade", accepted, max_grade)
+    return gain, grade
 
 
 def check_flag(argument: str, value: Any) -> bool:

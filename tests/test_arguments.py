@@ -398,6 +398,12 @@ def test_a_grade_goes_with_a_gain(more):
         metrics.RankBiasedPrecision(**more)
 
 
+def test_a_grade_whose_exponential_gain_is_cut():
+    message = "`max_grade` should be at most 64 with exponential gains"
+    with pytest.raises(ValueError, match=message):
+        metrics.RankBiasedPrecision(gain_fn="exponential", max_grade=100)
+
+
 @pytest.mark.parametrize("normalized", [False, True])
 def test_a_label_above_the_highest_grade_of_a_gain(normalized):
     given = {"gain_fn": "linear", "max_grade": 4, "normalized": normalized}

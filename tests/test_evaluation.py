@@ -354,19 +354,23 @@ def test_weighted_and_clustered_shares_have_that_of_the_delta_method(rng):
 def test_intervals_stay_within_the_range_of_the_metric():
     """The interval of Student's t is wider on that side only."""
     rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
-    metrics = [MeanReciprocalRank(shuffle_ties="average"), "dcg", "arp"]
-    one, other = (
-        evaluate({**rows, "score": x}, metrics)
-        for x in ([2, 1, 1, 2, 0, 0], [1, 2] * 3)
-    )
-    mrr, *others = one.summary()
+    first, second = ({**rows, "score": x} for x in ([2, 1, 1, 2, 0, 0], [1, 2] * 3))
+    mean = MeanReciprocalRank(shuffle_ties="average")
+    metrics = [mean, "dcg", "arp", "tau"]
+    one, other = (evaluate(x, metrics) for x in (first, second))
+    by_name = {row["metric"]: row for row in one.summary()}
     # 1, 0.5, 0.75: the half width is 4.303 * 0.25 / sqrt(3).
     half = float(stats.t.ppf(0.975, 2)) * 0.25 / np.sqrt(3)
-    assert (mrr["low"], mrr["high"]) == (pytest.approx(0.75 - half), 1.0)
-    for row in others:
-        assert (row["low"] + row["high"]) / 2.0 == pytest.approx(row["value"])
+    assert by_name["mrr"]["low"] == pytest.approx(0.75 - half)
+    assert by_name["mrr"]["high"] == 1.0
+    for name in ("dcg", "arp"):
+        row = by_name[name]
+        middle = (row["low"] + row["high"]) / 2.0
+        assert middle == pytest.approx(row["value"])
+    assert (by_name["tau"]["low"], by_name["tau"]["high"]) == (-1.0, 1.0)
     wide = one.compare(other, confidence=0.999)
-    assert (wide["low"][0], wide["high"][0]) == (-1.0, 1.0)
+    (low, *_, least), (high, *_, most) = wide["low"], wide["high"]
+    assert (low, high, least, most) == (-1.0, 1.0, -2.0, 2.0)
     assert wide["high"][1] > 1.0
     # What has no definition may have any range.
     table = one.table.select(["query_id", "mrr", "weight"]).replace_schema_metadata()

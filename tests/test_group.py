@@ -392,7 +392,7 @@ def test_functions_share_an_order_of_sparse_targets(rng):
     ("arguments", "message"),
     [
         ({"k": 6}, "at most the `k` of the ranked lists, 5. Received: k=6"),
-        ({}, "at most the `k` of the ranked lists, 5. Received: k=None"),
+        ({}, "lists, 5. Received: k=None, which is all ranks: rank without a `k`"),
         ({"k": 2, "y_pred": [[0.1, 0.2]]}, "should be left out .* Received: y_pred"),
         ({"k": 2, "sample_weight": 2.0}, "left out .* Received: sample_weight"),
         ({"k": 2, "shuffle_ties": False}, "left out .* Received: shuffle_ties=False"),

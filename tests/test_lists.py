@@ -564,3 +564,13 @@ def test_labels_without_scores(sparse_labels):
     for call in (metric, metric.update_state, metrics.RankingMetrics([metric])):
         with pytest.raises(ValueError, match=message):
             call([[0, 1]])
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype stage")
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors_without_items(layout):
+    torch = pytest.importorskip("torch")
+    rows = [torch.zeros(0), torch.zeros(0)]
+    nested = torch.nested.nested_tensor(rows, layout=getattr(torch, layout))
+    values = functional.ndcg(nested, nested)
+    np.testing.assert_array_equal(ops.convert_to_numpy(values), [np.nan, np.nan])

@@ -171,7 +171,7 @@ def test_what_is_not_retrieved_is_last_in_scipy(ours, theirs):
     assert padded[0] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 10.0])
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 10.0, 1e38])
 @pytest.mark.parametrize("k", CUTOFFS)
 def test_f_beta_of_sklearn(lists, k, beta):
     from sklearn.metrics import fbeta_score

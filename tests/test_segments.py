@@ -268,6 +268,7 @@ def test_labels_are_strings_numbers_or_booleans(queries, form, names):
         (1e30, str(10**30 + 19884624838656)),
         (0.25, "0_25"),
         (np.float32(0.5), "0_5"),
+        (np.float32(9), "9"),
         (np.bool_(True), "True"),
         (float("inf"), "inf"),
         (b"caf\xc3\xa9", "cafe"),
@@ -313,6 +314,9 @@ def test_names_are_identifiers(queries, label, name):
         ([-1, -1.0, "_1"] * 4, "`by` should be labels of one type"),
         ([0.5 + 1j] * LISTS, "`by` should be strings with ASCII letters or digits"),
         (np.array(["2026-01-01"] * LISTS, "datetime64[D]"), "`by` should be strings"),
+        (np.array(["2026-01-01"] * LISTS, "datetime64[ns]"), "`by` should be strings"),
+        (np.ones(LISTS, "timedelta64[ns]"), "`by` should be strings"),
+        (["a" * 201] * LISTS, "`by` should be strings .* of at most 200 characters"),
     ],
 )
 def test_what_is_not_understood_is_an_error(queries, by, message):

@@ -17,6 +17,8 @@ from keras_rank.metrics.segments import SegmentedSums
 BY = "by"
 # More results than anyone looks at. Ids of users are no segments.
 _MOST = 50
+# Of a name. MLflow takes 250 characters, with those of the metric.
+_LONGEST = 200
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _NO_IDENTIFIER = re.compile("[^0-9A-Za-z_]")
 
@@ -43,12 +45,12 @@ def sums_of(metrics: RankingMetrics, labels: Array | None) -> SegmentedSums:
 def _name_of(label: Any) -> str:
     """Returns an identifier, as trackers take nothing else."""
     text = label.decode(errors="replace") if isinstance(label, bytes) else label
-    if isinstance(text, float) and text.is_integer():
+    if isinstance(text, float | np.floating) and text.is_integer():
         text = int(text)
     if isinstance(text, str | numbers.Real | np.bool_):
         plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", str(text)))
         name = _NO_IDENTIFIER.sub("_", plain)
-        if name.strip("_"):
+        if name.strip("_") and len(name) <= _LONGEST:
             return name
-    accepted = "strings with ASCII letters or digits, numbers or booleans"
-    raise unaccepted(BY, accepted, label)
+    accepted = "strings with ASCII letters or digits, numbers or booleans, of at most "
+    raise unaccepted(BY, f"{accepted}{_LONGEST} characters", label)

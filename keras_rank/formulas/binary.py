@@ -162,7 +162,7 @@ def hits_over_slots_and_relevant(
     """
     slots, relevant = slots_of_top(lists, k, denominator), lists.number_relevant
     # So that, rounded, it is never below the smaller one.
-    both = relevant + (slots - relevant) / (1.0 + beta**2)
+    both = relevant + (slots - relevant) * (1.0 / (1.0 + beta**2))
     return ratio(lists.hits(ranking), both)
 
 

@@ -409,6 +409,9 @@ def _of_ragged(argument: str, value: Any, padding: float | None, deep: bool) -> 
 def in_full(value: Any, padding: float) -> Any:
     """Pads a `tf.RaggedTensor` or a nested tensor of torch to one without rows."""
     if hasattr(value, "to_padded_tensor"):
+        rows = value.unbind()
+        if rows and not value.numel():
+            return rows[0].new_empty((len(rows), *rows[0].shape))
         if value.is_floating_point():
             return value.to_padded_tensor(padding)
         padded = value.double().to_padded_tensor(padding)

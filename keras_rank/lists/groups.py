@@ -76,6 +76,9 @@ def labels_of(argument: str, values: Any) -> Array:
     check_dense(argument, values)
     if not isinstance(values, list | tuple | np.ma.MaskedArray):
         values = np.asarray(backend.for_numpy(values))
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+        # NumPy makes integers of nanoseconds.
+        values = values.astype(f"{values.dtype.kind}8[s]")
     labels = values.tolist() if isinstance(values, np.ndarray) else values
     if not isinstance(labels, list | tuple):
         received = f"{argument}={reprlib.repr(labels)}"

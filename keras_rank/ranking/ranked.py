@@ -115,7 +115,8 @@ class RankedLists:
     def check_cutoff(self, k: int | None) -> None:
         """Raises for a cutoff that is larger than that of the ranking."""
         if self.k is not None and (k is None or k > self.k):
+            which = ", which is all ranks: rank without a `k`" * (k is None)
             raise ValueError(
                 f"`k` should be at most the `k` of the ranked lists, {self.k}. "
-                f"Received: k={k}"
+                f"Received: k={k}{which}"
             )

@@ -21,9 +21,11 @@ from keras_rank.metrics.names import spelled_elsewhere
 # of its predecessors and pytrec_eval, or its own.
 RULES = ("trec_eval", "trec_eval-9", "keras")
 
-# The metrics whose values are not bound to 0 to 1.
-_UNBOUNDED = {"DCG", "AlphaDCG", "AverageRelevancePosition"}
-_UNBOUNDED |= {"KendallTau", "SpearmanCorrelation"}
+# The lowest values of metrics whose highest is not 1, or whose lowest is not 0.
+_LOWEST = {
+    **dict.fromkeys(("DCG", "AlphaDCG", "AverageRelevancePosition")),
+    **dict.fromkeys(("KendallTau", "SpearmanCorrelation"), -1.0),
+}
 # The arguments that don't change what a metric computes.
 _NO_DEFINITION = {"name", "dtype", "seed", "shuffle_ties"}
 
@@ -53,11 +55,11 @@ class Measured(NamedTuple):
     definition: dict[str, Any] | None = None
 
     @property
-    def is_share(self) -> bool:
-        """Whether its values are between 0 and 1, by its definition."""
+    def lowest(self) -> float | None:
+        """The lowest value, if the highest is 1 by its definition."""
         name = (self.definition or {}).get("class_name", "")
         is_own = name == "Judged" or name in public.__all__
-        return is_own and name not in _UNBOUNDED
+        return _LOWEST.get(name, 0.0) if is_own else None
 
 
 def members_of(

@@ -103,10 +103,9 @@ class Values(NamedTuple):
         terms[is_relevant] = weights / average * relevant
         return Mean(float(value), influence, terms)
 
-    @property
-    def are_shares(self) -> bool:
-        """Whether all values are between 0 and 1, but for a rounding."""
-        return not np.any((self.values < 0.0) | (self.values > 1.0 + 1e-6))
+    def are_from(self, lowest: float) -> bool:
+        """Whether all values are between that and 1, but for a rounding."""
+        return not np.any((self.values < lowest) | (self.values > 1.0 + 1e-6))
 
     def are_hits(self, chosen: Array) -> bool:
         """Whether the mean over chosen lists is a share: of values of 0 and 1.

@@ -77,7 +77,7 @@ class Page:
         if self.baseline is None:
             return []
         body = [
-            *self._plots(whole, self._is_share, "all"),
+            *self._plots(whole, self._scale, "all"),
             markup.table(whole, "Differences from the baseline"),
             *_notes(whole),
             filled("note", text=facts.tests_of(self.how)),
@@ -86,7 +86,7 @@ class Page:
 
     def _summary(self, whole: Table) -> Html:
         if self.baseline is None:
-            pictures, notes = self._plots(whole, self._is_share, "all"), _notes(whole)
+            pictures, notes = self._plots(whole, self._scale, "all"), _notes(whole)
             body = [*pictures, markup.table(whole, "Means"), *notes]
         else:
             means = self._means([])
@@ -137,8 +137,8 @@ class Page:
             "How this was computed", [filled("facts", facts=markup.joined(items))]
         )
 
-    def _is_share(self, row: Mapping[str, Any]) -> str:
-        return str(self.new.measured(row["metric"]).is_share)
+    def _scale(self, row: Mapping[str, Any]) -> str:
+        return str(self.new.measured(row["metric"]).lowest)
 
     def _plots(
         self, table: Table, panel: Callable[[Mapping[str, Any]], str], of: str

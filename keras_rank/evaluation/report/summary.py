@@ -122,10 +122,11 @@ def estimates_of(
         permute: as for `estimate`.
     """
     clusters = _clusters_of(lists, cluster)
-    shares = {
-        x.name
+    lowest = {
+        x.name: x.lowest
         for x in lists.metrics
-        if x.is_share and all(values.are_shares for values in metrics.get(x.name, ()))
+        if x.lowest is not None
+        and all(values.are_from(x.lowest) for values in metrics.get(x.name, ()))
     }
     for slice_, chosen in _slices_of(lists, by):
         for name, (new, *old) in metrics.items():
@@ -135,8 +136,10 @@ def estimates_of(
             mean, *before = (x.mean(counted) for x in (new, *old))
             change = mean - before[0] if before else mean
             found = estimate(change, of_cluster, confidence, permute)
-            if name in shares:
-                found = found.within(-1.0 if old else 0.0, 1.0)
+            if name in lowest:
+                low = lowest[name]
+                limits = (low - 1.0, 1.0 - low) if old else (low, 1.0)
+                found = found.within(*limits)
             row = {"metric": name, **found._asdict(), **slice_, _UNITS: found.units}
             if before:
                 row |= {"value": mean.value, "difference": found.value}
