@@ -134,9 +134,9 @@ def test_one_graph_on_torch(sparse_labels, k, shuffle_ties, rng):
         RankingMetrics([case.make(**arguments, name=case.name) for case in cases])
         for _ in range(2)
     )
-    # Few items, as each one of a loop is traced.
-    make_batch = sparse_batch if sparse_labels else dense_batch
-    batch = list(map(torch.as_tensor, make_batch(rng, 4, 3)))
+    # Few items, as each one of a loop is traced; more than targets.
+    batch = sparse_batch(rng, 6, 3) if sparse_labels else dense_batch(rng, 4, 3)
+    batch = list(map(torch.as_tensor, batch))
     update = torch.compile(
         lambda *batch: in_graph.update_state(*batch),
         backend="eager",
