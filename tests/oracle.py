@@ -106,37 +106,41 @@ def log2(rank: int) -> float:
     return 1.0 / math.log2(rank + 1)
 
 
-def clipped_log2(rank: int) -> float:
-    return 1.0 / max(1.0, math.log2(rank))
+DISCOUNTS = {
+    "log2": log2,
+    "clipped_log2": lambda rank: 1.0 / max(1.0, math.log2(rank)),
+    "reciprocal": lambda rank: 1.0 / rank,
+}
 
 
 # The formulas: of the ranked items up to the cutoff, all items, and the cutoff.
 
 
-def dcg(ranked, items, k, relevance=exponential, discount=log2) -> float:
+def dcg(ranked, items, k, relevance=exponential, rank_discount_fn="log2"):
     weight = list_weight(items, relevance)
-    return _discounted(ranked, relevance, discount) / weight if weight else 0.0
+    return _discounted(ranked, relevance, rank_discount_fn) / weight if weight else 0.0
 
 
-def ndcg(ranked, items, k, relevance=exponential, discount=log2) -> float:
+def ndcg(ranked, items, k, relevance=exponential, rank_discount_fn="log2"):
     gain = lambda item: item.weight * relevance(item.label)  # noqa: E731
     ideal = sorted(items, key=gain, reverse=True)[:k]
-    best = _discounted(ideal, relevance, discount)
-    return _discounted(ranked, relevance, discount) / best if best else 0.0
+    best = _discounted(ideal, relevance, rank_discount_fn)
+    return _discounted(ranked, relevance, rank_discount_fn) / best if best else 0.0
 
 
-def _discounted(ranked, relevance, discount) -> float:
+def _discounted(ranked, relevance, rank_discount_fn) -> float:
+    discount = DISCOUNTS.get(rank_discount_fn, rank_discount_fn)
     return math.fsum(
         item.weight * relevance(item.label) * discount(rank)
         for rank, item in enumerate(ranked, start=1)
     )
 
 
-def average_precision(ranked, items, k, normalizer="total", relevant=at_least_one):
-    weight = lambda item: item.weight * relevant(item.label)  # noqa: E731
+def average_precision(ranked, items, k, normalizer="total", relevance=at_least_one):
+    weight = lambda item: item.weight * relevance(item.label)  # noqa: E731
     found, terms, precisions = 0, [], []
     for rank, item in enumerate(ranked, start=1):
-        if relevant(item.label):
+        if relevance(item.label):
             found += 1
             precisions.append(found / rank)
             terms.append(item.weight * found / rank)
@@ -147,87 +151,91 @@ def average_precision(ranked, items, k, normalizer="total", relevant=at_least_on
     return sum(terms) / divisor if divisor else 0.0
 
 
-def reciprocal_rank(ranked, items, k, relevant=at_least_one):
+def reciprocal_rank(ranked, items, k, relevance=at_least_one):
     for rank, item in enumerate(ranked, start=1):
-        if relevant(item.label):
+        if relevance(item.label):
             return 1 / rank
     return 0.0
 
 
-def hits(ranked, relevant):
-    return sum(relevant(item.label) for item in ranked)
+def hits(ranked, relevance):
+    return sum(relevance(item.label) for item in ranked)
 
 
-def precision(ranked, items, k, denominator="available", relevant=at_least_one):
+def precision(ranked, items, k, denominator="available", relevance=at_least_one):
     k = len(items) if k is None else k
     retrieved = sum(item.retrieved for item in items)
     sizes = {"k": k, "available": len(items), "retrieved": retrieved}
     divisor = min(k, sizes[denominator])
-    return hits(ranked, relevant) / divisor if divisor else 0.0
+    return hits(ranked, relevance) / divisor if divisor else 0.0
 
 
-def recall(ranked, items, k, normalizer="total", relevant=at_least_one):
-    count = hits(items, relevant)
+def recall(ranked, items, k, normalizer="total", relevance=at_least_one):
+    count = hits(items, relevance)
     if normalizer == "clipped" and k is not None:
         count = min(count, k)
-    return hits(ranked, relevant) / count if count else 0.0
+    return hits(ranked, relevance) / count if count else 0.0
 
 
-def hit_rate(ranked, items, k, relevant=at_least_one):
-    return float(hits(ranked, relevant) > 0)
+def hit_rate(ranked, items, k, relevance=at_least_one):
+    return float(hits(ranked, relevance) > 0)
 
 
-def f1(ranked, items, k, denominator="available", relevant=at_least_one):
-    p = precision(ranked, items, k, denominator, relevant)
-    r = recall(ranked, items, k, relevant=relevant)
-    return 2 * p * r / (p + r) if p + r else 0.0
+def f1(ranked, items, k):
+    return f_beta(ranked, items, k, beta=1.0)
 
 
-def f_beta(ranked, items, k, beta=2.0, denominator="available", relevant=at_least_one):
-    p = precision(ranked, items, k, denominator, relevant)
-    r = recall(ranked, items, k, relevant=relevant)
+def f_beta(ranked, items, k, beta=2.0, denominator="available", relevance=at_least_one):
+    p = precision(ranked, items, k, denominator, relevance)
+    r = recall(ranked, items, k, relevance=relevance)
     return (1 + beta**2) * p * r / (beta**2 * p + r) if p + r else 0.0
 
 
-def r_precision(ranked, items, k, relevant=at_least_one):
-    count = int(hits(items, relevant))
+def r_precision(ranked, items, k, relevance=at_least_one):
+    count = int(hits(items, relevance))
     count = count if k is None else min(count, k)
-    return hits(ranked[:count], relevant) / count if count else 0.0
+    return hits(ranked[:count], relevance) / count if count else 0.0
 
 
-def average_precision_at_r(ranked, items, k, relevant=at_least_one):
-    count = int(hits(items, relevant))
+def average_precision_at_r(ranked, items, k, relevance=at_least_one):
+    count = int(hits(items, relevance))
     count = count if k is None else min(count, k)
     precisions = [
-        hits(ranked[:rank], relevant) / rank
+        hits(ranked[:rank], relevance) / rank
         for rank, item in enumerate(ranked[:count], start=1)
-        if relevant(item.label)
+        if relevance(item.label)
     ]
     return sum(precisions) / count if count else 0.0
 
 
 def rank_biased_precision(
-    ranked, items, k, persistence=0.8, normalized=False, relevant=at_least_one
+    ranked,
+    items,
+    k,
+    persistence=0.8,
+    normalized=False,
+    max_grade=1,
+    relevance=at_least_one,
 ):
     def discounted(ranked):
         return sum(
-            relevant(item.label) * persistence ** (rank - 1)
+            relevance(item.label) / relevance(max_grade) * persistence ** (rank - 1)
             for rank, item in enumerate(ranked, start=1)
         )
 
     if not normalized:
         return (1 - persistence) * discounted(ranked)
-    ideal = sorted(items, key=lambda item: relevant(item.label), reverse=True)
+    ideal = sorted(items, key=lambda item: relevance(item.label), reverse=True)
     best = discounted(ideal[:k])
     return discounted(ranked) / best if best else 0.0
 
 
-def bpref(ranked, items, k, relevant=at_least_one):
-    count = hits(items, relevant)
+def bpref(ranked, items, k, relevance=at_least_one):
+    count = hits(items, relevance)
     most = min(count, len(items) - count)
     value = irrelevant_above = 0.0
     for item in ranked:
-        if not relevant(item.label):
+        if not relevance(item.label):
             irrelevant_above += 1
         elif irrelevant_above == 0:
             value += 1
@@ -236,40 +244,41 @@ def bpref(ranked, items, k, relevant=at_least_one):
     return value / count if count else 0.0
 
 
-def fall_out(ranked, items, k, relevant=at_least_one):
-    irrelevant = lambda label: not relevant(label)  # noqa: E731
+def fall_out(ranked, items, k):
+    irrelevant = lambda label: label < 1  # noqa: E731
     count = hits(items, irrelevant)
     return hits(ranked, irrelevant) / count if count else 0.0
 
 
-def expected_reciprocal_rank(ranked, items, k, max_grade=4, threshold=None):
+def expected_reciprocal_rank(ranked, items, k, max_grade=4, relevance_threshold=0):
     value, reached = 0.0, 1.0
     for rank, item in enumerate(ranked, start=1):
-        counts = threshold is None or item.label >= threshold
+        counts = item.label >= relevance_threshold
         stop = (2**item.label - 1) / 2**max_grade if counts else 0.0
         value += reached * stop / rank
         reached *= 1 - stop
     return value
 
 
-def average_relevance_position(ranked, items, k, relevant=at_least_one):
+def average_relevance_position(ranked, items, k, relevance=at_least_one):
     last = len(items) if k is None else min(k + 1, len(items))
     ranks = {id(item): rank for rank, item in enumerate(ranked, start=1)}
-    total = sum(item.label for item in items if relevant(item.label))
+    total = sum(item.label for item in items if relevance(item.label))
     position = sum(
-        item.label * ranks.get(id(item), last) for item in items if relevant(item.label)
+        item.label * ranks.get(id(item), last)
+        for item in items
+        if relevance(item.label)
     )
     return position / total if total else 0.0
 
 
-def pairwise_accuracy(ranked, items, k, threshold=0.0, tied_value=0.5):
+def pairwise_accuracy(ranked, items, k, tied_value=0.5):
     """Of all pairs with different labels; the order of tied items is not asked."""
     best = sorted((item.score for item in items if item.retrieved), reverse=True)
     lowest = best[k - 1] if k is not None and k < len(best) else -math.inf
-    label = lambda item: item.label if item.label >= threshold else 0.0  # noqa: E731
     pairs = credit = 0.0
     for better, worse in itertools.permutations(items, 2):
-        if label(better) > label(worse):
+        if better.label > worse.label:
             pairs += better.weight
             high, low = (
                 -1e300 if item.retrieved and item.score < lowest else item.score
@@ -281,29 +290,22 @@ def pairwise_accuracy(ranked, items, k, threshold=0.0, tied_value=0.5):
     return credit / pairs if pairs else 0.0
 
 
-def kendall_tau(ranked, items, k, threshold=0.0):
-    """Tau-b. Items that were not retrieved are tied, and so are labels below it."""
+def kendall_tau(ranked, items, k):
+    """Tau-b. Items that were not retrieved are tied."""
     ordered = by_label = by_score = 0
-    items = _labels_and_scores(items, threshold)
-    for (x, s), (y, t) in itertools.combinations(items, 2):
-        ordered += sign(x, y) * sign(s, t)
-        by_label += x != y
-        by_score += s != t
+    for x, y in itertools.combinations(items, 2):
+        ordered += sign(x.label, y.label) * sign(x.score, y.score)
+        by_label += x.label != y.label
+        by_score += x.score != y.score
     product = by_label * by_score
     return ordered / math.sqrt(product) if product else 0.0
 
 
-def spearman_correlation(ranked, items, k, threshold=0.0):
-    labels, scores = zip(*_labels_and_scores(items, threshold), strict=True)
+def spearman_correlation(ranked, items, k):
+    labels, scores, _ = zip(*items, strict=True)
     if len(set(labels)) == 1 or len(set(scores)) == 1:
         return 0.0
     return statistics.correlation(mean_ranks(labels), mean_ranks(scores))
-
-
-def _labels_and_scores(items, threshold):
-    return [
-        (item.label if item.label >= threshold else 0.0, item.score) for item in items
-    ]
 
 
 def sign(x, y) -> int:
@@ -357,7 +359,8 @@ def topics_of(items, topics) -> list[bool]:
     return [any(column) for column in zip(*map(topics, labels), strict=True)]
 
 
-def _novelty(ranked, alpha, discount, topics) -> float:
+def _novelty(ranked, alpha, rank_discount_fn, topics) -> float:
+    discount = DISCOUNTS[rank_discount_fn]
     return math.fsum(
         item.weight * sum(gains) * discount(rank)
         for rank, (item, gains) in enumerate(
@@ -366,24 +369,25 @@ def _novelty(ranked, alpha, discount, topics) -> float:
     )
 
 
-def _most(items, k, alpha, discount) -> float:
+def _most(items, k, alpha, rank_discount_fn) -> float:
+    discount = DISCOUNTS[rank_discount_fn]
     last = len(items) if k is None else k
     return sum((1 - alpha) ** (r - 1) * discount(r) for r in range(1, last + 1))
 
 
-def alpha_dcg(
-    ranked, items, k, alpha=0.5, discount=log2, normalizer=None, topics=one_topic
-) -> float:
+def alpha_dcg(ranked, items, k, alpha=0.5, normalizer=None, topics=one_topic) -> float:
     weight = list_weight(items, lambda label: float(any(topics(label))))
     if not weight:
         return 0.0
-    value = _novelty(ranked, alpha, discount, topics) / weight
+    value = _novelty(ranked, alpha, "log2", topics) / weight
     if normalizer is None:
         return value
-    return value / sum(topics_of(items, topics)) / _most(items, k, alpha, discount)
+    return value / sum(topics_of(items, topics)) / _most(items, k, alpha, "log2")
 
 
-def alpha_ndcg(ranked, items, k, alpha=0.5, discount=log2, topics=one_topic) -> float:
+def alpha_ndcg(
+    ranked, items, k, alpha=0.5, rank_discount_fn="log2", topics=one_topic
+) -> float:
     rest, ideal = list(items), []
     while rest and (k is None or len(ideal) < k):
         gains = [
@@ -393,8 +397,8 @@ def alpha_ndcg(ranked, items, k, alpha=0.5, discount=log2, topics=one_topic) -> 
         # Equal ones differ by how they are rounded.
         best = next(i for i, g in enumerate(gains) if g >= max(gains) * (1 - 1e-6))
         ideal.append(rest.pop(best))
-    best = _novelty(ideal, alpha, discount, topics)
-    return _novelty(ranked, alpha, discount, topics) / best if best else 0.0
+    best = _novelty(ideal, alpha, rank_discount_fn, topics)
+    return _novelty(ranked, alpha, rank_discount_fn, topics) / best if best else 0.0
 
 
 def _mean_over_topics(values, items, weights, topics) -> float:
@@ -407,25 +411,31 @@ def _mean_over_topics(values, items, weights, topics) -> float:
 
 
 def expected_reciprocal_rank_ia(
-    ranked, items, k, alpha=0.5, weights=None, normalizer=None, topics=one_topic
+    ranked,
+    items,
+    k,
+    alpha=0.5,
+    subtopic_weights=None,
+    normalizer=None,
+    topics=one_topic,
 ) -> float:
     values = [0.0] * len(topics(0.0))
     for rank, gains in enumerate(novelties(ranked, alpha, topics), start=1):
         values = [v + alpha * g / rank for v, g in zip(values, gains, strict=True)]
-    value = _mean_over_topics(values, items, weights, topics)
+    value = _mean_over_topics(values, items, subtopic_weights, topics)
     if normalizer is None:
         return value
-    return value / alpha / _most(items, k, alpha, lambda rank: 1 / rank)
+    return value / alpha / _most(items, k, alpha, "reciprocal")
 
 
 def precision_ia(
-    ranked, items, k, denominator="available", weights=None, topics=one_topic
+    ranked, items, k, denominator="available", subtopic_weights=None, topics=one_topic
 ) -> float:
     values = [
         precision(ranked, items, k, denominator, lambda label, t=t: topics(label)[t])
         for t in range(len(topics(0.0)))
     ]
-    return _mean_over_topics(values, items, weights, topics)
+    return _mean_over_topics(values, items, subtopic_weights, topics)
 
 
 def subtopic_recall(ranked, items, k, topics=one_topic) -> float:

@@ -4,6 +4,7 @@ A new metric gets the laws by being listed here.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +21,13 @@ class Case:
 
     name: str
     metric: type[metrics.RankingMetric]
+    # The formula of the oracle has its name.
     function: Callable[..., Any]
-    formula: oracle.Formula
+    # Arguments of the class and the function.
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     # The oracle's relevance of a label; `None`: 1 above the lowest label of the list.
     relevance: Callable[[float], float] | None = oracle.at_least_one
-    # Arguments of the class and the function, and those of the oracle.
-    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Arguments of the oracle that differ from these.
     oracle_arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Whether the value lies between the lowest and 1, and is 1 for a perfect order.
     lowest: float = 0.0
@@ -81,289 +83,183 @@ class Case:
         return oracle.list_weight(items, relevance)
 
     def oracle_value(self, items, **arguments: Any) -> float:
-        arguments = {"seed": 1, **self.oracle_arguments, **arguments}
-        return oracle.value(self.formula, items, **arguments)
+        """Arguments that a formula does not have are in the relevance."""
+        formula = getattr(oracle, self.function.__name__)
+        given = {"relevance": self.relevance, **self.arguments, **self.oracle_arguments}
+        own = {x: given[x] for x in inspect.signature(formula).parameters if x in given}
+        return oracle.value(formula, items, **{"seed": 1, **own, **arguments})
+
+
+def cases(metric, function, *variants, **same) -> list[Case]:
+    """Cases of a metric, each by its name and the next fields."""
+    return [Case(name, metric, function, *own, **same) for name, *own in variants]
+
+
+def above_0(label: float) -> float:
+    return float(label > 0)
+
+
+def gain_from_2(label: float) -> float:
+    return oracle.exponential(label) if label >= 2 else 0.0
+
+
+def label_from_2(label: float) -> float:
+    return label if label >= 2 else 0.0
 
 
 CASES = [
-    Case(
-        name="err",
-        metric=metrics.ExpectedReciprocalRank,
-        function=functional.expected_reciprocal_rank,
-        formula=oracle.expected_reciprocal_rank,
-        relevance=lambda label: float(label > 0),
+    *cases(
+        metrics.ExpectedReciprocalRank,
+        functional.expected_reciprocal_rank,
+        ("err", {}, above_0),
+        (
+            "err from grade 2 of 5",
+            {"max_grade": 5, "relevance_threshold": 2.0},
+            oracle.binary(2.0),
+        ),
         perfect_is_one=False,
     ),
-    Case(
-        name="err from grade 2 of 5",
-        metric=metrics.ExpectedReciprocalRank,
-        function=functional.expected_reciprocal_rank,
-        formula=oracle.expected_reciprocal_rank,
-        relevance=oracle.binary(2.0),
-        arguments={"max_grade": 5, "relevance_threshold": 2.0},
-        oracle_arguments={"max_grade": 5, "threshold": 2.0},
-        perfect_is_one=False,
+    *cases(
+        metrics.NDCG,
+        functional.ndcg,
+        ("ndcg", {}, oracle.exponential),
+        (
+            "ndcg of linear gains, clipped discount",
+            {"gain_fn": "linear", "rank_discount_fn": "clipped_log2"},
+            oracle.linear,
+        ),
+        ("ndcg from grade 2", {"relevance_threshold": 2.0}, gain_from_2),
     ),
-    Case(
-        name="ndcg",
-        metric=metrics.NDCG,
-        function=functional.ndcg,
-        formula=oracle.ndcg,
-        relevance=oracle.exponential,
-    ),
-    Case(
-        name="ndcg of linear gains, clipped discount",
-        metric=metrics.NDCG,
-        function=functional.ndcg,
-        formula=oracle.ndcg,
-        relevance=oracle.linear,
-        arguments={"gain_fn": "linear", "rank_discount_fn": "clipped_log2"},
-        oracle_arguments={
-            "relevance": oracle.linear,
-            "discount": oracle.clipped_log2,
-        },
-    ),
-    Case(
-        name="ndcg from grade 2",
-        metric=metrics.NDCG,
-        function=functional.ndcg,
-        formula=oracle.ndcg,
-        relevance=lambda label: oracle.exponential(label) if label >= 2 else 0.0,
-        arguments={"relevance_threshold": 2.0},
-        oracle_arguments={
-            "relevance": lambda label: oracle.exponential(label) if label >= 2 else 0.0
-        },
-    ),
-    Case(
-        name="dcg",
-        metric=metrics.DCG,
-        function=functional.dcg,
-        formula=oracle.dcg,
-        relevance=oracle.exponential,
+    *cases(
+        metrics.DCG,
+        functional.dcg,
+        ("dcg", {}, oracle.exponential),
+        (
+            "dcg of geometric discount",
+            {"rank_discount_fn": keras_rank.discounts.geometric(0.7)},
+            oracle.exponential,
+            {"rank_discount_fn": lambda rank: 0.7 ** (rank - 1)},
+        ),
         in_unit_interval=False,
         perfect_is_one=False,
     ),
     Case(
-        name="dcg of geometric discount",
-        metric=metrics.DCG,
-        function=functional.dcg,
-        formula=oracle.dcg,
-        relevance=oracle.exponential,
-        arguments={"rank_discount_fn": keras_rank.discounts.geometric(0.7)},
-        oracle_arguments={"discount": lambda rank: 0.7 ** (rank - 1)},
-        in_unit_interval=False,
+        "map",
+        metrics.MeanAveragePrecision,
+        functional.average_precision,
+        perfect_is_one=False,
+    ),
+    *cases(
+        metrics.MeanAveragePrecision,
+        functional.average_precision,
+        ("map, clipped", {"normalizer": "clipped"}),
+        (
+            "map of the retrieved, from grade 3",
+            {"normalizer": "retrieved", "relevance_threshold": 3.0},
+            oracle.binary(3.0),
+        ),
+    ),
+    Case("mrr", metrics.MeanReciprocalRank, functional.reciprocal_rank),
+    *cases(
+        metrics.PrecisionAtK,
+        functional.precision,
+        ("precision",),
+        ("precision of the retrieved", {"denominator": "retrieved"}),
         perfect_is_one=False,
     ),
     Case(
-        name="map",
-        metric=metrics.MeanAveragePrecision,
-        function=functional.average_precision,
-        formula=oracle.average_precision,
-        perfect_is_one=False,
-    ),
-    Case(
-        name="map, clipped",
-        metric=metrics.MeanAveragePrecision,
-        function=functional.average_precision,
-        formula=oracle.average_precision,
-        arguments={"normalizer": "clipped"},
-        oracle_arguments={"normalizer": "clipped"},
-    ),
-    Case(
-        name="map of the retrieved, from grade 3",
-        metric=metrics.MeanAveragePrecision,
-        function=functional.average_precision,
-        formula=oracle.average_precision,
-        relevance=oracle.binary(3.0),
-        arguments={"normalizer": "retrieved", "relevance_threshold": 3.0},
-        oracle_arguments={"normalizer": "retrieved", "relevant": oracle.binary(3.0)},
-    ),
-    Case(
-        name="mrr",
-        metric=metrics.MeanReciprocalRank,
-        function=functional.reciprocal_rank,
-        formula=oracle.reciprocal_rank,
-    ),
-    Case(
-        name="precision",
-        metric=metrics.PrecisionAtK,
-        function=functional.precision,
-        formula=oracle.precision,
-        perfect_is_one=False,
-    ),
-    Case(
-        name="precision of k",
-        metric=metrics.PrecisionAtK,
-        function=functional.precision,
-        formula=oracle.precision,
-        arguments={"denominator": "k"},
-        oracle_arguments={"denominator": "k"},
+        "precision of k",
+        metrics.PrecisionAtK,
+        functional.precision,
+        {"denominator": "k"},
         perfect_is_one=False,
         ignores_longer_cutoffs=False,
     ),
+    Case("recall", metrics.RecallAtK, functional.recall, perfect_is_one=False),
     Case(
-        name="precision of the retrieved",
-        metric=metrics.PrecisionAtK,
-        function=functional.precision,
-        formula=oracle.precision,
-        arguments={"denominator": "retrieved"},
-        oracle_arguments={"denominator": "retrieved"},
+        "recall, clipped",
+        metrics.RecallAtK,
+        functional.recall,
+        {"normalizer": "clipped"},
+    ),
+    Case("hit rate", metrics.HitRate, functional.hit_rate),
+    Case("f1", metrics.F1AtK, functional.f1, perfect_is_one=False),
+    *cases(
+        metrics.FBetaAtK,
+        functional.f_beta,
+        ("f-beta",),
+        ("f-beta of 0.3, of the retrieved", {"beta": 0.3, "denominator": "retrieved"}),
         perfect_is_one=False,
     ),
     Case(
-        name="recall",
-        metric=metrics.RecallAtK,
-        function=functional.recall,
-        formula=oracle.recall,
+        "map at r", metrics.MeanAveragePrecisionAtR, functional.average_precision_at_r
+    ),
+    Case("r-precision", metrics.RPrecision, functional.r_precision),
+    *cases(
+        metrics.RankBiasedPrecision,
+        functional.rank_biased_precision,
+        ("rbp", {"persistence": 0.7}),
+        (
+            "rbp of grades",
+            {"gain_fn": "exponential", "max_grade": 4},
+            oracle.exponential,
+        ),
         perfect_is_one=False,
     ),
-    Case(
-        name="recall, clipped",
-        metric=metrics.RecallAtK,
-        function=functional.recall,
-        formula=oracle.recall,
-        arguments={"normalizer": "clipped"},
-        oracle_arguments={"normalizer": "clipped"},
+    *cases(
+        metrics.RankBiasedPrecision,
+        functional.rank_biased_precision,
+        ("rbp, normalized", {"normalized": True}),
+        (
+            "rbp of grades from 2, normalized",
+            {
+                "gain_fn": "linear",
+                "max_grade": 5,
+                "relevance_threshold": 2.0,
+                "normalized": True,
+            },
+            label_from_2,
+        ),
     ),
+    Case("bpref", metrics.BPref, functional.bpref, perfect_is_one=False),
     Case(
-        name="hit rate",
-        metric=metrics.HitRate,
-        function=functional.hit_rate,
-        formula=oracle.hit_rate,
-    ),
-    Case(
-        name="f1",
-        metric=metrics.F1AtK,
-        function=functional.f1,
-        formula=oracle.f1,
-        perfect_is_one=False,
-    ),
-    Case(
-        name="f-beta",
-        metric=metrics.FBetaAtK,
-        function=functional.f_beta,
-        formula=oracle.f_beta,
-        perfect_is_one=False,
-    ),
-    Case(
-        name="f-beta of 0.3, of the retrieved",
-        metric=metrics.FBetaAtK,
-        function=functional.f_beta,
-        formula=oracle.f_beta,
-        arguments={"beta": 0.3, "denominator": "retrieved"},
-        oracle_arguments={"beta": 0.3, "denominator": "retrieved"},
-        perfect_is_one=False,
-    ),
-    Case(
-        name="map at r",
-        metric=metrics.MeanAveragePrecisionAtR,
-        function=functional.average_precision_at_r,
-        formula=oracle.average_precision_at_r,
-    ),
-    Case(
-        name="r-precision",
-        metric=metrics.RPrecision,
-        function=functional.r_precision,
-        formula=oracle.r_precision,
-    ),
-    Case(
-        name="rbp",
-        metric=metrics.RankBiasedPrecision,
-        function=functional.rank_biased_precision,
-        formula=oracle.rank_biased_precision,
-        arguments={"persistence": 0.7},
-        oracle_arguments={"persistence": 0.7},
-        perfect_is_one=False,
-    ),
-    Case(
-        name="rbp, normalized",
-        metric=metrics.RankBiasedPrecision,
-        function=functional.rank_biased_precision,
-        formula=oracle.rank_biased_precision,
-        arguments={"normalized": True},
-        oracle_arguments={"normalized": True},
-    ),
-    Case(
-        name="rbp of grades",
-        metric=metrics.RankBiasedPrecision,
-        function=functional.rank_biased_precision,
-        formula=oracle.rank_biased_precision,
-        relevance=oracle.exponential,
-        arguments={"gain_fn": "exponential", "max_grade": 4},
-        oracle_arguments={"relevant": lambda label: oracle.exponential(label) / 15},
-        perfect_is_one=False,
-    ),
-    Case(
-        name="rbp of grades from 2, normalized",
-        metric=metrics.RankBiasedPrecision,
-        function=functional.rank_biased_precision,
-        formula=oracle.rank_biased_precision,
-        relevance=lambda label: label if label >= 2 else 0.0,
-        arguments={
-            "gain_fn": "linear",
-            "max_grade": 5,
-            "relevance_threshold": 2.0,
-            "normalized": True,
-        },
-        oracle_arguments={
-            "relevant": lambda label: label / 5 if label >= 2 else 0.0,
-            "normalized": True,
-        },
-    ),
-    Case(
-        name="bpref",
-        metric=metrics.BPref,
-        function=functional.bpref,
-        formula=oracle.bpref,
-        perfect_is_one=False,
-    ),
-    Case(
-        name="fall-out",
-        metric=metrics.FallOut,
-        function=functional.fall_out,
-        formula=oracle.fall_out,
+        "fall-out",
+        metrics.FallOut,
+        functional.fall_out,
         relevance=lambda label: float(label < 1.0),
         perfect_is_one=False,
     ),
     Case(
-        name="arp",
-        metric=metrics.AverageRelevancePosition,
-        function=functional.average_relevance_position,
-        formula=oracle.average_relevance_position,
+        "arp",
+        metrics.AverageRelevancePosition,
+        functional.average_relevance_position,
         in_unit_interval=False,
         perfect_is_one=False,
         leaves_out_empty=True,
         worst=3.0,
     ),
-    Case(
-        name="pairwise accuracy",
-        metric=metrics.PairwiseAccuracy,
-        function=functional.pairwise_accuracy,
-        formula=oracle.pairwise_accuracy,
-        relevance=None,
-        perfect_is_one=False,
-        breaks_ties=False,
-        leaves_out_empty=True,
-    ),
-    Case(
-        name="pairwise accuracy, tied pairs wrong",
-        metric=metrics.PairwiseAccuracy,
-        function=functional.pairwise_accuracy,
-        formula=oracle.pairwise_accuracy,
-        relevance=None,
-        arguments={"tied_value": 0.0},
-        oracle_arguments={"tied_value": 0.0},
-        perfect_is_one=False,
-        breaks_ties=False,
-        averages_ties=False,
-        leaves_out_empty=True,
+    *(
+        Case(
+            name,
+            metrics.PairwiseAccuracy,
+            functional.pairwise_accuracy,
+            arguments,
+            relevance=None,
+            perfect_is_one=False,
+            breaks_ties=False,
+            averages_ties=not arguments,
+            leaves_out_empty=True,
+        )
+        for name, arguments in (
+            ("pairwise accuracy", {}),
+            ("pairwise accuracy, tied pairs wrong", {"tied_value": 0.0}),
+        )
     ),
     *(
         Case(
-            name=name,
-            metric=metric,
-            function=function,
-            formula=formula,
+            name,
+            metric,
+            function,
             relevance=None,
             lowest=-1.0,
             breaks_ties=False,
@@ -371,56 +267,38 @@ CASES = [
             leaves_out_empty=True,
             has_cutoff=False,
         )
-        for name, metric, function, formula in (
-            (
-                "kendall's tau",
-                metrics.KendallTau,
-                functional.kendall_tau,
-                oracle.kendall_tau,
-            ),
+        for name, metric, function in (
+            ("kendall's tau", metrics.KendallTau, functional.kendall_tau),
             (
                 "spearman's correlation",
                 metrics.SpearmanCorrelation,
                 functional.spearman_correlation,
-                oracle.spearman_correlation,
             ),
         )
     ),
     Case(
-        name="alpha-ndcg",
-        metric=metrics.AlphaNDCG,
-        function=functional.alpha_ndcg,
-        formula=oracle.alpha_ndcg,
-        in_unit_interval=False,
+        "alpha-ndcg", metrics.AlphaNDCG, functional.alpha_ndcg, in_unit_interval=False
     ),
     Case(
-        name="alpha-dcg",
-        metric=metrics.AlphaDCG,
-        function=functional.alpha_dcg,
-        formula=oracle.alpha_dcg,
+        "alpha-dcg",
+        metrics.AlphaDCG,
+        functional.alpha_dcg,
         in_unit_interval=False,
         perfect_is_one=False,
     ),
     Case(
-        name="err-ia",
-        metric=metrics.ExpectedReciprocalRankIA,
-        function=functional.expected_reciprocal_rank_ia,
-        formula=oracle.expected_reciprocal_rank_ia,
+        "err-ia",
+        metrics.ExpectedReciprocalRankIA,
+        functional.expected_reciprocal_rank_ia,
         perfect_is_one=False,
     ),
     Case(
-        name="precision-ia",
-        metric=metrics.PrecisionIA,
-        function=functional.precision_ia,
-        formula=oracle.precision_ia,
+        "precision-ia",
+        metrics.PrecisionIA,
+        functional.precision_ia,
         perfect_is_one=False,
     ),
-    Case(
-        name="subtopic recall",
-        metric=metrics.SubtopicRecall,
-        function=functional.subtopic_recall,
-        formula=oracle.subtopic_recall,
-    ),
+    Case("subtopic recall", metrics.SubtopicRecall, functional.subtopic_recall),
 ]
 
 
@@ -430,13 +308,22 @@ def with_cutoff(k: int | None, cases: list[Case] = CASES) -> list[Case]:
 
 
 # The same with several subtopics: the laws.
+MORE_ARGUMENTS = {
+    metrics.AlphaNDCG: [{"alpha": 0.3, "rank_discount_fn": "reciprocal"}],
+    metrics.AlphaDCG: [{"alpha": 0.9, "normalizer": "maximum"}],
+    metrics.ExpectedReciprocalRankIA: [
+        {"normalizer": "maximum"},
+        {"alpha": 0.2, "subtopic_weights": [1, 0.5, 3]},
+    ],
+    metrics.PrecisionIA: [{"denominator": "k", "subtopic_weights": [2, 0, 1]}],
+}
 OF_SUBTOPICS = [
     dataclasses.replace(
         case,
         name=f"{case.name} of subtopics",
-        relevance=lambda label: float(label > 0),
-        arguments={**case.arguments, **arguments},
-        oracle_arguments={"topics": oracle.digits, **oracle_arguments},
+        relevance=above_0,
+        arguments=arguments,
+        oracle_arguments={"topics": oracle.digits},
         has_digits=True,
         perfect_is_one=False,
         ignores_item_order=case.metric is not metrics.AlphaNDCG,
@@ -444,37 +331,7 @@ OF_SUBTOPICS = [
     )
     for case in CASES
     if case.metric.takes_subtopics
-    for arguments, oracle_arguments in {
-        metrics.AlphaNDCG: [
-            ({}, {}),
-            (
-                {"alpha": 0.3, "rank_discount_fn": "reciprocal"},
-                {"alpha": 0.3, "discount": lambda rank: 1 / rank},
-            ),
-        ],
-        metrics.AlphaDCG: [
-            ({}, {}),
-            (
-                {"alpha": 0.9, "normalizer": "maximum"},
-                {"alpha": 0.9, "normalizer": "maximum"},
-            ),
-        ],
-        metrics.ExpectedReciprocalRankIA: [
-            ({}, {}),
-            ({"normalizer": "maximum"}, {"normalizer": "maximum"}),
-            (
-                {"alpha": 0.2, "subtopic_weights": [1, 0.5, 3]},
-                {"alpha": 0.2, "weights": [1, 0.5, 3]},
-            ),
-        ],
-        metrics.PrecisionIA: [
-            ({}, {}),
-            (
-                {"denominator": "k", "subtopic_weights": [2, 0, 1]},
-                {"denominator": "k", "weights": [2, 0, 1]},
-            ),
-        ],
-    }.get(case.metric, [({}, {})])
+    for arguments in [{}, *MORE_ARGUMENTS.get(case.metric, [])]
 ]
 
 # Their values are none of lists: `test_exposure.py` has their laws.

@@ -1,12 +1,12 @@
-"""Any batching of the data gives the same result: by hand, `tf.data`, `evaluate`."""
+"""Any batching of the data gives the same result: by `tf.data` and `evaluate`.
+
+By hand, it is a law of `test_laws.py`.
+"""
 
 import keras
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from registry import CASES, IS_SLOW
-from strategies import BATCH, LIST_SIZE, batches, cutoffs, splits, ties
+from registry import IS_SLOW
+from strategies import BATCH, LIST_SIZE
 
 from keras_rank.arrays.buckets import rounded_up
 from keras_rank.metrics import (
@@ -16,38 +16,6 @@ from keras_rank.metrics import (
     RankingMetrics,
     RecallAtK,
 )
-
-# 1,000 cases where it is quick. The other backends run the same code: their number is
-# that of the profile in conftest.py.
-EXAMPLES = 1000 if keras.backend.backend() == "numpy" else settings().max_examples
-
-
-@pytest.mark.slow
-@settings(max_examples=EXAMPLES)
-@given(
-    case=st.sampled_from(CASES),
-    batch=batches(weighted=True),
-    weights=st.sampled_from(["none", "one per list", "one per item"]),
-    k=cutoffs,
-    shuffle_ties=ties,
-    empty_value=st.sampled_from([0.0, 0.5, None]),
-    splits=splits,
-)
-def test_any_split_gives_the_same(
-    case, batch, weights, k, shuffle_ties, empty_value, splits
-):
-    """Splits of no lists are among them, and one for each list."""
-    labels, scores, item_weights = batch
-    lists = [labels, scores]
-    if weights != "none":
-        lists.append(item_weights if "item" in weights else item_weights[:, 0])
-    arguments = {"k": k, "shuffle_ties": shuffle_ties, "empty_value": empty_value}
-    whole, parts = case.make(**arguments), case.make(**arguments)
-    whole.update_state(*lists)
-    for rows in np.split(np.arange(BATCH), splits):
-        parts.update_state(*(x[rows] for x in lists))
-    expected = float(whole.result())
-    assert float(parts.result()) == pytest.approx(expected, rel=2e-6, abs=2e-6)
 
 
 def metrics_of():

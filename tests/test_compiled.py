@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from keras import ops
 from registry import CASES_HERE, with_cutoff
-from strategies import BATCH, LIST_SIZE
+from strategies import LIST_SIZE
+from test_ways import LEVELS, LISTS, dense_batch
 
 from keras_rank import functional
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics, RecallAtK
@@ -23,12 +24,9 @@ SHAPES = [(4, 6), (2, 6), (4, 5)]
 pytestmark = pytest.mark.programs
 
 
-def batch_of(rng, shape):
-    """Labels, scores and weights with ties and padding."""
-    labels = rng.integers(-1, 5, size=shape).astype("float32")
-    scores = rng.integers(0, 6, size=shape).astype("float32")
-    weights = rng.choice([0.0, 1.0, 2.5], size=shape).astype("float32")
-    return labels, scores, weights
+def batches_of(rng, size=LIST_SIZE):
+    """Labels, scores and weights, of few ties and of many."""
+    return [dense_batch(rng, size, levels) for levels in LEVELS]
 
 
 def values_of(metric):
@@ -76,8 +74,8 @@ def test_one_trace_per_shape(way, make, rng):
     eager, _ = make()
     update = compiled.WAYS[way](metric)
     traces = []
-    for shape in [*SHAPES, *SHAPES, SHAPES[0]]:
-        labels, scores, weights = batch_of(rng, shape)
+    for lists, items in [*SHAPES, *SHAPES, SHAPES[0]]:
+        labels, scores, weights = (x[:lists] for x in dense_batch(rng, items, 4))
         labels = labels[:, :2] if make is sparse else labels
         update(labels, scores, weights[:, :1])
         if way != "jax.jit":
@@ -135,7 +133,7 @@ def test_graphs_share_a_trace(monkeypatch, rng):
 @tensorflow_only
 def test_a_trace_knows_no_metric_that_was_changed(rng):
     """A new shape is traced again, for the metric that asks."""
-    labels, scores, _ = batch_of(rng, (6, 22))
+    labels, scores, _ = dense_batch(rng, 22, 4)
     first, second, eager = (NDCG(k=3, seed=1) for _ in range(3))
     graph_of(first, (5, 22))
     first.k, first.empty_value = 1, 0.5
@@ -158,38 +156,6 @@ def test_a_shared_trace_keeps_no_graph():
     graphs = [weakref.ref(graph_of(NDCG(k=3), (4, n)).graph) for n in (30, 30, 31)]
     gc.collect()
     assert not any(graph() for graph in graphs)
-
-
-def test_torch_compiles_once_per_shape(rng):
-    """What was compiled for a shape does for all batches of it, once it was seen twice.
-
-    Torch breaks the graph where a value decides, and compiles its parts. What it breaks
-    anew for the second shape, it breaks for the first one too when that comes again.
-    """
-    compiled.skip_unless_here("torch.compile")
-    import torch
-
-    graphs = []
-
-    def count(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    torch.compiler.reset()
-    metric = NDCG(k=3)
-    update = torch.compile(
-        lambda *batch: metric.update_state(*batch), backend=count, dynamic=False
-    )
-    batches = [map(torch.as_tensor, batch_of(rng, shape)) for shape in SHAPES[:2]]
-    batches = [list(batch) for batch in batches]
-    compiled_graphs = []
-    for batch in [*batches, *batches, *batches]:
-        update(*batch)
-        compiled_graphs.append(len(graphs))
-    one, two, again, *later = compiled_graphs
-    assert 0 < one < two <= 2 * one
-    assert again - two < 0.1 * one
-    assert later == [again] * 3
 
 
 @pytest.mark.trains
@@ -217,7 +183,6 @@ def test_fit_traces_once_per_shape(rng, backend):
 def test_functions_compile(way, rng):
     """All at once, which is quicker. On JAX each batch of a stack is under `vmap`."""
     compiled.skip_unless_here(way)
-    stack = [batch_of(rng, (BATCH, LIST_SIZE)) for _ in range(2)]
     cases = with_cutoff(3, CASES_HERE)
     if way == "torch.compile":
         # It traces slowly: in test_accelerators.py all are one graph.
@@ -230,18 +195,21 @@ def test_functions_compile(way, rng):
         formulas = [case.function(order, k=3, **case.arguments) for case in cases]
         return ops.stack([alone, *formulas])
 
-    expected = [ops.convert_to_numpy(values(*batch)) for batch in stack]
-    inputs = [
-        ops.convert_to_tensor(np.stack(part)) for part in zip(*stack, strict=True)
-    ]
+    assert_compiled_equals_eager(way, values, batches_of(rng))
+
+
+def assert_compiled_equals_eager(way, values, batches):
+    expected = [ops.convert_to_numpy(values(*batch)) for batch in batches]
     if way == "jax.jit":
         import jax
 
-        found = jax.jit(jax.vmap(values))(*inputs)
+        stack = [np.stack(part) for part in zip(*batches, strict=True)]
+        found = jax.jit(jax.vmap(values))(*stack)
     else:
         function = compiled.function(way, values)
         found = [
-            ops.convert_to_numpy(function(*(x[i] for x in inputs))) for i in range(2)
+            ops.convert_to_numpy(function(*map(ops.convert_to_tensor, batch)))
+            for batch in batches
         ]
     np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-6, atol=2e-6)
 
@@ -259,20 +227,14 @@ def test_functions_compile(way, rng):
     ],
 )
 def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
-    import jax
-
     arguments = {"k": k, "shuffle_ties": shuffle_ties, "sparse_labels": sparse_labels}
-    stack = [batch_of(rng, (BATCH, LIST_SIZE))[:2] for _ in range(2)]
-    if sparse_labels:
-        stack = [(labels[:, :2], scores) for labels, scores in stack]
-    labels, scores = (np.stack(part) for part in zip(*stack, strict=True))
 
     def ndcg(labels, scores):
+        labels = labels[:, :2] if sparse_labels else labels
         return functional.ndcg(labels, scores, seed=1, **arguments)
 
-    found = jax.jit(jax.vmap(ndcg))(labels, scores)
-    expected = [ndcg(*lists) for lists in stack]
-    np.testing.assert_allclose(found, np.stack(expected), rtol=2e-6)
+    batches = [batch[:2] for batch in batches_of(rng)]
+    assert_compiled_equals_eager("jax.jit", ndcg, batches)
 
 
 @pytest.mark.optimized
@@ -280,7 +242,7 @@ def test_vmap_over_batches(k, shuffle_ties, sparse_labels, rng):
 def test_vmap_over_single_lists_and_over_models(rng):
     import jax
 
-    labels, scores, _ = batch_of(rng, (BATCH, LIST_SIZE))
+    labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
 
     def ndcg(labels, scores):
         return functional.ndcg(labels, scores, k=3, shuffle_ties="average")
@@ -300,7 +262,7 @@ def test_scan_over_batches(rng):
     import jax
 
     metric = RankingMetrics([NDCG(k=3, seed=1), RecallAtK(k=3, seed=1)])
-    batches = [batch_of(rng, (BATCH, LIST_SIZE)) for _ in range(5)]
+    batches = batches_of(rng)
     stacked = tuple(np.stack(part) for part in zip(*batches, strict=True))
 
     @jax.jit
@@ -325,7 +287,7 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
     sparse_labels, shuffle_ties, rng
 ):
     """Nothing that a compiled function computes of it is kept for the next one."""
-    labels, scores, _ = batch_of(rng, (BATCH, LIST_SIZE))
+    labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
     labels = labels[:, :2].astype("int32") if sparse_labels else labels
     order = functional.rank(
         labels, scores, shuffle_ties=shuffle_ties, seed=1, sparse_labels=sparse_labels
@@ -335,7 +297,7 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
             in_graph = compiled.function(
                 way, lambda x, k=k: x + functional.ndcg(order, k=k)
             )
-            found = in_graph(ops.zeros((BATCH,)))
+            found = in_graph(ops.zeros((LISTS,)))
             expected = ops.convert_to_numpy(functional.ndcg(order, k=k))
             np.testing.assert_allclose(ops.convert_to_numpy(found), expected, rtol=2e-6)
 
@@ -360,8 +322,8 @@ def test_a_graph_that_no_function_surrounds(rng):
     import tensorflow as tf
 
     # No other test asks for so many ranks.
-    labels, scores, _ = batch_of(rng, (3, 77))
-    scores += rng.random(scores.shape).astype("float32")
+    labels, _, _ = dense_batch(rng, 77, 4)
+    scores = rng.normal(size=labels.shape).astype("float32")
 
     def ndcg():
         return functional.ndcg(tf.constant(labels), tf.constant(scores))

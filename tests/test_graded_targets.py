@@ -147,28 +147,49 @@ def test_metrics_and_groups(task, shuffle_ties):
 
 
 SCORES = np.float32([[0.1, 0.9, 0.4, 0.3], [0.5, 0.2, 0.8, 0.1]])
-NDCG = functools.partial(functional.ndcg, sparse_labels=True)
 
 
-def test_lists_of_uneven_length():
-    targets = {"ids": [[1, 2], [0]], "labels": [[3, 1], [2]]}
-    labels = [[0, 3, 1, 0], [2, 0, 0, 0]]
-    np.testing.assert_allclose(
-        *(
-            ops.convert_to_numpy(values)
-            for values in (NDCG(targets, SCORES), functional.ndcg(labels, SCORES))
-        ),
-        rtol=1e-6,
-    )
+def graded(ids, labels, function=functional.ndcg, **arguments):
+    targets = {"ids": ids, "labels": labels}
+    return function(targets, SCORES, sparse_labels=True, **arguments)
+
+
+IDS, LABELS = [[1, 2], [0, -1]], [[3, 1], [2, -1]]
+DENSE = [[0, 3, 1, 0], [2, 0, 0, 0]]
+SQUARES = {"gain_fn": lambda labels: labels**2}
+SAME = {
+    "lists of uneven length": (
+        lambda: graded([[1, 2], [0]], [[3, 1], [2]]),
+        lambda: functional.ndcg(DENSE, SCORES),
+    ),
+    "ids that are worth nothing, and no candidates": (
+        lambda: graded([[1, 99], [0, 98]], [[3, 0], [2, -1]]),
+        lambda: functional.ndcg([1, 0], SCORES, sparse_labels=True),
+    ),
+    "an id that is given twice with one label": (
+        lambda: graded([[1, 1, 2], [0, 0, -1]], [[3, 3, 1], [1, 1, 1]]),
+        lambda: graded(IDS, [[3, 1], [1, 1]]),
+    ),
+    "a gain of a user": (
+        lambda: graded(IDS, LABELS, **SQUARES),
+        lambda: functional.ndcg(DENSE, SCORES, **SQUARES),
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "expected"), SAME.values(), ids=SAME)
+def test_the_same_numbers(found, expected):
+    found, expected = (ops.convert_to_numpy(values()) for values in (found, expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_relevant_item_that_is_no_candidate():
     """It is never found, and counts in the ideal and among all that are relevant."""
-    targets = {"ids": [[1, -2, -2], [0, -1, -2]], "labels": [[3, 2, 1], [2, 4, 0]]}
-    found = ops.convert_to_numpy(NDCG(targets, SCORES, gain_fn="linear"))
+    targets = [[1, -2, -2], [0, -1, -2]], [[3, 2, 1], [2, 4, 0]]
+    found = ops.convert_to_numpy(graded(*targets, gain_fn="linear"))
     ideal = 3 + 2 / np.log2(3) + 1 / np.log2(4)
     np.testing.assert_allclose(found, [3 / ideal, 1 / np.log2(3)], rtol=1e-6)
-    recall = functional.recall(targets, SCORES, k=2, sparse_labels=True)
+    recall = graded(*targets, functional.recall, k=2)
     np.testing.assert_allclose(ops.convert_to_numpy(recall), [1 / 3, 1.0], rtol=1e-6)
 
 
@@ -192,47 +213,6 @@ def test_more_relevant_items_than_candidates(k, shuffle_ties):
         np.testing.assert_allclose(found, [1 / min(k or 4, 4)], rtol=1e-6)
 
 
-def test_an_id_that_is_worth_nothing_need_not_be_a_candidate():
-    targets = {"ids": [[1, 99], [0, 98]], "labels": [[3, 0], [2, -1]]}
-    np.testing.assert_allclose(
-        *(ops.convert_to_numpy(NDCG(x, SCORES)) for x in (targets, [1, 0]))
-    )
-
-
-@pytest.mark.parametrize(
-    ("targets", "message"),
-    [
-        (
-            {"ids": [[1, 1], [0, -1]], "labels": [[3, 1], [1, 1]]},
-            "`labels` should be the same where an id is given twice in a list. "
-            "Received: an id with two labels",
-        ),
-        (
-            {"ids": [[1, 2], [0, 2]], "labels": [[3], [1]]},
-            "`labels` should have the same shape",
-        ),
-        (
-            {"ids": [[1, 2], [0]], "labels": [[3], [1]]},
-            "`labels` should have as many items",
-        ),
-        ({"ids": [1, 0], "grades": [3, 1]}, "of which ['grades'] are unknown"),
-        ({"ids": [1, 4], "labels": [3, 1]}, "ids below the number of items, 4"),
-    ],
-)
-def test_errors(targets, message):
-    with pytest.raises(ValueError) as error:
-        NDCG(targets, SCORES)
-    assert message in str(error.value)
-
-
-def test_the_same_id_twice_with_the_same_label_counts_once():
-    targets = {"ids": [[1, 1, 2], [0, 0, -1]], "labels": [[3, 3, 1], [1, 1, 1]]}
-    once = {"ids": [[1, 2], [0, -1]], "labels": [[3, 1], [1, 1]]}
-    np.testing.assert_array_equal(
-        *(ops.convert_to_numpy(NDCG(x, SCORES)) for x in (targets, once))
-    )
-
-
 class Identity:
     """A model that embeds what is embedded."""
 
@@ -241,55 +221,62 @@ class Identity:
 
 
 def test_the_callback_takes_them():
-    targets = {"ids": [[1, 2], [0, -1]], "labels": [[3, 1], [2, -1]]}
-    queries, candidates = SCORES, np.eye(4, dtype="float32")
+    targets = {"ids": IDS, "labels": LABELS}
     callback = CatalogueEvaluation(
-        queries, targets, candidates, ["ndcg@10"], query_model=Identity()
+        SCORES, targets, np.eye(4), ["ndcg@10"], query_model=Identity()
     )
     logs = {"loss": 0.1}
     callback.on_train_begin()
     callback.on_epoch_end(0, logs)
-    expected = ops.convert_to_numpy(NDCG(targets, SCORES, k=10)).mean()
+    expected = ops.convert_to_numpy(graded(IDS, LABELS, k=10)).mean()
     (name,) = set(logs) - {"loss"}
     assert logs[name] == pytest.approx(float(expected), rel=1e-6)
 
 
-@pytest.mark.parametrize("threshold", [0.0, -1.0])
-def test_a_threshold_that_all_items_reach(threshold):
-    """Those without a label would be relevant, and are not counted."""
-    message = re.escape(
-        "`relevance_threshold` should be above 0 where only some items have labels, as "
-        f"all others have the label 0. Received: relevance_threshold={threshold}"
-    )
-    targets = {"ids": [1, 0], "labels": [3, 1]}
-    for function in (functional.recall, functional.ndcg):
-        is_of_gain = function is functional.ndcg
-        gains = {"gain_fn": lambda y: y + 1} if is_of_gain else {}
-        with pytest.raises(ValueError, match="gain_fn" if is_of_gain else message):
-            function(
-                targets,
-                SCORES,
-                sparse_labels=True,
-                relevance_threshold=threshold,
-                **gains,
-            )
+def recall_of_ranked(threshold):
     metric = metrics.RecallAtK(relevance_threshold=threshold)
-    with pytest.raises(ValueError, match=message):
-        metric.update_state(catalogue.rank([1], SCORES[:1], np.eye(4)))
+    metric.update_state(catalogue.rank([1], SCORES[:1], np.eye(4)))
 
 
-def test_a_gain_of_what_has_no_label():
-    """Every item would have to be counted."""
-    targets = {"ids": [[1, 2], [0, -1]], "labels": [[3, 1], [2, -1]]}
-    message = re.escape(
-        "`gain_fn` should return 0 for a label of 0 where only some items have labels, "
-        "as all others have the label 0. Received: a function that returns more"
-    )
-    with pytest.raises(ValueError, match=message):
-        NDCG(targets, SCORES, gain_fn=lambda labels: labels + 1.0)
-    squares = NDCG(targets, SCORES, gain_fn=lambda labels: labels**2)
-    labels = [[0, 3, 1, 0], [2, 0, 0, 0]]
-    expected = functional.ndcg(labels, SCORES, gain_fn=lambda labels: labels**2)
-    np.testing.assert_allclose(
-        *(ops.convert_to_numpy(x) for x in (squares, expected)), rtol=1e-6
-    )
+def gain_of_all(**arguments):
+    return graded([1, 0], [3, 1], gain_fn=lambda labels: labels + 1.0, **arguments)
+
+
+# Every item would be relevant, or gain something.
+THRESHOLD = (
+    "`relevance_threshold` should be above 0 where only some items have labels, as "
+    "all others have the label 0. Received: relevance_threshold="
+)
+GAIN = (
+    "`gain_fn` should return 0 for a label of 0 where only some items have labels, "
+    "as all others have the label 0. Received: a function that returns more"
+)
+ERRORS = [
+    (
+        lambda: graded([[1, 1], [0, -1]], [[3, 1], [1, 1]]),
+        "`labels` should be the same where an id is given twice in a list. "
+        "Received: an id with two labels",
+    ),
+    (lambda: graded(IDS, [[3], [1]]), "`labels` should have the same shape"),
+    (lambda: graded([[1, 2], [0]], [[3], [1]]), "`labels` should have as many items"),
+    (
+        lambda: functional.ndcg(
+            {"ids": [1], "grades": [3]}, SCORES, sparse_labels=True
+        ),
+        "of which ['grades'] are unknown",
+    ),
+    (lambda: graded([1, 4], [3, 1]), "ids below the number of items, 4"),
+    (gain_of_all, GAIN),
+    (lambda: gain_of_all(relevance_threshold=0.0), GAIN),
+    (lambda: recall_of_ranked(0.0), THRESHOLD + "0.0"),
+    (
+        lambda: graded([1, 0], [3, 1], functional.recall, relevance_threshold=-1.0),
+        THRESHOLD + "-1.0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()

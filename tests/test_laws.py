@@ -16,6 +16,12 @@ import keras_rank
 all_metrics = pytest.mark.parametrize("case", CASES_HERE + OF_SUBTOPICS, ids=str)
 
 TIES = {True: "shuffle", False: "stable", "average": "average"}
+# What lists without a relevant item count, and how much.
+EMPTY = [
+    {"empty_value": value, "empty_weight": weight}
+    for value in (0.0, 0.5, None)
+    for weight in ("average", "own")
+]
 
 
 def items_by_list(labels, scores, weights=None):
@@ -37,8 +43,7 @@ def oracle_values(case, lists, k, shuffle_ties):
     return values
 
 
-def oracle_result(case, lists, k, shuffle_ties, empty_value, empty_weight):
-    values = oracle_values(case, lists, k, shuffle_ties)
+def oracle_mean(case, values, lists, empty_value, empty_weight):
     kept = [(v, items) for v, items in zip(values, lists, strict=True) if items]
     weights = [case.list_weight(items) for _, items in kept]
     empty_value = None if case.leaves_out_empty else empty_value
@@ -66,22 +71,29 @@ def close(value, expected):
 
 
 @all_metrics
-@given(batch=batches(), k=cutoffs, shuffle_ties=ties)
-def test_function_equals_the_oracle(case, batch, k, shuffle_ties):
-    labels, scores, _ = batch
-    lists = items_by_list(labels, scores)
-    values = ops.convert_to_numpy(
-        case.values(labels, scores, k=k, shuffle_ties=shuffle_ties)
-    )
-    assert values.shape == (BATCH,)
-    expected = oracle_values(case, lists, k, shuffle_ties)
-    for value, items, expected_value in zip(values, lists, expected, strict=True):
-        if not items:
-            assert np.isnan(value)
-        elif expected_value is None:
-            assert np.isnan(value) if case.leaves_out_empty else value == 0.0
-        else:
-            assert close(value, expected_value)
+@given(
+    batch=batches(weighted=True),
+    k=cutoffs,
+    shuffle_ties=ties,
+    empty_value=st.sampled_from([0.0, 0.5, None]),
+)
+def test_function_equals_the_oracle(case, batch, k, shuffle_ties, empty_value):
+    labels, scores, weights = batch
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "empty_value": empty_value}
+    for given_weights in (None, weights):
+        lists = items_by_list(labels, scores, given_weights)
+        values = ops.convert_to_numpy(
+            case.values(labels, scores, given_weights, **arguments)
+        )
+        assert values.shape == (BATCH,)
+        expected = oracle_values(case, lists, k, shuffle_ties)
+        for value, items, expected_value in zip(values, lists, expected, strict=True):
+            if expected_value is not None:
+                assert close(value, expected_value)
+            elif not items or empty_value is None or case.leaves_out_empty:
+                assert np.isnan(value)
+            else:
+                assert value == empty_value
 
 
 @all_metrics
@@ -107,48 +119,31 @@ def test_float64_is_computed_in_full(case, rng, backend):
 @given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
 def test_class_is_the_weighted_mean_of_the_oracle(case, batch, k, shuffle_ties):
     lists = items_by_list(*batch)
-    for empty in ((0.0, "average"), (0.5, "own"), (None, "average"), (None, "own")):
-        arguments = dict(zip(("empty_value", "empty_weight"), empty, strict=True))
-        metric = case.make(k=k, shuffle_ties=shuffle_ties, **arguments)
-        expected = oracle_result(case, lists, k, shuffle_ties, *empty)
+    values = oracle_values(case, lists, k, shuffle_ties)
+    for empty in EMPTY:
+        metric = case.make(k=k, shuffle_ties=shuffle_ties, **empty)
+        expected = oracle_mean(case, values, lists, **empty)
         assert close(result_of(case, metric, *batch), expected)
-
-
-@all_metrics
-@given(batch=batches(weighted=True), k=cutoffs, shuffle_ties=ties)
-def test_class_is_the_weighted_mean_of_the_function(case, batch, k, shuffle_ties):
-    labels, scores, weights = batch
-    metric = case.make(k=k, shuffle_ties=shuffle_ties, empty_value=None)
-    values = ops.convert_to_numpy(
-        case.values(
-            labels, scores, weights, k=k, shuffle_ties=shuffle_ties, empty_value=None
-        )
-    )
-    list_weights = [
-        case.list_weight(items) for items in items_by_list(labels, scores, weights)
-    ]
-    counted = [(v, w) for v, w in zip(values, list_weights, strict=True) if w]
-    assert all(np.isnan(v) for v, w in zip(values, list_weights, strict=True) if not w)
-    total = sum(w for _, w in counted)
-    expected = sum(v * w for v, w in counted) / total if total else 0.0
-    assert close(result_of(case, metric, *batch), expected)
 
 
 @all_metrics
 @given(
     batch=batches(weighted=True),
+    weighting=st.sampled_from(["none", "lists", "items"]),
     splits=splits,
+    k=cutoffs,
     shuffle_ties=ties,
-    empty_value=st.sampled_from([0.0, 0.5, None]),
-    empty_weight=st.sampled_from(["average", "own"]),
+    empty=st.sampled_from(EMPTY),
 )
 def test_any_batching_gives_the_same(
-    case, batch, splits, shuffle_ties, empty_value, empty_weight
+    case, batch, weighting, splits, k, shuffle_ties, empty
 ):
-    arguments = {"shuffle_ties": shuffle_ties, "empty_value": empty_value, "k": 3}
-    arguments["empty_weight"] = empty_weight
-    whole = result_of(case, case.make(**arguments), *batch)
-    parts = result_of(case, case.make(**arguments), *batch, splits=splits)
+    """Splits of no lists are among them, and one for each list."""
+    *lists, weights = batch
+    weights = {"none": None, "lists": weights[:, 0], "items": weights}[weighting]
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, **empty}
+    whole = result_of(case, case.make(**arguments), *lists, weights)
+    parts = result_of(case, case.make(**arguments), *lists, weights, splits=splits)
     assert close(parts, whole)
 
 
@@ -176,25 +171,24 @@ def test_masked_is_removed_bit_for_bit(case, batch, k, shuffle_ties):
 
 
 @all_metrics
-@given(batch=batches(weighted=True, ties=False), k=cutoffs, data=st.data())
-def test_item_order_does_not_matter_without_ties(case, batch, k, data):
-    _assert_item_order_does_not_matter(case, batch, data, k=k, shuffle_ties=True)
-
-
-@all_metrics
-@given(batch=batches(weighted=True), k=cutoffs, data=st.data())
-def test_item_order_never_matters_to_the_average(case, batch, k, data):
-    _assert_item_order_does_not_matter(case, batch, data, k=k, shuffle_ties="average")
-
-
-def _assert_item_order_does_not_matter(case, batch, data, **arguments):
+@given(
+    plain=batches(weighted=True, ties=False),
+    tied=batches(weighted=True),
+    k=cutoffs,
+    order=st.permutations(range(LIST_SIZE)),
+)
+def test_item_order_does_not_matter_without_ties_or_to_the_average(
+    case, plain, tied, k, order
+):
     if not case.ignores_item_order:
         pytest.skip("the earlier of equal items is taken for the ideal order")
-    order = data.draw(st.permutations(range(LIST_SIZE)))
-    shuffled = tuple(x[:, order] for x in batch)
-    expected = ops.convert_to_numpy(case.values(*batch, **arguments))
-    found = ops.convert_to_numpy(case.values(*shuffled, **arguments))
-    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+    for batch, shuffle_ties in ((plain, True), (tied, "average")):
+        shuffled = tuple(x[:, order] for x in batch)
+        found, expected = (
+            ops.convert_to_numpy(case.values(*each, k=k, shuffle_ties=shuffle_ties))
+            for each in (shuffled, batch)
+        )
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
 @all_metrics

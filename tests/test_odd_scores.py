@@ -1,23 +1,23 @@
 """NaN of both signs, infinities, denormal numbers, both zeros, views and autocast.
 
 Rows of each size are ordered in a way of their own, in each of which any of these could
-hide other items.
+hide other items. That compiled code has the same numbers, `test_ways.py` says.
 """
 
-import compiled
+import functools
+
 import keras
 import numpy as np
 import oracle
 import pytest
 from keras import ops
-from registry import FIRST_CASES, IS_SLOW, with_cutoff
+from registry import FIRST_CASES, IS_SLOW
+from test_ways import dense_values, sparse_values
 
 from keras_rank import catalogue, functional, metrics
-from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
 LISTS, ITEMS_RELEVANT = 3, 5
-WAYS = [way for way in compiled.WAYS if compiled.is_here(way)]
 SIZES = [37, 600, 5000]
 ORDERS = [(5, True), (5, "average"), (None, False)][: 1 if IS_SLOW else 3]
 SHARES = [0.01, 0.7]
@@ -65,25 +65,15 @@ def graded_ids(labels):
 
 
 def all_values(y_true, scores, sparse_labels, k, shuffle_ties):
-    """The values of all metrics, by their names."""
-    order = functional.rank(
-        y_true,
-        scores,
-        k=k,
-        shuffle_ties=shuffle_ties,
-        seed=1,
-        sparse_labels=sparse_labels,
+    """The values of all metrics."""
+    how = {"shuffle_ties": shuffle_ties, "seed": 1}
+    of = (
+        sparse_values
+        if sparse_labels
+        else functools.partial(dense_values, weights=None)
     )
-    refused = set()
-    if sparse_labels:
-        refused = {x.metric for x in FIRST_CASES if not x.metric.takes_sparse_labels}
-        # Only without a cutoff.
-        refused |= {metrics.PairwiseAccuracy} if k else set()
-    return {
-        case.name: ops.convert_to_numpy(case.function(order, k=k, **case.arguments))
-        for case in with_cutoff(k, FIRST_CASES)
-        if case.metric not in refused
-    }
+    values = of(y_true, scores, cases=FIRST_CASES, k=k, **how)
+    return ops.convert_to_numpy(ops.stack(values))
 
 
 # Where operations are compiled one by one, one share of each kind.
@@ -107,9 +97,8 @@ def test_scores_are_what_they_mean(size, kind, share, sparse_labels, rng):
     y_true = graded_ids(labels) if sparse_labels else labels
     for order in ORDERS:
         found = all_values(y_true, scores, sparse_labels, *order)
-        all_expected = all_values(y_true, meant(scores), sparse_labels, *order)
-        for name, expected in all_expected.items():
-            np.testing.assert_allclose(found[name], expected, atol=2e-6, err_msg=name)
+        expected = all_values(y_true, meant(scores), sparse_labels, *order)
+        np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,37 +111,14 @@ def test_values_equal_the_oracle(size, kind, rng):
         for number, (value, *row) in enumerate(
             zip(ops.convert_to_numpy(found), labels, meant(scores), strict=True)
         ):
-            expected = oracle.value(
-                oracle.ndcg, oracle.items_of(*row), 5, "shuffle", 1, number
-            )
+            items = oracle.items_of(*row)
+            expected = oracle.value(oracle.ndcg, items, 5, "shuffle", 1, number)
             assert value == pytest.approx(expected, abs=2e-6)
 
 
 def as_given(queries, candidates):
     """Scores that are the only feature of the candidates, with all of their bits."""
     return ops.repeat(ops.transpose(candidates), queries.shape[0], axis=0)
-
-
-@pytest.mark.optimized
-@pytest.mark.parametrize("on_accelerator", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("size", SIZES[1:])
-def test_compiled_code(size, way, on_accelerator, rng, monkeypatch):
-    """Where XLA's maximum forgets NaN, and all ways are compiled, or the whole one."""
-    monkeypatch.setattr(backend, "on_accelerator", lambda: on_accelerator)
-    metric = metrics.NDCG(k=5, shuffle_ties="average")
-    update = compiled.WAYS[way](metric)
-    for kind in KINDS:
-        for share in SHARES:
-            scores = scores_of(kind, share, (LISTS, size), rng)
-            labels = labels_for(scores, rng)
-            metric.reset_state()
-            update(labels, scores, np.ones_like(labels))
-            expected = functional.ndcg(
-                labels, meant(scores), k=5, shuffle_ties="average"
-            )
-            expected = np.mean(ops.convert_to_numpy(expected))
-            assert float(metric.result()) == pytest.approx(expected, abs=2e-6)
 
 
 @some_kinds
@@ -166,29 +132,21 @@ def test_catalogues(kind, share, rng):
     number = np.sum(expected[in_order] > -np.inf)
     # A user's function is compiled at each call.
     for score in ["dot"] if IS_SLOW else ["dot", as_given]:
-        how = {"score": score, "block_size": 512}
+        blocks = {"score": score, "block_size": 512}
         best, ids = (
             ops.convert_to_numpy(x)[0]
-            for x in catalogue.top_k(queries, scores.T, k, **how)
+            for x in catalogue.top_k(queries, scores.T, k, **blocks)
         )
         np.testing.assert_array_equal(ids[:number], in_order[:number])
         np.testing.assert_array_equal(best[:number], expected[in_order[:number]])
         assert np.all(ids[number:] == -1)
         assert np.all(best[number:] == -np.inf)
-        order = catalogue.rank(targets, queries, scores.T, shuffle_ties=False, **how)
+        order = catalogue.rank(targets, queries, scores.T, shuffle_ties=False, **blocks)
         for function in (functional.ndcg, functional.pairwise_accuracy):
-            np.testing.assert_allclose(
-                ops.convert_to_numpy(function(order)),
-                ops.convert_to_numpy(
-                    function(
-                        targets,
-                        expected[None],
-                        sparse_labels=True,
-                        shuffle_ties=False,
-                    )
-                ),
-                atol=2e-6,
-            )
+            how = {"sparse_labels": True, "shuffle_ties": False}
+            values = function(order), function(targets, expected[None], **how)
+            values = map(ops.convert_to_numpy, values)
+            np.testing.assert_allclose(*values, atol=2e-6)
 
 
 def views_of(x):
@@ -208,11 +166,10 @@ def test_views(size, sparse_labels, rng):
     labels = labels_for(scores, rng)
     y_true = graded_ids(labels) if sparse_labels else labels
     for order in ORDERS:
-        all_expected = all_values(y_true, scores, sparse_labels, *order)
+        expected = all_values(y_true, scores, sparse_labels, *order)
         for layout, view in views_of(scores):
             found = all_values(y_true, view, sparse_labels, *order)
-            for name, expected in all_expected.items():
-                np.testing.assert_array_equal(found[name], expected, err_msg=layout)
+            np.testing.assert_array_equal(found, expected, err_msg=layout)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="autocast is torch's")

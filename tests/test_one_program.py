@@ -1,5 +1,7 @@
 """Eager calls enter one program where they can, and none lies within another."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -100,14 +102,6 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-@pytest.mark.parametrize("k", [2, None])
-@pytest.mark.parametrize("call", SEVERAL)
-def test_no_program_lies_within_another(call, k, shuffle_ties, depths):
-    SEVERAL[call](k=k, shuffle_ties=shuffle_ties)
-    assert set(depths) == {1}
-
-
 OF_ITEMS = {
     "top_k": lambda: catalogue.top_k(QUERIES, CANDIDATES, 2, shuffle_ties=True),
     "top_k of blocks": lambda: catalogue.top_k(
@@ -127,7 +121,13 @@ OF_ITEMS = {
 }
 
 
-@pytest.mark.parametrize("call", OF_ITEMS)
-def test_no_program_of_items_lies_within_another(call, depths):
-    OF_ITEMS[call]()
-    assert set(depths) <= {1}
+@pytest.mark.parametrize("call", [*SEVERAL, *OF_ITEMS])
+def test_no_program_lies_within_another(call, depths):
+    if call in OF_ITEMS:
+        OF_ITEMS[call]()
+        assert set(depths) <= {1}
+        return
+    for how in itertools.product([True, False, "average"], [2, None]):
+        depths.clear()
+        SEVERAL[call](**dict(zip(("shuffle_ties", "k"), how, strict=True)))
+        assert set(depths) == {1}

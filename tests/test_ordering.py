@@ -12,66 +12,58 @@ from strategies import lists_of
 from keras_rank.arrays import arithmetic, selection
 from keras_rank.arrays.hashing import key_of_seed
 from keras_rank.backends import backend
-from keras_rank.ranking import dense, tie_breaking
+from keras_rank.ranking import tie_breaking
 from keras_rank.ranking.ranked import OrderSpec, rank_by_scores
 
 pytestmark = pytest.mark.programs
 
 SHAPES = [(3, 50), (2, 2500), (2, 5000), (1, 4099)]
-CUTOFFS = [1, 7, 40]
+CUTOFFS = [1, 7, 40, None]
 if keras.backend.backend() == "jax":
     # Each shape and cutoff is compiled anew there.
-    SHAPES, CUTOFFS = [(3, 50), (1, 4099)], [7]
+    SHAPES, CUTOFFS = [(3, 50), (1, 4099)], [7, None]
 
 
-def ranked(scores, k, ties, seed=3, labels=None):
-    labels = np.zeros_like(scores) if labels is None else labels
-    lists = lists_of(labels, scores)
-    return rank_by_scores(OrderSpec(False, ties, k), lists, key_of_seed(seed))
-
-
-def expected_order(row, k, preference):
-    order = np.lexsort((-np.asarray(preference), -row))
-    return order[np.isfinite(row[order])][:k]
+def ranked(scores, k, ties):
+    lists = lists_of(np.zeros_like(scores), scores)
+    return rank_by_scores(OrderSpec(False, ties, k), lists, key_of_seed(3))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("k", CUTOFFS)
-@pytest.mark.parametrize("levels", [2, 10, 10**6])
-def test_top_k_is_the_start_of_a_full_sort(shape, k, levels, rng):
-    """Short lists, blocks, blocks with padding; few ties and many."""
-    scores = rng.integers(0, levels, size=shape).astype("float32")
-    scores[rng.random(shape) < 0.1] = -np.inf
-    for ties in ("stable", "shuffle"):
-        ranking = ranked(scores, k, ties)
-        order = ops.convert_to_numpy(ranking.order.positions)
-        occupied = ops.convert_to_numpy(ranking.occupied)
-        for number, row in enumerate(scores):
-            items = range(len(row))
-            preference = (
-                [-i for i in items]
-                if ties == "stable"
-                else [oracle.shuffle_key(3, number, i) for i in items]
-            )
-            expected = expected_order(row, k, preference)
-            np.testing.assert_array_equal(order[number][: len(expected)], expected)
-            assert occupied[number].sum() == len(expected)
+def test_the_first_are_the_start_of_a_full_sort(shape, k, rng):
+    """Short lists, blocks, blocks with padding; few ties and many, and few items.
 
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("ties", ["stable", "shuffle", "average"])
-@pytest.mark.parametrize("retrieved", [0, 1, 3])
-def test_ranks_beyond_the_retrieved_items_are_empty(shape, ties, retrieved):
-    """Also where rows are padded to whole blocks: no position is beyond the row."""
-    scores = np.full(shape, -np.inf, "float32")
-    scores[:, shape[1] - retrieved :] = 0.5
-    ranking = ranked(scores, 7, ties)
-    order = ops.convert_to_numpy(ranking.order.positions)
-    assert order.min() >= 0
-    assert order.max() < shape[1]
-    assert ops.convert_to_numpy(ranking.occupied).sum() == shape[0] * retrieved
-    taken = ops.convert_to_numpy(ranking.take(ops.ones(shape)))
-    assert taken.sum() == pytest.approx(shape[0] * retrieved)
+    Ranks beyond the items that were retrieved are empty.
+    """
+    items = range(shape[1])
+    preferences = {
+        "stable": [[-i for i in items]] * shape[0],
+        "shuffle": [
+            [oracle.shuffle_key(3, number, i) for i in items]
+            for number in range(shape[0])
+        ],
+        "average": [None] * shape[0],
+    }
+    for levels, hidden in itertools.product([1, 2, 10, 10**6], [0.1, 0.999, 1.0]):
+        scores = rng.integers(0, levels, size=shape).astype("float32")
+        scores[rng.random(shape) < hidden] = -np.inf
+        for ties, of_rows in preferences.items():
+            ranking = ranked(scores, k, ties)
+            order = ops.convert_to_numpy(ranking.order.positions)
+            occupied = ops.convert_to_numpy(ranking.occupied)
+            taken = ops.convert_to_numpy(ranking.take(ops.ones(shape)))
+            assert order.min() >= 0
+            assert order.max() < shape[1]
+            for place, (row, preference) in enumerate(
+                zip(scores, of_rows, strict=True)
+            ):
+                number = min(np.isfinite(row).sum(), k or shape[1])
+                assert occupied[place].sum() == number
+                assert taken[place].sum() == pytest.approx(number)
+                if preference is not None:
+                    expected = np.lexsort((-np.asarray(preference), -row))[:number]
+                    np.testing.assert_array_equal(order[place][:number], expected)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -79,7 +71,7 @@ def test_ranks_beyond_the_retrieved_items_are_empty(shape, ties, retrieved):
 def test_average_takes_the_mean_of_tied_values(shape, levels, rng):
     scores = rng.integers(0, levels, size=shape).astype("float32")
     values = rng.integers(0, 9, size=shape).astype("float32")
-    for k in CUTOFFS:
+    for k in filter(None, CUTOFFS):
         ranking = ranked(scores, k, "average")
         taken = ops.convert_to_numpy(ranking.take(ops.convert_to_tensor(values)))
         sizes, places = (
@@ -122,41 +114,27 @@ def test_shuffle_is_uniform():
     assert chi_square < 49.7  # the 99.9 % quantile of 23 degrees of freedom
 
 
-def test_top_values_are_the_largest(rng):
+@pytest.mark.parametrize("on_accelerator", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_the_largest_entries(dtype, on_accelerator, rng, monkeypatch):
+    """In blocks of any number, with ties beyond them."""
+    monkeypatch.setattr(backend, "on_accelerator", lambda: on_accelerator)
     for shape in SHAPES:
-        values = rng.normal(size=shape).astype("float32")
-        for count in (1, 5, shape[1]):
-            found = selection.largest_values(ops.convert_to_tensor(values), count)
-            expected = np.sort(values, axis=1)[:, ::-1][:, :count]
-            np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
-
-
-@pytest.mark.parametrize("start", [-(2**31) + 1, -300, 2**30])
-def test_preferences_that_float32_does_not_tell_apart(start, rng, monkeypatch):
-    """Nor do numbers that are sums or products in float32."""
-    keys = start + 16 * np.stack([rng.permutation(60) for _ in range(4)])
-    keys = keys.astype("int32")
-    monkeypatch.setattr(
-        dense,
-        "item_keys",
-        lambda list_keys, numbers: backend.take(
-            ops.convert_to_tensor(keys), numbers - 1
-        ),
-    )
-    for k in (1, 7, 50):
-        order = ranked(np.zeros((4, 60), "float32"), k, "shuffle").order.positions
-        expected = np.argsort(-keys.astype("int64"), axis=1)[:, :k]
-        np.testing.assert_array_equal(ops.convert_to_numpy(order), expected)
-
-
-def test_keras_sorts_are_still_unstable_on_numpy():
-    """When this fails, `stable_argsort` may ask Keras on NumPy too."""
-    if keras.backend.backend() != "numpy":
-        pytest.skip("about Keras's sort on NumPy")
-    tied = np.tile([1.0, 0.0], 500)[None]
-    order = ops.argsort(tied, axis=1)[0]
-    expected = np.argsort(tied[0], kind="stable")
-    assert not np.array_equal(order, expected)
+        entries = 1e9 * rng.normal(size=shape)
+        entries[::2] = 1e9 * rng.integers(-2, 3, size=entries[::2].shape)
+        entries = entries.clip(-(2**31), 2**31 - 128).astype(dtype)
+        x = ops.convert_to_tensor(entries)
+        for count in {1, 7, 8, 256, shape[1]}:
+            some = min(count, shape[1])
+            found, places = map(ops.convert_to_numpy, selection.top_k(x, some))
+            expected = np.sort(entries, axis=1)[:, ::-1][:, :some]
+            np.testing.assert_array_equal(found, expected)
+            at_places = np.take_along_axis(entries, places, axis=1)
+            np.testing.assert_array_equal(at_places, expected)
+            assert all(len({*row}) == some for row in places.tolist())
+            if dtype == "float32":
+                found = ops.convert_to_numpy(selection.largest_values(x, count))
+                np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("size", [1, 31, 32, 33, 100, 1000])

@@ -18,6 +18,14 @@ def values(function, *inputs, **arguments):
     return ops.convert_to_numpy(function(*inputs, **arguments))
 
 
+def by_name(rows, item):
+    """Rows as ranx takes them."""
+    return {
+        f"q{i}": {f"d{j}": item(x) for j, x in enumerate(row)}
+        for i, row in enumerate(rows)
+    }
+
+
 @pytest.fixture
 def lists(rng):
     """In the shape of those of `test_dialects.py`: compiled code is compiled once."""
@@ -65,13 +73,7 @@ def test_torchmetrics(lists, k):
 def test_ranx(lists, k):
     from ranx import Qrels, Run, evaluate
 
-    labels, scores = (
-        {
-            f"q{i}": {f"d{j}": x for j, x in enumerate(row)}
-            for i, row in enumerate(rows.tolist())
-        }
-        for rows in (lists[0].astype(int), lists[1])
-    )
+    labels, scores = map(by_name, lists, (int, float))
     for measure, gain_fn in (("ndcg", "linear"), ("ndcg_burges", "exponential")):
         expected = evaluate(Qrels(labels), Run(scores), f"{measure}@{k}")
         found = values(functional.ndcg, *lists, k=k, gain_fn=gain_fn).mean()
@@ -80,10 +82,7 @@ def test_ranx(lists, k):
 
 @pytest.mark.parametrize(
     ("empty_value", "expected"),
-    [
-        (None, [0.0, 0.3869, 0.3869, 0.6509]),
-        (0.0, [0.0, 0.1934, 0.1934, 0.3255]),
-    ],
+    [(None, [0.0, 0.3869, 0.3869, 0.6509]), (0.0, [0.0, 0.1934, 0.1934, 0.3255])],
 )
 def test_the_documented_example_of_ignite(empty_value, expected):
     labels = [[0, 0, 1, 1], [0, 0, 0, 0]]
@@ -185,35 +184,12 @@ def test_f_beta_of_sklearn(lists, k, beta):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_average_precision_at_r_of_metric_learning(rng):
-    """By its formula, of embeddings and the classes of their nearest neighbors."""
-    classes = rng.integers(0, 4, size=30)
-    embeddings = rng.normal(size=(30, 3)) + np.eye(4, 3)[classes]
-    distances = np.linalg.norm(embeddings[:, None] - embeddings, axis=2)
-    np.fill_diagonal(distances, np.inf)
-    same = classes[:, None] == classes
-    in_order = np.take_along_axis(same, np.argsort(distances), axis=1)
-    matches = same.sum(axis=1) - 1
-    to_r = in_order * (np.arange(30) < matches[:, None])
-    precisions = np.cumsum(to_r, axis=1) / np.arange(1, 31)
-    expected = np.sum(precisions * to_r, axis=1) / matches
-    labels = np.where(np.eye(30), -1.0, same)
-    found = values(functional.average_precision_at_r, labels, -distances)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("persistence", [80, 95])
 def test_graded_rank_biased_precision_of_ranx(lists, persistence):
     """It adds up the labels, whatever the highest one is."""
     from ranx import Qrels, Run, evaluate
 
-    labels, scores = (
-        {
-            f"q{i}": {f"d{j}": x for j, x in enumerate(row)}
-            for i, row in enumerate(rows.tolist())
-        }
-        for rows in (lists[0].astype(int), lists[1])
-    )
+    labels, scores = map(by_name, lists, (int, float))
     expected = evaluate(Qrels(labels), Run(scores), f"rbp.{persistence}")
     metric = metrics.RankBiasedPrecision(
         persistence=persistence / 100, gain_fn="linear", max_grade=4

@@ -1,7 +1,8 @@
 """Eager code on JAX: one program for a call, few of them, and nothing else changes."""
 
+import functools
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import keras
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from keras import ops
 from registry import CASES, CASES_HERE
-from strategies import BATCH, LIST_SIZE
+from strategies import LIST_SIZE
+from test_ways import LEVELS, LISTS, dense_batch
 
 import keras_rank
 from keras_rank import catalogue, functional
@@ -65,29 +67,21 @@ def ragged_batches(rng, number=30):
 
 
 @pytest.mark.parametrize(
-    "make",
+    "start",
     [
-        lambda: NDCG(k=10),
-        lambda: RankingMetrics(["ndcg@5", "ndcg@10", "map", "mrr"]),
+        lambda: NDCG(k=10).update_state,
+        lambda: RankingMetrics(["ndcg@5", "ndcg@10", "map", "mrr"]).update_state,
+        lambda: functools.partial(functional.ndcg, k=10),
     ],
+    ids=["metric", "group", "function"],
 )
-def test_ragged_batches_compile_few_programs(make, rng, compilations):
+def test_ragged_batches_compile_few_programs(start, rng, compilations):
     batches = list(ragged_batches(rng))
-    metric = make()
-    for batch in batches:
-        metric.update_state(*batch)
-    assert len(compilations) <= 16
-    before = len(compilations)
-    another = make()
-    for batch in batches:
-        another.update_state(*batch)
-    assert len(compilations) == before
-
-
-def test_a_function_of_ragged_batches_compiles_few_programs(rng, compilations):
-    for labels, scores in ragged_batches(rng):
-        assert len(functional.ndcg(labels, scores, k=10)) == len(labels)
-    assert len(compilations) <= 16
+    for most in (16, 0):
+        call, before = start(), len(compilations)
+        for batch in batches:
+            call(*batch)
+        assert len(compilations) - before <= most
 
 
 def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compilations):
@@ -105,12 +99,12 @@ def test_a_call_is_one_program_for_the_update_and_one_for_the_result(rng, compil
 @pytest.mark.optimized
 @pytest.mark.parametrize("case", CASES_HERE, ids=str)
 def test_a_program_gives_what_its_operations_give(case, rng):
-    labels, scores = batch_of(rng, BATCH, LIST_SIZE)
-    weights = rng.choice([0.0, 1.0, 2.5], size=labels.shape).astype("float32")
     metric, apart = case.make(k=3, seed=1), case.make(k=3, seed=1)
-    metric.update_state(labels, scores, weights)
-    with jax.disable_jit():
-        apart.update_state(labels, scores, weights)
+    for levels in LEVELS:
+        batch = dense_batch(rng, LIST_SIZE, levels)
+        metric.update_state(*batch)
+        with jax.disable_jit():
+            apart.update_state(*batch)
     np.testing.assert_allclose(metric.result(), apart.result(), rtol=2e-6)
     np.testing.assert_allclose(
         metric.standard_error(), apart.standard_error(), rtol=1e-4
@@ -121,43 +115,27 @@ def test_a_program_gives_what_its_operations_give(case, rng):
 @pytest.mark.parametrize("shuffle_ties", [True, "average"])
 def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
     """Of other sizes, rounded to others, and beyond those that are rounded."""
-    labels, scores = batch_of(rng, BATCH, 20)
+    labels, scores, _ = dense_batch(rng, 20, 4)
     weights = rng.random(labels.shape).astype("float32") + 0.25
+    arguments = {"k": 7, "shuffle_ties": shuffle_ties}
 
-    def sums(*batch):
-        """Those of all metrics, in which a changed bit of any list would show."""
-        cases = {str(case): case for case in CASES_HERE}
-        arguments = {"k": 7, "shuffle_ties": shuffle_ties}
-        group = RankingMetrics(
-            [case.make(name=name, **arguments) for name, case in cases.items()]
-        )
+    def sums_and_values(*batch):
+        """Sums of all metrics, in which a changed bit of any list would show."""
+        group = RankingMetrics([x.make(name=str(x), **arguments) for x in CASES_HERE])
         group.update_state(*batch)
-        return {
-            (member.name, variable.name): np.asarray(variable)
-            for member in group.members
-            for variable in member.variables
-        }
-
-    def values(labels, scores, weights):
-        return functional.ndcg(
-            labels,
-            scores,
-            sample_weight=weights,
-            seed=1,
-            k=7,
-            shuffle_ties=shuffle_ties,
+        labels, scores, weights = batch
+        values = functional.ndcg(
+            labels, scores, sample_weight=weights, seed=1, **arguments
         )
+        return [*map(np.asarray, [*group.variables, values])]
 
-    expected = sums(labels, scores, weights)
-    expected_values = values(labels, scores, weights)
-    for size in (30, 64, 2**17 // BATCH + 1):
+    expected = sums_and_values(labels, scores, weights)
+    for size in (30, 64, 2**17 // LISTS + 1):
         more = [(0, 0), (0, size - 20)]
         padded = np.pad(labels, more, constant_values=-1), np.pad(scores, more)
-        batch = *padded, np.pad(weights, more)
-        found = sums(*batch)
-        for name, value in expected.items():
-            np.testing.assert_array_equal(found[name], value, err_msg=str(name))
-        np.testing.assert_array_equal(values(*batch), expected_values)
+        found = sums_and_values(*padded, np.pad(weights, more))
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(x, y)
 
 
 def test_large_inputs_are_not_padded(monkeypatch, rng):
@@ -168,30 +146,17 @@ def test_large_inputs_are_not_padded(monkeypatch, rng):
     functional.ndcg(*batch_of(rng, 3, 2**16), k=3)
 
 
-@pytest.fixture
-def known_options(monkeypatch):
-    """Returns the options of small programs where `XLA_FLAGS` are as given."""
-
-    def options(flags=""):
-        monkeypatch.setenv("XLA_FLAGS", flags)
-        return backend._known_quick_options.__wrapped__()
-
-    return options
-
-
-def test_xla_has_the_options_of_small_programs(known_options):
+def test_small_programs_have_the_options_that_xla_has(monkeypatch):
     """One that it has no more is to be removed: nothing but time is lost until then."""
+    known_options = backend._known_quick_options.__wrapped__
+    monkeypatch.setenv("XLA_FLAGS", "")
     assert known_options() == backend._QUICK_OPTIONS
-
-
-def test_an_option_that_xla_does_not_have_is_left_out(known_options, monkeypatch):
     monkeypatch.setitem(backend._QUICK_OPTIONS, "xla_option_of_no_version", 1)
     assert "xla_option_of_no_version" not in known_options()
-
-
-def test_the_flags_of_a_user_stay(known_options):
+    # Those of a user stay.
     flags = "--xla_backend_optimization_level=3 --xla_dump_to=/tmp/hlo"
-    assert list(known_options(flags)) == ["xla_cpu_use_fusion_emitters"]
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    assert list(known_options()) == ["xla_cpu_use_fusion_emitters"]
 
 
 def test_functions_of_the_same_arguments_share_a_program():
@@ -276,64 +241,47 @@ def test_a_formula_of_a_user_sees_the_sizes_that_were_given():
     assert float(metric.result()) == pytest.approx(1 / 3)
 
 
-def _targets(lists):
-    return np.arange(2 * lists).reshape(lists, 2)
+def targets_of(queries):
+    return np.arange(2 * len(queries)).reshape(-1, 2)
 
 
-def _scores(lists):
-    return np.random.default_rng(lists).integers(0, 9, (lists, 50)).astype("float32")
+def sparse_of(queries):
+    """Targets and scores of 50 items."""
+    scores = np.random.default_rng(0).integers(0, 9, (len(queries), 50))
+    return targets_of(queries), scores.astype("float32")
 
 
-@pytest.mark.parametrize(
-    ("call", "most"),
-    [
-        (lambda x: catalogue.rank(_targets(len(x)), x, ITEMS, seed=1), 6),
-        (
-            lambda x: catalogue.rank(
-                {"ids": _targets(len(x)), "labels": np.ones((len(x), 2))},
-                x,
-                ITEMS,
-                exclude=_targets(len(x)) + 2,
-                shuffle_ties="average",
-            ),
-            10,
+def graded_of(queries):
+    return {"ids": targets_of(queries), "labels": np.ones((len(queries), 2))}
+
+
+AVERAGED = {"shuffle_ties": "average", "sparse_labels": True}
+# With the most programs that another number of queries may compile.
+OF_CATALOGUES = {
+    "rank": (6, lambda x: catalogue.rank(targets_of(x), x, ITEMS, seed=1)),
+    "rank with averaged ties": (
+        10,
+        lambda x: catalogue.rank(
+            graded_of(x), x, ITEMS, exclude=targets_of(x) + 2, shuffle_ties="average"
         ),
-        # Two for a second pass, as queries tie at the end.
-        (lambda x: catalogue.top_k(x, ITEMS, k=3, shuffle_ties=True, seed=1), 5),
-        (lambda x: catalogue.top_k(x, ITEMS, k=3, block_size=16), 6),
-        (
-            lambda x: exclude_items(
-                _scores(len(x)), _targets(len(x)), keep=_targets(len(x))[:, :1]
-            ),
-            1,
-        ),
-        # How many ranks are listed depends on the values of the lists.
-        (
-            lambda x: NDCG(shuffle_ties="average", sparse_labels=True)(
-                _targets(len(x)), _scores(len(x))
-            ),
-            6,
-        ),
-        (
-            lambda x: functional.ndcg(
-                _targets(len(x)),
-                _scores(len(x)),
-                shuffle_ties="average",
-                sparse_labels=True,
-            ),
-            5,
-        ),
-    ],
-    ids=[
-        "rank",
-        "rank with averaged ties",
-        "top_k",
-        "top_k of blocks",
-        "exclude_items",
-        "a metric without a cutoff",
-        "a function without a cutoff",
-    ],
-)
+    ),
+    # Two for a second pass, as queries tie at the end.
+    "top_k": (5, lambda x: catalogue.top_k(x, ITEMS, 3, shuffle_ties=True, seed=1)),
+    "top_k of blocks": (6, lambda x: catalogue.top_k(x, ITEMS, 3, block_size=16)),
+    "exclude_items": (
+        1,
+        lambda x: exclude_items(*sparse_of(x)[::-1], keep=targets_of(x)[:, :1]),
+    ),
+    # How many ranks are listed depends on the values of the lists.
+    "a metric without a cutoff": (6, lambda x: NDCG(**AVERAGED)(*sparse_of(x))),
+    "a function without a cutoff": (
+        5,
+        lambda x: functional.ndcg(*sparse_of(x), **AVERAGED),
+    ),
+}
+
+
+@pytest.mark.parametrize(("most", "call"), OF_CATALOGUES.values(), ids=OF_CATALOGUES)
 def test_a_catalogue_compiles_few_programs(call, most, rng, compilations):
     queries = rng.integers(-2, 3, size=(13, 4)).astype("float32")
     call(queries[:9])
@@ -413,25 +361,10 @@ def test_errors_come_before_any_state_changes():
 
 
 @pytest.mark.optimized
-def test_inside_a_program_of_the_users():
-    """Traced inputs are part of it, and what is known already is computed at once."""
+def test_what_a_program_of_the_users_knows_already_is_computed_at_once():
     labels, scores = jax.numpy.array([[1.0, 0.0]]), jax.numpy.array([[0.1, 0.9]])
-    expected = functional.ndcg(labels, scores)
-    jitted = jax.jit(lambda y, p: functional.ndcg(y, p))
-    np.testing.assert_allclose(jitted(labels, scores), expected, rtol=1e-6)
     known = jax.jit(lambda x: x * functional.ndcg(labels, scores))
-    np.testing.assert_allclose(known(1.0), expected, rtol=1e-6)
-    mapped = jax.vmap(lambda p: functional.ndcg(labels, p))(scores[None])
-    np.testing.assert_allclose(mapped[0], expected, rtol=1e-6)
-
-    metric = NDCG()
-    state = [variable.value for variable in metric.variables]
-
-    def step(state, batch):
-        return metric.stateless_update_state(state, *batch), None
-
-    state, _ = jax.lax.scan(step, state, (labels[None], scores[None]))
-    np.testing.assert_allclose(metric.stateless_result(state), expected[0], rtol=1e-6)
+    np.testing.assert_allclose(known(1.0), functional.ndcg(labels, scores), rtol=1e-6)
 
 
 def test_in_double_precision(rng):
@@ -459,33 +392,26 @@ def test_on_the_device_where_inputs_were_put(rng):
 
 def test_in_two_threads(rng):
     batches = [batch_of(rng, 5, 6 + i) for i in range(2)]
-    metrics = [NDCG(seed=1, relevance_threshold=1.375) for _ in batches]
 
-    def run(i):
+    def result_of(batch):
+        metric = NDCG(seed=1, relevance_threshold=1.375)
         for _ in range(20):
-            metrics[i].update_state(*batches[i])
+            metric.update_state(*batch)
+        return float(metric.result())
 
-    threads = [threading.Thread(target=run, args=[i]) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for metric, batch in zip(metrics, batches, strict=True):
-        alone = NDCG(seed=1, relevance_threshold=1.375)
-        for _ in range(20):
-            alone.update_state(*batch)
-        assert float(metric.result()) == float(alone.result())
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(result_of, batches))
+    assert found == [result_of(batch) for batch in batches]
 
 
 def test_metrics_and_ranked_lists_are_pickled_after_a_call(rng):
     batch = batch_of(rng, 4, 6)
     metric, ranked = NDCG(k=3, seed=1), functional.rank(*batch, k=3, seed=1)
-    metric.update_state(*batch)
+    expected = float(metric(*batch))
     again, ranked_again = pickle.loads(pickle.dumps((metric, ranked)))
     assert again.get_config() == metric.get_config()
     again.reset_state()
-    again.update_state(ranked_again)
-    assert float(again.result()) == float(metric.result())
+    assert float(again(ranked_again)) == expected
 
 
 def test_symbols_are_not_compiled():

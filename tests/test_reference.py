@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_rank import gains, metrics
-from keras_rank.backends import generic
+from keras_rank.backends import backend, generic
 from keras_rank.metrics.update import UpdateSpec
 from keras_rank.ranking.ranked import OrderSpec
 
@@ -29,13 +29,26 @@ def test_set_bits_are_counted(rng):
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
 
 
-@pytest.mark.parametrize("number", [1, 3])
-def test_entries_are_counted(number, rng):
-    """Each of the ways that the counts of several thresholds come together."""
-    entries, thresholds = rng.integers(0, 5, (6, 32)), rng.integers(0, 5, (6, number))
-    found = generic.count_at_least(*map(ops.convert_to_tensor, (entries, thresholds)))
+@pytest.mark.parametrize("function", [generic.count_at_least, backend.count_at_least])
+@pytest.mark.parametrize("number", [1, 3, 8, 9, 17])
+@pytest.mark.parametrize("transposed", ["entries", "thresholds", "both", "none"])
+def test_entries_are_counted(transposed, number, function, rng, monkeypatch):
+    """In each of the ways that several thresholds come together, and of any layout.
+
+    On an accelerator, torch reads the memory of comparisons as bytes.
+    """
+    monkeypatch.setattr(backend, "on_accelerator", lambda: True)
+    entries, thresholds = (
+        rng.integers(0, 5, size=(6, size)).astype("float32") for size in (32, number)
+    )
+    given = {"entries": entries, "thresholds": thresholds}
+    for name, x in given.items():
+        given[name] = ops.convert_to_tensor(x)
+        if transposed in (name, "both"):
+            given[name] = ops.transpose(ops.convert_to_tensor(x.T.copy()))
+    found = ops.convert_to_numpy(function(*given.values()))
     expected = np.sum(entries[:, None] >= thresholds[..., None], axis=2)
-    np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_what_a_program_can_compute():

@@ -1,6 +1,7 @@
 """Sparse targets in a whole catalogue: the same as labels for every item."""
 
 import functools
+import re
 
 import compiled
 import keras
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from keras import ops
 from registry import CASES_HERE, IS_SLOW
 from strategies import BATCH, LIST_SIZE, cutoffs, ties
+from test_ways import LEVELS, scores_of, sparse_batch
 
 from keras_rank import functional, metrics
 from keras_rank.lists import standardize
@@ -44,8 +46,8 @@ def catalogues(draw, targets=TARGETS):
     return ids, scores, weights
 
 
-def one_hot(ids):
-    labels = np.zeros((len(ids), ITEMS), "float32")
+def one_hot(ids, items=ITEMS):
+    labels = np.zeros((len(ids), items), "float32")
     for row, targets in enumerate(ids):
         labels[row, targets[targets >= 0]] = 1.0
     return labels
@@ -79,16 +81,19 @@ def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):
 )
 def test_many_targets(k, shuffle_ties, rng):
     """Which are ranked by sorting, and by comparing where there are few."""
-    scores = np.round(rng.normal(size=(6, 300)), 1).astype("float32")
-    scores[rng.random(scores.shape) < 0.1] = np.nan
-    ids = np.stack([rng.permutation(300)[:100] for _ in scores])
-    ids[0, 2:], ids[1, :50] = -1, ids[1, 50:]
-    labels = np.zeros_like(scores)
-    for row, targets in zip(labels, ids, strict=True):
-        row[targets[targets >= 0]] = 1.0
-    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+    for levels in (4, 50, 10**6):
+        scores = scores_of(rng, (8, 300), levels)
+        ids = np.stack([rng.permutation(300)[:100] for _ in scores])
+        ids[0, 2:], ids[1, :50] = -1, ids[1, 50:]
+        assert_sparse_is_dense(ids, scores, k, shuffle_ties)
+
+
+def assert_sparse_is_dense(ids, scores, k, shuffle_ties):
+    """The numbers of one order of targets, and of another of all items."""
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
     sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
-    dense = functional.rank(labels, scores, **arguments)
+    targets = ids if ids.ndim == 2 else ids[:, None]
+    dense = functional.rank(one_hot(targets, scores.shape[1]), scores, **arguments)
     for case in SPARSE:
         found, expected = (
             ops.convert_to_numpy(case.function(order, k=k, **case.arguments))
@@ -117,39 +122,11 @@ def test_what_is_compiled_does_not_grow_with_the_targets(shuffle_ties):
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 def test_a_long_catalogue(shuffle_ties, rng):
     """Blocks, ties at the cutoff, and one target per list, of shape (batch,)."""
-    scores = np.round(rng.normal(size=(40, 3000)), 1).astype("float32")
-    best = np.argsort(-scores, axis=1)[:, :30]
-    ids = best[np.arange(40), rng.integers(0, 30, 40)]
-    labels = np.zeros_like(scores)
-    labels[np.arange(40), ids] = 1.0
-    arguments = {"k": 10, "shuffle_ties": shuffle_ties, "seed": 1}
-    dense = functional.rank(labels, scores, **arguments)
-    sparse = functional.rank(ids, scores, sparse_labels=True, **arguments)
-    for case in SPARSE:
-        found, expected = (
-            ops.convert_to_numpy(case.function(order, k=10, **case.arguments))
-            for order in (sparse, dense)
-        )
-        np.testing.assert_allclose(found, expected, atol=2e-6, err_msg=case.name)
-
-
-@pytest.mark.optimized
-@pytest.mark.parametrize("way", [None, *compiled.WAYS])
-def test_nan_in_a_long_catalogue(way, rng):
-    """In a block that matters or not, NaN is not retrieved, and hides nothing."""
-    if way is not None:
-        compiled.skip_unless_here(way)
-    scores = rng.normal(size=(6, 3000)).astype("float32")
-    best = np.argsort(-scores, axis=1)[:, :3]
-    ids = best[:, 1:2].astype("float32")
-    scores[0, best[0, 0]] = scores[1, best[1, 1]] = np.nan
-    scores[2, best[2, 0] - 1] = scores[3, np.argmin(scores[3])] = np.nan
-    scores[4, :] = np.nan
-    metric = metrics.MeanReciprocalRank(k=10, sparse_labels=True, seed=1)
-    update = compiled.WAYS[way](metric) if way else metric.update_state
-    update(ids, scores, np.ones((6, 1), "float32"))
-    expected = [1.0, 0.0, 0.5, 0.5, 0.0, 0.5]
-    assert float(metric.result()) == pytest.approx(np.mean(expected))
+    for digits in (0, 1, 5):
+        scores = np.round(rng.normal(size=(40, 5000)), digits).astype("float32")
+        best = np.argsort(-scores, axis=1)[:, :30]
+        ids = best[np.arange(40), rng.integers(0, 30, 40)]
+        assert_sparse_is_dense(ids, scores, 10, shuffle_ties)
 
 
 @pytest.mark.optimized
@@ -159,15 +136,17 @@ def test_compiled(way, k, shuffle_ties, rng):
     compiled.skip_unless_here(way)
     if way == "torch.compile":
         pytest.skip("takes long: in test_accelerators.py it is one graph")
-    metric = metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
-    eager = metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
+    metric, eager = (
+        metrics.NDCG(k=k, sparse_labels=True, seed=1, shuffle_ties=shuffle_ties)
+        for _ in range(2)
+    )
     update = compiled.WAYS[way](metric)
-    ids = rng.integers(-1, ITEMS, size=(BATCH, TARGETS)).astype("float32")
-    scores = rng.integers(0, 5, size=(BATCH, ITEMS)).astype("float32")
-    weights = np.ones((BATCH, 1), "float32")
-    update(ids, scores, weights)
-    eager.update_state(ids, scores, weights)
-    assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
+    for levels in LEVELS:
+        ids, scores = sparse_batch(rng, ITEMS, levels)
+        batch = ids.astype("float32"), scores, np.ones((len(ids), 1), "float32")
+        update(*batch)
+        eager.update_state(*batch)
+        assert float(metric.result()) == pytest.approx(float(eager.result()), abs=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +191,10 @@ def test_shapes_of_ids():
         ),
     ],
 )
-def test_errors(ids, scores, message):
+def test_bad_targets(ids, scores, message):
     metric = metrics.HitRate(k=1, sparse_labels=True)
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         metric.update_state(ids, scores)
-    assert str(error.value) == message
     assert float(metric.result()) == 0.0
 
 
@@ -240,30 +218,29 @@ def test_no_ids_at_all_are_not_labels():
     assert float(metric.result()) == 0.0
 
 
-def test_the_flag_should_be_a_flag():
-    with pytest.raises(ValueError) as error:
-        metrics.HitRate(sparse_labels="yes")
-    assert str(error.value) == (
-        "`sparse_labels` should be True or False. Received: sparse_labels='yes'"
-    )
+NEEDS_ALL = (
+    "`sparse_labels` should be False for a metric that needs the labels of all items. "
+    "Received: sparse_labels=True"
+)
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "flag", "message"),
     [
-        metrics.BPref,
-        metrics.FallOut,
-        functools.partial(functional.bpref, [0], [[0.1, 0.2]]),
-        functools.partial(functional.fall_out, [0], [[0.1, 0.2]]),
+        (
+            metrics.HitRate,
+            "yes",
+            "`sparse_labels` should be True or False. Received: sparse_labels='yes'",
+        ),
+        (metrics.BPref, True, NEEDS_ALL),
+        (metrics.FallOut, True, NEEDS_ALL),
+        (functools.partial(functional.bpref, [0], [[0.1, 0.2]]), True, NEEDS_ALL),
+        (functools.partial(functional.fall_out, [0], [[0.1, 0.2]]), True, NEEDS_ALL),
     ],
 )
-def test_metrics_of_all_labels_refuse(make):
-    with pytest.raises(ValueError) as error:
-        make(sparse_labels=True)
-    assert str(error.value) == (
-        "`sparse_labels` should be False for a metric that needs the labels of all "
-        "items. Received: sparse_labels=True"
-    )
+def test_bad_flags(make, flag, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(sparse_labels=flag)
 
 
 def test_a_metric_says_that_it_takes_them():
@@ -280,5 +257,4 @@ def test_a_metric_says_that_it_takes_them():
 
 def test_it_is_saved():
     metric = metrics.NDCG(k=3, sparse_labels=True)
-    restored = metrics.NDCG.from_config(metric.get_config())
-    assert restored.sparse_labels
+    assert metrics.NDCG.from_config(metric.get_config()).sparse_labels

@@ -6,7 +6,8 @@ import pytest
 from keras import ops
 from precision import default_precision
 from registry import FIRST_CASES
-from strategies import BATCH, LIST_SIZE
+from strategies import LIST_SIZE
+from test_ways import dense_batch
 
 import keras_rank
 from keras_rank import functional, metrics
@@ -67,25 +68,29 @@ def test_means_in_float64_are_those_of_all_parts(value):
 def test_adding_variables_is_merging(rng):
     labels, scores = rng.integers(-1, 4, (9, 6)), rng.normal(size=(9, 6))
     weights = rng.random((9, 6))
-    whole = metrics.NDCG(seed=1)
+    whole, *parts = (metrics.NDCG(seed=1) for _ in range(4))
     whole.update_state(labels, scores, weights)
-    parts = [metrics.NDCG(seed=1) for _ in range(3)]
     for part, rows in zip(parts, ([0, 1, 2, 3], [], [4, 5, 6, 7, 8]), strict=True):
         part.update_state(labels[rows], scores[rows], weights[rows])
     added = [sum(vs) for vs in zip(*(part.variables for part in parts), strict=True)]
-    expected = pytest.approx(float(whole.result()), rel=1e-6)
-    assert float(whole.stateless_result(added)) == expected
+    for call in ("result", "standard_error"):
+        expected = pytest.approx(float(getattr(whole, call)()), rel=1e-6)
+        with keras.StatelessScope(zip(parts[0].variables, added, strict=True)):
+            assert float(getattr(parts[0], call)()) == expected
     merged = keras_rank.utils.merge_state(parts[0], parts[1:])
     assert merged is parts[0]
-    assert float(merged.result()) == expected
+    assert float(merged.result()) == pytest.approx(float(whole.result()), rel=1e-6)
+    assert float(merged.standard_error()) == expected
     assert int(merged.variables[-1] + 0) == int(whole.variables[-1] + 0)
 
 
 def test_merging_different_metrics_is_an_error():
-    with pytest.raises(ValueError, match="`others` should be metrics of the same"):
-        keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.NDCG(k=2)])
-    with pytest.raises(ValueError, match="Received: DCG with"):
-        keras_rank.utils.merge_state(metrics.NDCG(k=1), [metrics.DCG(k=1)])
+    for other, message in (
+        (metrics.NDCG(k=2), "`others` should be metrics of the same"),
+        (metrics.DCG(k=1), "Received: DCG with"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_rank.utils.merge_state(metrics.NDCG(k=1), [other])
 
 
 TEST_NAMES = ["test_ndcg_at_2", "test_mrr"]
@@ -126,15 +131,17 @@ def test_names_of_exported_states():
             }
 
 
-def test_an_exported_state_stays_what_it_is():
+def test_states_and_results_stay_what_they_are():
     metric = metrics.NDCG()
     metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
-    state = keras_rank.utils.export_state(metric)
+    state, held = keras_rank.utils.export_state(metric), metric.result()
     metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
     metric.reset_state()
     assert state["ndcg/lists_seen"] == 1
     sums = state["ndcg/totals"].sum(axis=0)
     np.testing.assert_array_equal(sums[sums_of.LISTS], [1] * 4)
+    assert float(held) == 1.0
+    assert float(metric.result()) == 0.0
 
 
 def test_a_metric_is_merged_with_itself():
@@ -185,9 +192,9 @@ def all_results(labels, scores, weights):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_default_precision_changes_no_number(precision, rng):
     """Neither labels nor weights are rounded; scores are only by who computed them."""
-    labels = rng.integers(-1, 4, (BATCH, LIST_SIZE)) + np.float32(0.001)
-    weights = rng.random((BATCH, LIST_SIZE)).astype("float32")
-    scores = rng.normal(size=(BATCH, LIST_SIZE))
+    labels, scores, _ = dense_batch(rng, LIST_SIZE, 4)
+    labels *= np.float32(0.999)
+    weights = rng.random(labels.shape).astype("float32")
     scores = ops.cast(scores, precision.removeprefix("mixed_"))
     expected = all_results(labels, ops.cast(scores, "float32"), weights)
     with default_precision(precision):
@@ -197,8 +204,7 @@ def test_the_default_precision_changes_no_number(precision, rng):
 
 def test_a_wider_default_precision_is_not_asked_for(rng):
     """Neither is it saved, nor are numbers other than with the default of Keras."""
-    labels = rng.integers(-1, 4, (BATCH, LIST_SIZE)).astype("float32")
-    scores, weights = rng.normal(size=(2, BATCH, LIST_SIZE)).astype("float32")
+    labels, scores, weights = dense_batch(rng, LIST_SIZE, 4)
     expected = all_results(labels, scores, weights)
     with default_precision("float64"):
         assert all_results(labels, scores, weights) == expected
@@ -213,8 +219,7 @@ def test_a_wider_default_precision_is_not_asked_for(rng):
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
     """They are sorted and selected in ways of their own."""
-    labels = rng.integers(-1, 4, (8, 600)).astype("float32")
-    scores = rng.normal(size=(8, 600)).round(2).astype("float32")
+    labels, scores, _ = dense_batch(rng, 600, 50)
 
     def results():
         group = metrics.RankingMetrics([metrics.NDCG(seed=1), metrics.NDCG(5, seed=1)])
@@ -224,23 +229,3 @@ def test_the_default_precision_changes_no_order_of_long_lists(precision, rng):
     expected = results()
     with default_precision(precision):
         assert results() == expected
-
-
-def test_result_is_a_number_of_its_own():
-    """It does not change with the state that it was computed from."""
-    metric = metrics.NDCG()
-    metric.update_state([[1.0, 0.0]], [[0.2, 0.1]])
-    held = metric.result()
-    metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
-    metric.reset_state()
-    assert float(held) == 1.0
-    assert float(metric.result()) == 0.0
-
-
-def test_float64_is_kept(backend):
-    if backend == "jax":
-        pytest.skip("JAX has no float64 unless asked for")
-    metric = metrics.NDCG(dtype="float64")
-    metric.update_state([[1.0, 0.0]], [[0.1, 0.2]])
-    assert metric.result().dtype == ops.cast(0, "float64").dtype
-    assert float(metric.result()) == pytest.approx(1 / np.log2(3), rel=1e-13)

@@ -8,6 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 from registry import CASES
+from test_ways import LEVELS, dense_batch, scores_of
 
 from keras_rank import catalogue, functional, metrics
 from keras_rank.backends import backend, generic
@@ -21,6 +22,7 @@ from keras_rank.backends import torch as own  # noqa: E402
 
 LABELS = [[2.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
 SCORES = [[0.1, 0.4, 0.4, 0.3], [0.5, 0.5, 0.2, 0.1]]
+FUNCTIONS = (functional.ndcg, functional.average_precision, functional.reciprocal_rank)
 WEIGHTS = [[1.0, 2.0, 1.0, 0.5], [1.0, 1.0, 2.0, 1.0]]
 
 
@@ -31,56 +33,53 @@ def test_no_gradient_is_recorded(case):
     metric = case.make()
     metric.update_state(*inputs)
     assert not metric.result().requires_grad
+    if case.metric.takes_sparse_labels:
+        ids = case.function([2, 1], inputs[1], sparse_labels=True, **case.arguments)
+        assert not ids.requires_grad
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("ties", [True, False, "average"])
-@pytest.mark.parametrize("name", ["ndcg", "average_precision", "reciprocal_rank"])
+@pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("k", [3, None])
-def test_vmap(name, k, ties, rng):
+def test_vmap(function, k, ties, rng):
     """As in whatever is compiled, values are unknown there."""
     version = tuple(map(int, torch.__version__.split(".")[:2]))
     if ties == "average" and version < (2, 13):
         pytest.skip("PyTorch 2.6 does not gather by an index that is not mapped over")
-    labels = torch.tensor(rng.integers(0, 3, (4, 5, 12)).astype("float32"))
-    scores = torch.tensor(rng.integers(0, 5, labels.shape).astype("float32"))
+    batches = [dense_batch(rng, 12, levels)[:2] for levels in LEVELS]
 
     def values(labels, scores):
-        function = getattr(functional, name)
         return function(labels, scores, k=k, shuffle_ties=ties, seed=1)
 
-    expected = [values(*each) for each in zip(labels, scores, strict=True)]
-    found = torch.func.vmap(values)(labels, scores)
-    torch.testing.assert_close(found, torch.stack(expected))
+    stacked = [torch.tensor(np.stack(x)) for x in zip(*batches, strict=True)]
+    expected = [values(*each) for each in zip(*stacked, strict=True)]
+    found = torch.func.vmap(values)(*stacked)
+    torch.testing.assert_close(found, torch.stack(expected), equal_nan=True)
 
 
-def test_no_gradient_is_recorded_of_sparse_labels():
-    scores = torch.tensor([[0.1, 0.2, 0.3]], requires_grad=True)
-    assert not functional.ndcg([2], scores, sparse_labels=True).requires_grad
-
-
-@pytest.mark.parametrize("name", ["ndcg", "average_precision", "reciprocal_rank"])
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
 @pytest.mark.parametrize("k", [10, None])
 @pytest.mark.parametrize("shape", [(256, 100), (40, 600)], ids=str)
-def test_many_entries_without_memory_of_their_own(shape, k, shuffle_ties, name, rng):
+def test_many_entries_without_memory_of_their_own(shape, k, shuffle_ties, rng):
     """Which NumPy can't sort: within `torch.func`, or with signs yet to be changed."""
-    labels = torch.tensor(rng.integers(0, 4, shape).astype("float32"))
-    scores = torch.tensor(rng.integers(-50, 50, shape).astype("float32"))
 
     def values(labels, scores):
-        function = getattr(functional, name)
-        return function(labels, scores, k=k, shuffle_ties=shuffle_ties, seed=1)
+        order = functional.rank(labels, scores, k=k, shuffle_ties=shuffle_ties, seed=1)
+        return torch.stack([function(order, k=k) for function in FUNCTIONS])
 
     def loss(scores):
         return scores.sum(), values(labels, scores)
 
-    expected = values(labels, scores)
-    _, found = torch.func.grad(loss, has_aux=True)(scores)
-    assert found.equal(expected)
-    negative = torch.complex(-scores, -labels).conj().imag
-    assert negative.is_neg()
-    assert values(negative, scores).equal(expected)
+    for levels in (4, 100, 10**6):
+        labels = torch.tensor(rng.integers(0, 4, shape).astype("float32"))
+        scores = torch.tensor(scores_of(rng, shape, levels))
+        expected = values(labels, scores)
+        _, found = torch.func.grad(loss, has_aux=True)(scores)
+        assert found.equal(expected)
+        negative = torch.complex(-scores, -labels).conj().imag
+        assert negative.is_neg()
+        assert values(negative, scores).equal(expected)
 
 
 def test_what_is_kept_in_inference_mode_serves_later():
