@@ -57,14 +57,9 @@ def fit(model, *callbacks):
         by=["new users", "18-25", "(true)"] * (USERS // 3),
         prefix="all_",
     )
-    history = model.fit(
-        users,
-        bought,
-        validation_data=(users, bought),
-        epochs=EPOCHS,
-        callbacks=[evaluation, *callbacks],
-        verbose=0,
-    ).history
+    given = {"validation_data": (users, bought), "epochs": EPOCHS, "verbose": 0}
+    given["callbacks"] = [evaluation, *callbacks]
+    history = model.fit(users, bought, **given).history
     assert set(history) == LOGGED
     return history
 
@@ -88,18 +83,16 @@ def written(mlflow, run):
     }
 
 
-def test_mlflow_logs_by_itself(mlflow):
-    mlflow.keras.autolog(log_models=False)
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_mlflow_logs(by_itself, mlflow):
+    """By itself, or by its callback."""
+    callbacks = []
+    if by_itself:
+        mlflow.keras.autolog(log_models=False)
     with mlflow.start_run() as run:
-        history = fit(build())
-    found = written(mlflow, run)
-    for name, values in history.items():
-        assert found[name] == pytest.approx(values)
-
-
-def test_mlflow_logs_by_its_callback(mlflow):
-    with mlflow.start_run() as run:
-        history = fit(build(), mlflow.keras.MlflowCallback())
+        if not by_itself:
+            callbacks = [mlflow.keras.MlflowCallback()]
+        history = fit(build(), *callbacks)
     found = written(mlflow, run)
     for name, values in history.items():
         assert found[name] == pytest.approx(values)
@@ -181,12 +174,16 @@ def test_the_value_is_in_the_name_of_a_file(tmp_path):
 
 def test_tensorboard(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
-    from tensorboard.backend.event_processing import event_accumulator
-
     fit(build(), keras.callbacks.TensorBoard(tmp_path))
     for folder in ("train", "validation"):
-        events = event_accumulator.EventAccumulator(str(tmp_path / folder)).Reload()
-        assert {f"epoch_{name}" for name in COMPILED} <= set(events.Tags()["tensors"])
+        tags = events_in(tmp_path / folder).Tags()["tensors"]
+        assert {f"epoch_{name}" for name in COMPILED} <= set(tags)
+
+
+def events_in(folder):
+    from tensorboard.backend.event_processing import event_accumulator
+
+    return event_accumulator.EventAccumulator(str(folder)).Reload()
 
 
 # What each section of the page needs.
@@ -227,9 +224,7 @@ def test_the_page_runs(section, tmp_path, monkeypatch):
         if section_of(block) in ([], [section]):
             exec(block.code, names)
     if section == "TensorBoard":
-        from tensorboard.backend.event_processing import event_accumulator
-
-        events = event_accumulator.EventAccumulator("logs/loop").Reload()
+        events = events_in("logs/loop")
         assert {*events.Tags()["scalars"]} == {"val/ndcg_at_10", "val/mrr"}
         for name, value in names["group"].result().items():
             last = events.Scalars(f"val/{name}")[-1]
