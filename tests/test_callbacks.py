@@ -5,6 +5,7 @@ import re
 import keras
 import numpy as np
 import pytest
+from data_sets import Batches
 
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation
 from keras_rank.metrics import MeanReciprocalRank
@@ -19,7 +20,7 @@ class Identity:
     """A model that scores or embeds by what it is given."""
 
     def predict(self, x, batch_size=None, verbose=0):
-        return x
+        return x["features"] if isinstance(x, dict) else x
 
 
 class OfPairs:
@@ -31,26 +32,6 @@ class OfPairs:
     def predict(self, x, batch_size=None, verbose=0):
         x = x["pairs"] if isinstance(x, dict) else x
         return self.model.predict(USERS, verbose=0)[x[:, 0], x[:, 1]]
-
-
-class Batches(keras.utils.PyDataset):
-    """Batches of parts of arrays; infinite without a number."""
-
-    size = 16
-
-    def __init__(self, *parts, number=0):
-        super().__init__()
-        self.parts, self.number = parts, number
-        if number == 0:
-            self.number = -(-len(keras.tree.flatten(parts)[0]) // self.size)
-
-    @property
-    def num_batches(self):
-        return self.number
-
-    def __getitem__(self, index):
-        part = slice(index * self.size, (index + 1) * self.size)
-        return keras.tree.map_structure(lambda each: each[part], self.parts)
 
 
 def evaluated(callback, model=None):

@@ -7,6 +7,7 @@ import tracemalloc
 import keras
 import numpy as np
 import pytest
+from data_sets import Batches, data_loader, tf_data
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
@@ -181,18 +182,6 @@ def in_one_memory(candidates, convert=np.asarray):
     return blocks
 
 
-class Blocks(keras.utils.PyDataset):
-    def __init__(self, candidates):
-        super().__init__()
-        self.blocks = in_blocks(candidates)
-
-    def __len__(self):
-        return len(self.blocks)
-
-    def __getitem__(self, index):
-        return (self.blocks[index],)
-
-
 def embedding_of(candidates):
     layer = keras.layers.Embedding(*candidates.shape)
     layer.build()
@@ -205,19 +194,6 @@ def in_tensors_of_torch(candidates):
     return in_one_memory(candidates, torch.from_numpy)
 
 
-def data_set_of_backend(candidates):
-    if BACKEND == "torch":
-        import torch
-
-        data = torch.utils.data.TensorDataset(torch.from_numpy(candidates))
-        return torch.utils.data.DataLoader(data, batch_size=64)
-    if BACKEND != "tensorflow":
-        pytest.skip("has no data sets of its own")
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(candidates).batch(64)
-
-
 FORMS = {
     "array": lambda x: x,
     "list": lambda x: x.tolist(),
@@ -225,8 +201,9 @@ FORMS = {
     "variable": keras.Variable,
     "layer": embedding_of,
     "blocks": in_blocks,
-    "PyDataset": Blocks,
-    "data set": data_set_of_backend,
+    "PyDataset": Batches,
+    "data set of TensorFlow": tf_data,
+    "DataLoader": data_loader,
     "blocks beside labels": beside_labels,
     "tuple of blocks": lambda x: tuple(beside_labels(x)),
     "one memory": in_one_memory,

@@ -102,33 +102,18 @@ def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, toget
     assert results_of(metrics) == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
-@given(batch=batches(), k=st.sampled_from(EVERY_K), shuffle_ties=st.booleans())
-def test_ids_in_the_place_of_labels(batch, k, shuffle_ties):
-    """Which items are relevant changes nothing, nor do weights above 0."""
-    _, scores, _ = batch
-    ids = np.array([[0, 3], [-1, -1], [2, -1], [6, 6]] * (BATCH // 4))
-    weights = np.array([0.0, 1.0, 2.5, 1.0] * (BATCH // 4), "float32")
-    arguments = {"shuffle_ties": shuffle_ties, "seed": SEED}
-    metrics = all_metrics(k, sparse_labels=True, **arguments)
-    for metric in metrics:
-        metric.update_state(ids, scores, weights)
-    labels = np.where(weights[:, None] > 0, np.zeros_like(scores), -1)
-    given_weights = np.ones_like(scores)
-    shown = list(shown_by(labels, scores, given_weights, k, shuffle_ties))
-    assert results_of(metrics) == pytest.approx(in_python(shown, LIST_SIZE), rel=1e-6)
-
-
 # Of small whole numbers, many are the same.
 @pytest.mark.filterwarnings("ignore:`candidates` should hold each item once")
-@given(task=tasks(), shuffle_ties=st.booleans())
-def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, shuffle_ties):
+@given(task=tasks(), k=st.sampled_from([1, 4, ITEMS]), shuffle_ties=st.booleans())
+def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties):
+    """Which items are relevant changes nothing, nor do weights above 0."""
     targets, queries, candidates, seen, weights = task
     popularity = np.linspace(0.01, 1.0, ITEMS)
     arguments = {"shuffle_ties": shuffle_ties, "seed": SEED}
 
     def metrics(items=None, **more):
         more |= arguments
-        shown = all_metrics(4, items, popularity, popularity, **more)
+        shown = all_metrics(k, items, popularity, popularity, **more)
         return [NDCG(k=4, **more), *shown, Gini(50, items, **more)]
 
     scores = scores_of(queries, candidates, seen, targets)

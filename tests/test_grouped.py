@@ -3,14 +3,15 @@
 import keras
 import numpy as np
 import pytest
+from data_sets import SOURCES, Batches, data_loader, tf_data
 from keras import ops
-from test_callbacks import Batches, evaluated
+from test_callbacks import evaluated
 
 from keras_rank.callbacks import GroupedEvaluation, grouped, rows
 from keras_rank.metrics import NDCG, Gini, MeanAveragePrecision, RankingMetrics
 from keras_rank.utils import pad_lists
 
-ROWS, FEATURES, BATCH_SIZE = 70, 3, Batches.size
+ROWS, FEATURES, BATCH_SIZE = 70, 3, 16
 
 
 @pytest.fixture
@@ -53,32 +54,6 @@ def expected(labels, scores, ids, weights=None, metric=None):
         weights = pad_lists(weights, group_ids=ids, padding_value=0)
     labels = pad_lists(labels, group_ids=ids)
     return float(metric(labels, pad_lists(scores, group_ids=ids), weights))
-
-
-def tf_data(*parts):
-    tf = pytest.importorskip("tensorflow")
-    return tf.data.Dataset.from_tensor_slices(parts).batch(BATCH_SIZE)
-
-
-class Items:
-    """A data set of PyTorch, of single rows."""
-
-    def __init__(self, parts):
-        self.parts = parts
-
-    def __len__(self):
-        return len(keras.tree.flatten(self.parts)[0])
-
-    def __getitem__(self, index):
-        return keras.tree.map_structure(lambda each: each[index], self.parts)
-
-
-def data_loader(*parts, **arguments):
-    torch = pytest.importorskip("torch")
-    return torch.utils.data.DataLoader(Items(parts), BATCH_SIZE, **arguments)
-
-
-SOURCES = [Batches, tf_data, data_loader]
 
 
 @pytest.mark.parametrize(

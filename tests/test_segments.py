@@ -3,20 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from test_callbacks import Batches, Identity, evaluated
-from test_grouped import data_loader, tf_data
+from data_sets import SOURCES, Batches
+from test_callbacks import Identity, evaluated
 
-from keras_rank import catalogue, functional
+from keras_rank import catalogue, functional, metrics
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, grouped
 from keras_rank.catalogue import evaluation
-from keras_rank.metrics import (
-    NDCG,
-    Coverage,
-    Gini,
-    MeanAveragePrecision,
-    RankingMetric,
-    RankingMetrics,
-)
+from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
 
 pytestmark = [
@@ -30,7 +23,7 @@ NAMES = ["new users", "old", "päd"]
 IN_LOGS = ["new_users", "old", "pad"]
 
 
-class Half(RankingMetric):
+class Half(metrics.RankingMetric):
     """A user's metric, which no program computes."""
 
     base_name, takes_sparse_labels = "half", True
@@ -92,7 +85,7 @@ def own_members():
     members = [
         NDCG(k=3, shuffle_ties="average"),
         NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
-        MeanAveragePrecision(shuffle_ties=False, dtype=other),
+        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=other),
         Half(),
     ]
     return RankingMetrics(members, standard_errors=True)
@@ -173,7 +166,7 @@ def test_exposure(queries):
     """Of the lists of a segment alone, among all items of the catalogue."""
     x, candidates, _, by = queries
     # No tie is shuffled by the number of a list: alone, a segment shows the same.
-    members = [Coverage(3, shuffle_ties=False), Gini(3, shuffle_ties=False)]
+    members = [x(3, shuffle_ties=False) for x in (metrics.Coverage, metrics.Gini)]
     expected = each_alone(of_queries, queries, members)
     found = of_queries(queries, [*members, "ndcg@3"], by)
     assert {name: found[name] for name in expected} == pytest.approx(expected)
@@ -328,20 +321,13 @@ def test_a_label_for_each_row_is_that_of_its_list(rows):
             of_rows(rows, ["mrr"], wrong)
 
 
-class Features:
-    """A model that scores by one of its inputs."""
-
-    def predict(self, x, batch_size=None, verbose=0):
-        return x["features"]
-
-
-@pytest.mark.parametrize("source", [dict, Batches, tf_data, data_loader])
+@pytest.mark.parametrize("source", [dict, *SOURCES])
 def test_a_column_of_inputs(rows, source):
     scores, labels, ids, by = rows
     metric = NDCG(k=3, shuffle_ties="average")
     expected = of_rows(rows, [metric], by)
     features = {"features": scores, "query": ids}
-    x, arguments = {**features, "segment": by}, {"model": Features(), "prefix": ""}
+    x, arguments = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
     given = (source(x), labels) if source is dict else (source(x, labels), None)
     given = [(*given, "query", [metric], "segment")]
     # An array beside a data set, where the ids come with the batches.

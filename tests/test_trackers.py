@@ -98,16 +98,6 @@ def test_mlflow_logs(by_itself, mlflow):
         assert found[name] == pytest.approx(values)
 
 
-def test_mlflow_logs_what_evaluate_returns(mlflow):
-    logs = build().evaluate(users, bought, return_dict=True, verbose=0)
-    assert set(logs) == COMPILED
-    with mlflow.start_run() as run:
-        mlflow.log_metrics(logs)
-    assert written(mlflow, run) == {
-        name: [pytest.approx(value)] for name, value in logs.items()
-    }
-
-
 def test_weights_and_biases(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="W&B is not installed")
     from wandb.integration.keras import WandbMetricsLogger
