@@ -124,21 +124,20 @@ def test_candidates_in_another_order_each_time(rng):
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
-@pytest.mark.parametrize("single", [0, 1, 2])
-def test_scores_of_double_precision(single, rng):
-    """Also where a part is of single precision, and makes no tie with the others."""
-    queries, candidates = rng.normal(size=(5, 4)), 1 + 1e-9 * rng.normal(size=(60, 4))
-    parts = np.split(candidates, 2)
-    if single < 2:
-        parts[single][:] = rng.normal(size=(30, 4)).astype("float32")
-        parts[single] = parts[single].astype("float32")
-        candidates = catalogue.Shards(parts)
-    scores = queries @ np.concatenate(parts).T
+def test_scores_of_double_precision(rng):
+    """Also where a part is of single precision, and makes no tie with the other."""
     given = {"dtype": "float64", "block_size": 16}
-    found, ids = best_of(queries, candidates, 60, **given)
-    np.testing.assert_array_equal(ids, np.argsort(-scores, axis=1))
-    expected = -np.sort(-scores, axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-14)
+    queries, candidates = rng.normal(size=(5, 4)), 1 + 1e-9 * rng.normal(size=(60, 4))
+    scores, ids = best_of(queries, candidates, 3, **given)
+    expected = queries @ candidates.T
+    np.testing.assert_array_equal(ids, np.argsort(-expected, axis=1)[:, :3])
+    np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :3], rtol=1e-14)
+    parts = np.array([[1.0]], "float32"), np.array([[1 + 1e-12]])
+    for shards in (parts, parts[::-1]):
+        of_parts = np.ones((1, 1), "float32"), catalogue.Shards(shards), 2
+        scores, ids = best_of(*of_parts, **given)
+        np.testing.assert_array_equal(scores, [[1 + 1e-12, 1.0]])
+        assert shards[ids[0, 0]].dtype == "float64"
 
 
 def test_scores_that_a_user_keeps_stay_as_they_are(rng):
