@@ -9,6 +9,15 @@ import numpy as np
 from keras import ops
 
 
+def results(*metrics):
+    """Results by name, those of groups too."""
+    found = {}
+    for metric in metrics:
+        result = metric.result()
+        found |= result if isinstance(result, dict) else {metric.name: result}
+    return {name: float(value) for name, value in found.items()}
+
+
 class Recorded(keras.metrics.Metric):
     """Keeps the scores of the lists since the last reset."""
 

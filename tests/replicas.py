@@ -16,6 +16,7 @@ import tempfile
 
 import keras
 import numpy as np
+from recording import results
 
 from keras_rank.callbacks import GroupedEvaluation
 from keras_rank.metrics import NDCG, Gini, RankingMetrics
@@ -66,14 +67,6 @@ def build(rate, model_class=keras.Model):
     return model, metrics
 
 
-def results(metrics):
-    found = {}
-    for metric in metrics:
-        result = metric.result()
-        found |= result if isinstance(result, dict) else {metric.name: result}
-    return found
-
-
 def named(way, found):
     return {f"{way} {name}": float(value) for name, value in found.items()}
 
@@ -115,7 +108,7 @@ def with_exported(logs, states):
     """Adds what the states give to metrics that were on no device."""
     pairs = zip(make_metrics(), states, strict=True)
     merged = [merge_state(metric, [state]) for metric, state in pairs]
-    return {**logs, **named("exported", results(merged))}
+    return {**logs, **named("exported", results(*merged))}
 
 
 def rank_constant_scores():
@@ -225,7 +218,7 @@ def follow_the_recipe(rows):
     for way, use in (("fit", model.fit), ("evaluate", model.evaluate)):
         if len(x):
             use(x, labels, sample_weight=weights, batch_size=8, verbose=0)
-        found |= named(way, results(map(over_all_ranks, metrics)))
+        found |= named(way, results(*map(over_all_ranks, metrics)))
     return found
 
 
@@ -280,7 +273,7 @@ def train_with_ddp(rank, world):
             metric.update_state(labels[rows], scores, weights[rows])
     if world > 1:
         metrics = map(recipe(), metrics)
-    return named("trained", results(metrics))
+    return named("trained", results(*metrics))
 
 
 if __name__ == "__main__":

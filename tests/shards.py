@@ -14,15 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from keras_rank import catalogue, functional
-from keras_rank.metrics import (
-    NDCG,
-    ExpectedReciprocalRank,
-    HitRate,
-    MeanAveragePrecision,
-    PairwiseAccuracy,
-    RankingMetrics,
-)
+from keras_rank import catalogue, functional, metrics
 
 MESH = Mesh(np.array(jax.devices()[:2]), ("shard",))
 SPLIT, WHOLE = PartitionSpec("shard"), PartitionSpec()
@@ -35,48 +27,46 @@ def batch():
     return labels, rng.integers(0, 5, size=(8, 12)).astype("float32")
 
 
-def over_shards(function, inputs, outputs):
-    return jax.jit(
-        jax.shard_map(function, mesh=MESH, in_specs=inputs, out_specs=outputs)
-    )
+def over_shards(function, outputs):
+    given = {"in_specs": (SPLIT, SPLIT), "out_specs": outputs}
+    return jax.jit(jax.shard_map(function, mesh=MESH, **given))
 
 
 def values():
     labels, scores = batch()
     for shuffle_ties in (True, False, "average"):
         for k in (3, None):
+            given = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
 
-            def ndcg(labels, scores, k=k, shuffle_ties=shuffle_ties):
-                return functional.ndcg(
-                    labels, scores, k=k, shuffle_ties=shuffle_ties, seed=1
-                )
+            def ndcg(labels, scores, given=given):
+                return functional.ndcg(labels, scores, **given)
 
-            found = over_shards(ndcg, (SPLIT, SPLIT), SPLIT)(labels, scores)
+            found = over_shards(ndcg, SPLIT)(labels, scores)
             alone = jax.jit(ndcg)
             halves = [alone(labels[:4], scores[:4]), alone(labels[4:], scores[4:])]
             yield f"{shuffle_ties}, {k}", np.asarray(found), np.concatenate(halves)
 
 
 def results():
-    metrics = RankingMetrics(
+    group = metrics.RankingMetrics(
         [
-            NDCG(k=3, shuffle_ties=False),
-            MeanAveragePrecision(shuffle_ties=False),
-            HitRate(k=2, shuffle_ties="average"),
-            ExpectedReciprocalRank(k=3, shuffle_ties="average"),
-            PairwiseAccuracy(shuffle_ties=False),
+            metrics.NDCG(k=3, shuffle_ties=False),
+            metrics.MeanAveragePrecision(shuffle_ties=False),
+            metrics.HitRate(k=2, shuffle_ties="average"),
+            metrics.ExpectedReciprocalRank(k=3, shuffle_ties="average"),
+            metrics.PairwiseAccuracy(shuffle_ties=False),
         ]
     )
-    variables = [variable.value for variable in metrics.variables]
+    variables = [variable.value for variable in group.variables]
 
     def update(labels, scores):
-        new = metrics.stateless_update_state(variables, labels, scores)
+        new = group.stateless_update_state(variables, labels, scores)
         return jax.lax.psum(new, "shard")
 
-    summed = over_shards(update, (SPLIT, SPLIT), WHOLE)(*batch())
-    whole = jax.jit(metrics.stateless_update_state)(variables, *batch())
-    expected = metrics.stateless_result(whole)
-    for name, found in metrics.stateless_result(summed).items():
+    summed = over_shards(update, WHOLE)(*batch())
+    whole = jax.jit(group.stateless_update_state)(variables, *batch())
+    expected = group.stateless_result(whole)
+    for name, found in group.stateless_result(summed).items():
         yield name, np.asarray(found), np.asarray(expected[name])
 
 
@@ -88,17 +78,9 @@ def of_catalogues():
     over_items = NamedSharding(Mesh(np.array(jax.devices()), ("items",)), SPLIT_ITEMS)
     sharded = jax.device_put(candidates, over_items)
     for shuffle_ties in (True, "average"):
+        given = {"block_size": 16, "shuffle_ties": shuffle_ties, "seed": 1}
         found, expected = (
-            functional.ndcg(
-                catalogue.rank(
-                    targets,
-                    queries,
-                    each,
-                    block_size=16,
-                    shuffle_ties=shuffle_ties,
-                    seed=1,
-                )
-            )
+            functional.ndcg(catalogue.rank(targets, queries, each, **given))
             for each in (sharded, candidates)
         )
         yield f"catalogue, {shuffle_ties}", np.asarray(found), np.asarray(expected)

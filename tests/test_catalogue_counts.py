@@ -105,35 +105,26 @@ def check_pass(counts, most_operations, copies):
 @pytest.mark.parametrize("excludes", [False, True])
 @pytest.mark.parametrize("targets", [1, 10, 100])
 @pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
-def test_a_pass_reads_nothing(
-    shuffle_ties, targets, excludes, score, on_host, passes, request
-):
-    ids, queries, items, excluded = task(targets)
+def test_a_pass_reads_nothing(shuffle_ties, targets, excludes, score, on_host, passes):
     if BACKEND != "torch" and (score == "cosine" or not on_host):
         pytest.skip("takes long to compile, and only torch counts")
-    catalogue.rank(
-        ids,
-        queries,
-        items if on_host else ops.convert_to_tensor(items),
-        exclude=excluded if excludes else None,
-        shuffle_ties=shuffle_ties,
-        seed=1,
-        score=score,
-        block_size=BLOCK,
-    )
+    ids, queries, items, excluded = task(targets)
+    items = items if on_host else ops.convert_to_tensor(items)
+    given = {"shuffle_ties": shuffle_ties, "seed": 1, "score": score}
+    given |= {"exclude": excluded if excludes else None, "block_size": BLOCK}
+    catalogue.rank(ids, queries, items, **given)
     # Nothing ties, so there is no second pass.
-    assert len(passes) == 1
-    check_pass(passes[0], {1: 25, 10: 90, 100: 45}[targets], copies=on_host)
+    (counts,) = passes
+    check_pass(counts, {1: 25, 10: 90, 100: 45}[targets], copies=on_host)
 
 
 @pytest.mark.parametrize("excludes", [False, True])
 def test_a_pass_for_the_best_reads_nothing(excludes, passes):
     _, queries, items, excluded = task(1)
-    given = {"exclude": excluded} if excludes else {}
-    items = ops.convert_to_tensor(items)
-    catalogue.top_k(queries, items, 10, block_size=BLOCK, **given)
-    assert len(passes) == 1
-    check_pass(passes[0], 25, copies=0)
+    given = {"exclude": excluded if excludes else None, "block_size": BLOCK}
+    catalogue.top_k(queries, ops.convert_to_tensor(items), 10, **given)
+    (counts,) = passes
+    check_pass(counts, 25, copies=0)
 
 
 @pytest.mark.parametrize("targets", [1, 40])
@@ -232,10 +223,8 @@ def test_entries_that_reach_thresholds(compares, rng):
     entries = np.round(rng.normal(size=(5, 70)), 1).astype("float32")
     entries[0, :3] = np.inf, -np.inf, -0.0
     thresholds = np.round(rng.normal(size=(5, 9)), 1).astype("float32")
-    thresholds[:, 3], thresholds[0, 4:8] = (
-        thresholds[:, 2],
-        [np.inf, -np.inf, 0, np.nan],
-    )
+    thresholds[:, 3] = thresholds[:, 2]
+    thresholds[0, 4:8] = np.inf, -np.inf, 0, np.nan
     given = map(ops.convert_to_tensor, (entries, thresholds))
     found = ops.convert_to_numpy(counting.count_at_least(*given, compares))
     expected = np.sum(entries[:, None] >= thresholds[:, :, None], axis=2)

@@ -27,13 +27,9 @@ def printed_by(script):
     """What a script prints where there are several devices."""
     flags = os.environ.get("XLA_FLAGS", "")
     flags += " --xla_force_host_platform_device_count=4"
-    done = subprocess.run(
-        [sys.executable, str(pathlib.Path(__file__).with_name(script))],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "XLA_FLAGS": flags},
-        check=False,
-    )
+    command = [sys.executable, str(pathlib.Path(__file__).with_name(script))]
+    given = {"env": {**os.environ, "XLA_FLAGS": flags}, "text": True}
+    done = subprocess.run(command, capture_output=True, check=False, **given)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

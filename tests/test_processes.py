@@ -58,10 +58,8 @@ def make_model():
 
 def programs():
     """The blocks of the page that have a title, by it."""
-    blocks = re.findall(
-        r'```python title="(.*?)"\n(.*?)```', PAGE.read_text(), re.DOTALL
-    )
-    return dict(blocks)
+    block = r'```python title="(.*?)"\n(.*?)```'
+    return dict(re.findall(block, PAGE.read_text(), re.DOTALL))
 
 
 def printed_by_two(program):
@@ -70,19 +68,11 @@ def printed_by_two(program):
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    env = {**os.environ, **address, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", program]
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program],
-            env={
-                **os.environ,
-                **address,
-                "RANK": str(rank),
-                "PYTHONPATH": os.pathsep.join(sys.path),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen(command, env={**env, "RANK": str(rank)}, **pipes)
         for rank in range(2)
     ]
     outcomes = [process.communicate(timeout=300) for process in processes]

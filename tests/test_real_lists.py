@@ -87,38 +87,3 @@ def test_ndcg_of_fixed_scorings(queries):
                 update(*(x[start : start + batch_size] for x in batch))
             found = {k: float(value) for k, value in group.result().items()}
             assert found == pytest.approx(expected, abs=1e-6), name
-
-
-def test_two_models_from_a_table(queries):
-    """The better one is not better everywhere, and the table says where."""
-    from keras_rank.evaluation import evaluate
-
-    if IS_SLOW:
-        pytest.skip("reading is the same on all backends")
-    labels, features = queries
-    sizes = np.array([len(x) for x in labels])
-    rows = {
-        "query_id": np.repeat(np.arange(201), sizes),
-        "label": np.concatenate(labels),
-        "long": np.repeat(sizes > np.median(sizes), sizes),
-    }
-    order = np.random.default_rng(0).permutation(len(rows["label"]))
-    models, metrics = dict(scorings(features)), ["ndcg_at_5", "map"]
-    evaluations = {}
-    for name in ("one feature", "a sum", "constant"):
-        scores = [x.astype("float32") for x in models[name]]
-        table = {**rows, "score": np.concatenate(scores)}
-        table = {column: values[order] for column, values in table.items()}
-        evaluations[name] = evaluate(
-            table, [NDCG(k=5, shuffle_ties="average"), "map"], keep="long"
-        )
-        group = RankingMetrics([NDCG(k=5, shuffle_ties="average")])
-        group.update_state(padded(labels, -1), padded(scores, 0))
-        (found, _) = evaluations[name].summary()["value"]
-        assert found == pytest.approx(float(group.result()["ndcg_at_5"]), abs=1e-6)
-    assert any("have the same score for" in w for w in evaluations["constant"].warnings)
-    comparison = evaluations["a sum"].compare(evaluations["one feature"], by="long")
-    assert set(comparison["metric"]) == set(metrics)
-    assert sum(comparison["lists"]) == 2 * 201
-    worst = evaluations["a sum"].worst("map", 3, baseline=evaluations["one feature"])
-    assert worst["difference"] == sorted(worst["difference"])

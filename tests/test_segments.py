@@ -3,20 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from test_grouped import Batches, data_loader, tf_data
+from data_sets import SOURCES, Batches
+from test_callbacks import Identity, evaluated
 
-from keras_rank import catalogue, functional
+from keras_rank import catalogue, functional, metrics
 from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, grouped
 from keras_rank.catalogue import evaluation
-from keras_rank.metrics import (
-    NDCG,
-    Coverage,
-    ExpectedReciprocalRank,
-    Gini,
-    MeanAveragePrecision,
-    RankingMetric,
-    RankingMetrics,
-)
+from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
 
 pytestmark = [
@@ -30,17 +23,10 @@ NAMES = ["new users", "old", "päd"]
 IN_LOGS = ["new_users", "old", "pad"]
 
 
-class Identity:
-    """A model that scores or embeds by what it is given."""
-
-    def predict(self, x, batch_size=None, verbose=0):
-        return x
-
-
-class Half(RankingMetric):
+class Half(metrics.RankingMetric):
     """A user's metric, which no program computes."""
 
-    base_name = "half"
+    base_name, takes_sparse_labels = "half", True
 
     def compute(self, lists, ranking):
         return 0.5 * lists.labels[:, 0]
@@ -67,34 +53,21 @@ def queries(rng):
     return *(x.astype("float32") for x in embeddings), targets, by
 
 
-def evaluated(callback):
-    logs = {}
-    callback.on_train_begin()
-    callback.on_epoch_end(0, logs)
-    return logs
-
-
 def of_rows(rows, members, by=None, which=slice(None), **arguments):
     given = (each[which] for each in rows[:3])
-    callback = GroupedEvaluation(
-        *given, members, by=by, model=Identity(), prefix="", **arguments
-    )
-    return evaluated(callback)
+    arguments |= {"by": by, "model": Identity(), "prefix": ""}
+    return evaluated(GroupedEvaluation(*given, members, **arguments))
 
 
-def of_queries(queries, members, by=None, which=slice(None), **arguments):
+def queries_by(queries, members, by, which=slice(None), **arguments):
     x, candidates, targets, _ = queries
-    callback = CatalogueEvaluation(
-        x[which],
-        targets[which],
-        candidates,
-        members,
-        by=by,
-        query_model=Identity(),
-        prefix="",
-        **arguments,
-    )
-    return evaluated(callback)
+    given = x[which], targets[which], candidates, members
+    arguments |= {"by": by, "query_model": Identity(), "prefix": ""}
+    return CatalogueEvaluation(*given, **arguments)
+
+
+def of_queries(queries, members, by=None, *which, **arguments):
+    return evaluated(queries_by(queries, members, by, *which, **arguments))
 
 
 def in_segments(values, weights, segments):
@@ -109,21 +82,19 @@ def in_segments(values, weights, segments):
 def own_members():
     # JAX has no float64 unless asked for.
     other = "float32" if keras.backend.backend() == "jax" else "float64"
-    return RankingMetrics(
-        [
-            NDCG(k=3, shuffle_ties="average"),
-            NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
-            MeanAveragePrecision(shuffle_ties=False, dtype=other),
-            ExpectedReciprocalRank(shuffle_ties="average"),
-        ],
-        standard_errors=True,
-    )
+    members = [
+        NDCG(k=3, shuffle_ties="average"),
+        NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
+        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=other),
+        Half(),
+    ]
+    return RankingMetrics(members, standard_errors=True)
 
 
 def each_alone(evaluate, given, members):
     """The results of all, and those of each segment evaluated by itself."""
     expected = evaluate(given, members)
-    alone = [evaluate(given, members, which=given[-1] == name) for name in NAMES]
+    alone = [evaluate(given, members, None, given[-1] == name) for name in NAMES]
     for name, results in zip(IN_LOGS, alone, strict=True):
         expected |= {f"{key}_{name}": value for key, value in results.items()}
     return expected
@@ -139,14 +110,10 @@ def test_segments_have_the_results_that_they_have_alone(request, evaluate):
     assert len(found) == 4 * 2 * 4
     assert list(found)[:8] == list(evaluate(given, members))
     assert found == pytest.approx(expected, rel=1e-6, nan_ok=True)
-
-
-def test_a_metric_of_your_own(rows):
-    found, expected = (
-        of_rows(rows, [Half()], rows[-1]),
-        each_alone(of_rows, rows, [Half()]),
-    )
-    assert found == pytest.approx(expected)
+    # Shuffled ones leave the whole as it is.
+    members = RankingMetrics([NDCG(k=2, seed=1), NDCG(k=3, seed=2), "mrr"])
+    whole, found = evaluate(given, members), evaluate(given, members, given[-1])
+    assert {name: found[name] for name in whole} == whole
 
 
 @pytest.mark.parametrize("most", [2**21, 15, 1])
@@ -195,30 +162,20 @@ def test_queries_have_the_value_that_they_have_in_the_whole(
     )
 
 
-def test_segments_leave_the_whole_as_it_is(rows, queries):
-    members = RankingMetrics([NDCG(k=2, seed=1), NDCG(k=3, seed=2), "mrr"])
-    for evaluate, given in ((of_rows, rows), (of_queries, queries)):
-        whole, found = evaluate(given, members), evaluate(given, members, given[-1])
-        assert {name: found[name] for name in whole} == whole
-
-
 def test_exposure(queries):
     """Of the lists of a segment alone, among all items of the catalogue."""
     x, candidates, _, by = queries
-    found = of_queries(queries, ["coverage@3", "gini@3", "ndcg@3"], by)
-    _, shown = catalogue.top_k(x, candidates, k=3)
+    # No tie is shuffled by the number of a list: alone, a segment shows the same.
+    members = [x(3, shuffle_ties=False) for x in (metrics.Coverage, metrics.Gini)]
+    expected = each_alone(of_queries, queries, members)
+    found = of_queries(queries, [*members, "ndcg@3"], by)
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
+    whole = len(np.unique(shown)) / ITEMS
+    assert found["coverage_at_3"] == pytest.approx(whole)
     for name, in_logs in zip(NAMES, IN_LOGS, strict=True):
-        # No tie is shuffled by the number of a list: alone, a segment shows the same.
-        stable = [Coverage(3, shuffle_ties=False), Gini(3, shuffle_ties=False)]
-        alone = of_queries(queries, stable, which=by == name)
-        both = of_queries(queries, stable, by)
-        for key, value in alone.items():
-            assert both[f"{key}_{in_logs}"] == pytest.approx(value)
-        shown_here = np.unique(np.asarray(shown)[by == name])
-        assert both[f"coverage_at_3_{in_logs}"] == pytest.approx(
-            len(shown_here) / ITEMS
-        )
-        assert 0 < found[f"coverage_at_3_{in_logs}"] < found["coverage_at_3"]
+        share = len(np.unique(shown[by == name])) / ITEMS
+        assert found[f"coverage_at_3_{in_logs}"] == pytest.approx(share)
 
 
 FORMS = [
@@ -244,12 +201,11 @@ def test_labels_are_strings_numbers_or_booleans(queries, form, names):
     found = of_queries(queries, ["mrr"], form(by))
     expected = {f"mrr_{names[NAMES.index(each)]}" for each in by}
     assert found.keys() == {"mrr", *expected}
-    # A copy: what is changed afterwards changes nothing.
-    given = by.copy()
-    x, candidates, targets, _ = queries
-    callback = CatalogueEvaluation(
-        x, targets, candidates, ["mrr"], by=given, query_model=Identity(), prefix=""
-    )
+
+
+def test_labels_are_copied(queries):
+    given = queries[-1].copy()
+    callback = queries_by(queries, ["mrr"], given)
     given[:] = "old"
     assert evaluated(callback).keys() == {"mrr", *(f"mrr_{name}" for name in IN_LOGS)}
 
@@ -282,6 +238,10 @@ def test_names_are_identifiers(queries, label, name):
     assert found["mrr"] == found[f"mrr_{name}"]
 
 
+OF_ONE_TYPE = "`by` should be labels of one type, without missing ones"
+STRINGS = "`by` should be strings with ASCII letters or digits"
+
+
 @pytest.mark.parametrize(
     ("by", "message"),
     [
@@ -289,34 +249,25 @@ def test_names_are_identifiers(queries, label, name):
         ([], "`by` should have one label for each row of `targets`. Received: 0"),
         ("segment", "`by` should be a list or an array of labels. Received: by='seg"),
         ({"a"}, "`by` should be a list or an array of labels. Received"),
-        ([["a"]] * LISTS, "`by` should be labels of one type, without missing ones"),
-        ([("a", 1)] * LISTS, "`by` should be strings with ASCII letters or digits, n"),
-        (
-            ["a"] * 11 + [None],
-            "`by` should be labels of one type.* with None in row 11",
-        ),
-        ([1.0] * 11 + [np.nan], "`by` should be labels of one .* with nan in row 11"),
+        ([["a"]] * LISTS, OF_ONE_TYPE),
+        ([("a", 1)] * LISTS, STRINGS),
+        (["a"] * 11 + [None], f"{OF_ONE_TYPE}.* with None in row 11"),
+        ([1.0] * 11 + [np.nan], f"{OF_ONE_TYPE}.* with nan in row 11"),
         (np.ma.array(np.arange(12), mask=[0] * 11 + [1]), "with None in row 11"),
-        (np.array([1.0] * 11 + [np.nan]), "`by` should be labels of one type.* nan"),
-        ([1] * 11 + ["1"], "`by` should be labels of one type.* with '1' in row 11"),
-        ([1] * 11 + [True], "`by` should be labels of one type.* with True in row 11"),
-        (["a"] * 11 + [""], r"`by` should be strings with ASCII .* Received: by=''"),
-        (["a"] * 11 + [" "], r"`by` should be strings with ASCII .* Received: by=' '"),
-        (["日本"] * LISTS, "`by` should be strings with ASCII letters or digits, num"),
-        (
-            ["a b", "a_b"] * 6,
-            "labels that give 'mrr_a_b' twice",
-        ),
-        (
-            ["a", "ä"] * 6,
-            "labels that give 'mrr_a' twice",
-        ),
-        ([-1, -1.0, "_1"] * 4, "`by` should be labels of one type"),
-        ([0.5 + 1j] * LISTS, "`by` should be strings with ASCII letters or digits"),
-        (np.array(["2026-01-01"] * LISTS, "datetime64[D]"), "`by` should be strings"),
-        (np.array(["2026-01-01"] * LISTS, "datetime64[ns]"), "`by` should be strings"),
-        (np.ones(LISTS, "timedelta64[ns]"), "`by` should be strings"),
-        (["a" * 201] * LISTS, "`by` should be strings .* of at most 200 characters"),
+        (np.array([1.0] * 11 + [np.nan]), f"{OF_ONE_TYPE}.* nan"),
+        ([1] * 11 + ["1"], f"{OF_ONE_TYPE}.* with '1' in row 11"),
+        ([1] * 11 + [True], f"{OF_ONE_TYPE}.* with True in row 11"),
+        ([-1, -1.0, "_1"] * 4, OF_ONE_TYPE),
+        (["a"] * 11 + [""], f"{STRINGS}, .* Received: by=''"),
+        (["a"] * 11 + [" "], f"{STRINGS}, .* Received: by=' '"),
+        (["日本"] * LISTS, STRINGS),
+        ([0.5 + 1j] * LISTS, STRINGS),
+        (np.array(["2026-01-01"] * LISTS, "datetime64[D]"), STRINGS),
+        (np.array(["2026-01-01"] * LISTS, "datetime64[ns]"), STRINGS),
+        (np.ones(LISTS, "timedelta64[ns]"), STRINGS),
+        (["a" * 201] * LISTS, f"{STRINGS}.* of at most 200 characters"),
+        (["a b", "a_b"] * 6, "labels that give 'mrr_a_b' twice"),
+        (["a", "ä"] * 6, "labels that give 'mrr_a' twice"),
     ],
 )
 def test_what_is_not_understood_is_an_error(queries, by, message):
@@ -331,7 +282,7 @@ def test_columns_of_tables_with_missing_labels_are_an_error(queries):
         pandas.Series([1] * 11 + [None], dtype="Int64"),
         pandas.Series(["a"] * 11 + [None], dtype="category"),
     ):
-        with pytest.raises(ValueError, match="`by` should be labels of one type, with"):
+        with pytest.raises(ValueError, match=OF_ONE_TYPE):
             of_queries(queries, ["mrr"], column)
 
 
@@ -352,13 +303,8 @@ def test_results_have_names_of_their_own(queries):
     ):
         with pytest.raises(ValueError, match="`by` should be labels that give each"):
             of_queries(queries, members, np.where(by == "old", label, "b"))
-    x, candidates, targets, _ = queries
-    callback = CatalogueEvaluation(
-        x, targets, candidates, ["mrr"], by=by, query_model=Identity()
-    )
-    callback.on_train_begin()
-    with pytest.raises(ValueError, match=r"which gives \['val_mrr_old'\]"):
-        callback.on_epoch_end(0, {"val_mrr_old": 1.0})
+    with pytest.raises(ValueError, match=r"which gives \['mrr_old'\]"):
+        queries_by(queries, ["mrr"], by).on_epoch_end(0, {"mrr_old": 1.0})
 
 
 def test_a_label_for_each_row_is_that_of_its_list(rows):
@@ -371,7 +317,6 @@ def test_a_label_for_each_row_is_that_of_its_list(rows):
         of_rows(rows, ["mrr"], other)
     for wrong, message in (
         (by[1:], "`by` should have one value for each row. Received: 59 values for 60"),
-        (by[:LISTS], "`by` should have one value for each row. Received: 12 values"),
         (np.stack([by, by], 1), r"`by` should have .* shape \(rows,\)"),
         ("segment", "`by` should be values for each row, or the name of one input"),
         ([*by[1:], None], "`by` should be labels of one type, .* with None in row 59"),
@@ -380,71 +325,27 @@ def test_a_label_for_each_row_is_that_of_its_list(rows):
             of_rows(rows, ["mrr"], wrong)
 
 
-class Features:
-    """A model that scores by one of its inputs."""
-
-    def predict(self, x, batch_size=None, verbose=0):
-        return x["features"]
-
-
-@pytest.mark.parametrize("source", [dict, Batches, tf_data, data_loader])
+@pytest.mark.parametrize("source", [dict, *SOURCES])
 def test_a_column_of_inputs(rows, source):
     scores, labels, ids, by = rows
     metric = NDCG(k=3, shuffle_ties="average")
     expected = of_rows(rows, [metric], by)
-    x = {"features": scores, "query": ids, "segment": by}
+    features = {"features": scores, "query": ids}
+    x, arguments = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
     given = (source(x), labels) if source is dict else (source(x, labels), None)
-    callback = GroupedEvaluation(
-        *given, "query", [metric], by="segment", model=Features(), prefix=""
-    )
-    assert evaluated(callback) == pytest.approx(expected)
+    given = [(*given, "query", [metric], "segment")]
     # An array beside a data set, where the ids come with the batches.
     if source is not dict:
-        x = {name: x[name] for name in ("features", "query")}
-        callback = GroupedEvaluation(
-            source(x, labels), None, "query", [metric], by=by, model=Features()
-        )
-        found = evaluated(callback)
-        assert list(found.values()) == pytest.approx(list(expected.values()))
-
-
-def test_labels_of_batches_are_looked_at_before_the_first_epoch(rows):
-    scores, labels, ids, by = rows
+        given.append((source(features, labels), None, "query", [metric], by))
+    for *others, of_rows_by in given:
+        callback = GroupedEvaluation(*others, by=of_rows_by, **arguments)
+        assert evaluated(callback) == pytest.approx(expected)
+    # They are looked at before the first epoch.
     missing = by.astype(object)
     missing[3] = None
-    x = {"features": scores, "query": ids, "segment": missing}
+    batches = Batches({**features, "segment": missing}, labels)
     callback = GroupedEvaluation(
-        Batches(x, labels), None, "query", ["mrr"], by="segment", model=Features()
+        batches, None, "query", [metric], by="segment", **arguments
     )
-    with pytest.raises(ValueError, match=r"`by` should be labels of .* in row 3"):
+    with pytest.raises(ValueError, match=f"{OF_ONE_TYPE}.* in row 3"):
         callback.on_train_begin()
-
-
-@pytest.mark.trains
-def test_fit_logs_segments_for_the_callbacks_after(rows, queries):
-    scores, labels, ids, by = rows
-    labels = np.maximum(labels, ids <= 1).astype("float32")
-    keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    embeddings, candidates, targets, by_query = queries
-    callbacks = [
-        GroupedEvaluation(scores[:, None], labels, ids, ["ndcg@3"], by=by),
-        CatalogueEvaluation(
-            embeddings,
-            targets,
-            lambda: candidates,
-            [NDCG(k=2, seed=1), "coverage@2"],
-            query_model=Identity(),
-            by=by_query,
-        ),
-        keras.callbacks.EarlyStopping("val_ndcg_at_3_new_users", mode="max"),
-    ]
-    history = model.fit(
-        scores[:, None], labels, epochs=2, verbose=0, callbacks=callbacks
-    ).history
-    metrics = ["ndcg_at_3", "ndcg_at_2", "coverage_at_2"]
-    names = [*metrics, *(f"{each}_{x}" for each in metrics for x in IN_LOGS)]
-    assert history.keys() == {"loss", *(f"val_{name}" for name in names)}
-    assert all(np.isfinite(values).all() for values in history.values())
-    assert callbacks[-1].best == max(history["val_ndcg_at_3_new_users"])

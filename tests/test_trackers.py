@@ -57,14 +57,9 @@ def fit(model, *callbacks):
         by=["new users", "18-25", "(true)"] * (USERS // 3),
         prefix="all_",
     )
-    history = model.fit(
-        users,
-        bought,
-        validation_data=(users, bought),
-        epochs=EPOCHS,
-        callbacks=[evaluation, *callbacks],
-        verbose=0,
-    ).history
+    given = {"validation_data": (users, bought), "epochs": EPOCHS, "verbose": 0}
+    given["callbacks"] = [evaluation, *callbacks]
+    history = model.fit(users, bought, **given).history
     assert set(history) == LOGGED
     return history
 
@@ -79,40 +74,20 @@ def mlflow(tmp_path, monkeypatch):
     module.keras.autolog(disable=True)
 
 
-def written(mlflow, run):
-    """What the store has of each metric, by its steps."""
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_mlflow_logs(by_itself, mlflow):
+    """By itself, or by its callback."""
+    callbacks = []
+    if by_itself:
+        mlflow.keras.autolog(log_models=False)
+    with mlflow.start_run() as run:
+        if not by_itself:
+            callbacks = [mlflow.keras.MlflowCallback()]
+        history = fit(build(), *callbacks)
     client = mlflow.MlflowClient()
-    return {
-        name: [each.value for each in client.get_metric_history(run.info.run_id, name)]
-        for name in client.get_run(run.info.run_id).data.metrics
-    }
-
-
-def test_mlflow_logs_by_itself(mlflow):
-    mlflow.keras.autolog(log_models=False)
-    with mlflow.start_run() as run:
-        history = fit(build())
-    found = written(mlflow, run)
     for name, values in history.items():
-        assert found[name] == pytest.approx(values)
-
-
-def test_mlflow_logs_by_its_callback(mlflow):
-    with mlflow.start_run() as run:
-        history = fit(build(), mlflow.keras.MlflowCallback())
-    found = written(mlflow, run)
-    for name, values in history.items():
-        assert found[name] == pytest.approx(values)
-
-
-def test_mlflow_logs_what_evaluate_returns(mlflow):
-    logs = build().evaluate(users, bought, return_dict=True, verbose=0)
-    assert set(logs) == COMPILED
-    with mlflow.start_run() as run:
-        mlflow.log_metrics(logs)
-    assert written(mlflow, run) == {
-        name: [pytest.approx(value)] for name, value in logs.items()
-    }
+        steps = client.get_metric_history(run.info.run_id, name)
+        assert [each.value for each in steps] == pytest.approx(values)
 
 
 def test_weights_and_biases(tmp_path, monkeypatch):
@@ -181,12 +156,16 @@ def test_the_value_is_in_the_name_of_a_file(tmp_path):
 
 def test_tensorboard(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
-    from tensorboard.backend.event_processing import event_accumulator
-
     fit(build(), keras.callbacks.TensorBoard(tmp_path))
     for folder in ("train", "validation"):
-        events = event_accumulator.EventAccumulator(str(tmp_path / folder)).Reload()
-        assert {f"epoch_{name}" for name in COMPILED} <= set(events.Tags()["tensors"])
+        tags = events_in(tmp_path / folder).Tags()["tensors"]
+        assert {f"epoch_{name}" for name in COMPILED} <= set(tags)
+
+
+def events_in(folder):
+    from tensorboard.backend.event_processing import event_accumulator
+
+    return event_accumulator.EventAccumulator(str(folder)).Reload()
 
 
 # What each section of the page needs.
@@ -227,9 +206,7 @@ def test_the_page_runs(section, tmp_path, monkeypatch):
         if section_of(block) in ([], [section]):
             exec(block.code, names)
     if section == "TensorBoard":
-        from tensorboard.backend.event_processing import event_accumulator
-
-        events = event_accumulator.EventAccumulator("logs/loop").Reload()
+        events = events_in("logs/loop")
         assert {*events.Tags()["scalars"]} == {"val/ndcg_at_10", "val/mrr"}
         for name, value in names["group"].result().items():
             last = events.Scalars(f"val/{name}")[-1]
