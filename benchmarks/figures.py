@@ -181,9 +181,10 @@ def setting(found):
     versions = [f"Keras {found['jax']['versions']['keras']}"]
     versions += [f"{TITLES[b]} {found[b]['versions'][b]}" for b in TITLES]
     dates = sorted({date for name in TITLES for date in found[name]["dates"].values()})
+    days = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
     return paragraph(
         f"""All times were measured on one machine with {found["numpy"]["cores"]}
-        cores, from {dates[0]} to {dates[-1]}: {", ".join(versions)}."""
+        cores, {days}: {", ".join(versions)}."""
     )
 
 

@@ -51,7 +51,7 @@ def are_ranked_as(scores: Tensor, ranked: Tensor) -> Tensor:
 
 def range_of(ranked: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the greatest score that are ranked as a number."""
-    denormal = backend.constant(limits_of(ranked.dtype).largest_denormal, ranked)
+    denormal = limits_of(ranked.dtype).largest_denormal
     is_zero = ranked == 0.0
     least = backend.where(is_zero, -denormal, ranked)
     return least, backend.where(is_zero, denormal, ranked)
