@@ -45,6 +45,12 @@ def enter(function: Callable[..., Result], depends: Any, *tensors: Any) -> Resul
 
     So a function is traced once for all graphs that call it.
     """
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        # There `==` compares tensors by identity: no items would be tied.
+        raise RuntimeError(
+            "Metrics should be called in eager code or in a `tf.function`. Received: "
+            "a call in a `tf.Graph` that no function surrounds"
+        )
     leaves = tf.nest.flatten(tensors)
     is_symbolic = any(isinstance(x, keras.KerasTensor) for x in leaves)
     if tf.executing_eagerly() or is_symbolic or not generic.is_ours(depends):
@@ -113,9 +119,8 @@ def made_once(
     if tf.executing_eagerly():
         return _made_once(function, *numbers, device=like.device)
     with tf.init_scope():
-        # No function surrounds a graph of TensorFlow 1.
-        made = function(*numbers).numpy() if tf.executing_eagerly() else None
-    return function(*numbers) if made is None else ops.convert_to_tensor(made)
+        made = function(*numbers).numpy()
+    return ops.convert_to_tensor(made)
 
 
 @functools.lru_cache(maxsize=1024)
