@@ -554,8 +554,8 @@ def pairwise_accuracies(labels):
     if len({len(row) for row in labels}) == 1:
         mask, given = np.ones(np.shape(labels), "bool"), np.asarray(labels)
         if given.dtype.kind != "f" or keras.backend.backend() != "jax":
-            masked = utils.mask_labels(given, mask)
-            yield lambda: functional.pairwise_accuracy(masked, scores)[0]
+            masked = functools.partial(utils.mask_labels, given, mask)
+            yield lambda: functional.pairwise_accuracy(masked(), scores)[0]
     if len(labels) == 1 and np.min(labels) >= 0:
         yield lambda: of_targets(y_true, scores)
         yield lambda: functional.pairwise_accuracy(catalogue.rank(*in_catalogue))[0]

@@ -215,6 +215,9 @@ def _compare(
     """Counts by comparing or, for many targets, by sorting these."""
     asked, number = chunk.ids.shape
     scores = blocks.scores_in(score, chunk.embeddings, block, asked)
+    if scores.dtype != chunk.targets.dtype:
+        # Of single precision, where others in the stream are of double.
+        scores = ops.cast(scores, chunk.targets.dtype)
     column, is_here = blocks.places_in(block, chunk.wanted)
     known = backend.where(is_here, backend.take(scores, column), found.scores)
     if not counting.are_few(chunk.ids):
