@@ -309,7 +309,7 @@ def are_alike(numbers: Array, others: Array) -> bool:
 def _parts(blocks: Any) -> Iterator[Tensor]:
     """The given blocks, in the precision of their scores."""
     if isinstance(blocks, keras.utils.PyDataset):
-        each = (blocks[i] for i in range(len(blocks)))
+        each = (blocks[i] for i in range(int(blocks.num_batches or 0)))
     else:
         each = iter(blocks)
     features = None
