@@ -103,7 +103,7 @@ def test_a_group_takes_little_more_microseconds(shape):
 @on_gpu
 @pytest.mark.xfail(
     strict=True,
-    reason="3.3 times: XLA stores the mask of a long list, where it could compare its "
+    reason="3.9 times: XLA stores the mask of a long list, where it could compare its "
     "labels anew",
 )
 def test_long_lists_take_at_most_three_times_what_reading_them_takes():
