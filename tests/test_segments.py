@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 from data_sets import SOURCES, Batches
 from test_callbacks import Identity, evaluated
 
@@ -251,6 +252,7 @@ STRINGS = "`by` should be strings with ASCII letters or digits"
         ({"a"}, "`by` should be a list or an array of labels. Received"),
         ([["a"]] * LISTS, OF_ONE_TYPE),
         ([("a", 1)] * LISTS, STRINGS),
+        (scipy.sparse.csr_array(np.ones((LISTS, 1))), "`by` should .* which is sparse"),
         (["a"] * 11 + [None], f"{OF_ONE_TYPE}.* with None in row 11"),
         ([1.0] * 11 + [np.nan], f"{OF_ONE_TYPE}.* with nan in row 11"),
         (np.ma.array(np.arange(12), mask=[0] * 11 + [1]), "with None in row 11"),

@@ -258,3 +258,13 @@ def test_a_metric_says_that_it_takes_them():
 def test_it_is_saved():
     metric = metrics.NDCG(k=3, sparse_labels=True)
     assert metrics.NDCG.from_config(metric.get_config()).sparse_labels
+
+
+def test_lists_without_targets_weigh_as_items_do():
+    """That is 1, unless there are weights."""
+    metric = metrics.MeanReciprocalRank(sparse_labels=True, empty_weight="own")
+    ids, scores = [[1], [0], [-1]], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]]
+    assert float(metric(ids, scores)) == pytest.approx((1 / 2 + 1 + 0) / (1 + 1 + 1))
+    metric.reset_state()
+    weighted = metric(ids, scores, sample_weight=[1.0, 1.0, 2.0])
+    assert float(weighted) == pytest.approx((1 / 2 + 1 + 2.0 * 0) / (1 + 1 + 2.0))
