@@ -81,7 +81,8 @@ def count_above_and_tied(
     """
 
     def by_comparing() -> tuple[Tensor, Tensor]:
-        pairs = list(zip((entries, entries), range_of(thresholds), strict=True))
+        least, most = range_of(thresholds)
+        pairs = [(entries, least), (entries, most)]
         not_below, above = count(pairs, _is_not_below, _is_above, dtype=dtype)
         return above, not_below - above
 

@@ -13,6 +13,7 @@ from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
 from keras_rank.callbacks.outputs import of_output
 from keras_rank.callbacks.segments import BY
+from keras_rank.catalogue.candidates import batches_of
 from keras_rank.lists.copies import own
 from keras_rank.lists.given import SPARSE, form_of
 from keras_rank.lists.groups import ids_of, labels_of, rows_of
@@ -367,10 +368,7 @@ def _check_data_set(x: Any) -> None:
 
 def _read(data_set: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Reads inputs, targets and weights."""
-    batches = data_set
-    if isinstance(data_set, keras.utils.PyDataset):
-        batches = (data_set[i] for i in range(int(data_set.num_batches or 0)))
-    for batch in batches:
+    for batch in batches_of(data_set):
         # The next one may be written to the same memory.
         batch = keras.tree.map_structure(own, batch)
         parts: tuple[Any, Any, Any] = keras.utils.unpack_x_y_sample_weight(batch)

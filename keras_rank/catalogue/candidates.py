@@ -276,6 +276,13 @@ def _is_stream(candidates: Any) -> bool:
     return isinstance(candidates, Iterable | keras.utils.PyDataset)
 
 
+def batches_of(data_set: Any) -> Iterator[Any]:
+    """Reads a data set, of any library that Keras takes."""
+    if isinstance(data_set, keras.utils.PyDataset):
+        return (data_set[i] for i in range(int(data_set.num_batches or 0)))
+    return iter(data_set)
+
+
 def _block_in(element: Any) -> Any:
     """The block in an element of a data set: a tuple may hold inputs and labels."""
     is_several = isinstance(element, list | tuple) and len(element) > 0
@@ -308,12 +315,8 @@ def are_alike(numbers: Array, others: Array) -> bool:
 
 def _parts(blocks: Any) -> Iterator[Tensor]:
     """The given blocks, in the precision of their scores."""
-    if isinstance(blocks, keras.utils.PyDataset):
-        each = (blocks[i] for i in range(int(blocks.num_batches or 0)))
-    else:
-        each = iter(blocks)
     features = None
-    for part in map(_block_in, each):
+    for part in map(_block_in, batches_of(blocks)):
         if not hasattr(part, "shape"):
             raise ValueError(
                 "`candidates` should be embeddings, or blocks of them. Received: "

@@ -216,7 +216,7 @@ def _compare(
     asked, number = chunk.ids.shape
     scores = blocks.scores_in(score, chunk.embeddings, block, asked)
     if scores.dtype != chunk.targets.dtype:
-        # Of single precision, where others in the stream are of double.
+        # Of a part of single precision, beside others of double.
         scores = ops.cast(scores, chunk.targets.dtype)
     column, is_here = blocks.places_in(block, chunk.wanted)
     known = backend.where(is_here, backend.take(scores, column), found.scores)
