@@ -266,6 +266,21 @@ def test_of_equal_gains_the_ideal_takes_the_first(alpha):
         assert float(value) == pytest.approx(3 / ideal, rel=1e-6)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "numpy", reason="a fault of OpenBLAS")
+def test_what_openblas_says_of_its_own_memory_is_not_repeated(monkeypatch):
+    multiply = np.matmul
+
+    def warning_of_nothing(x, y):
+        np.float32(np.inf) * np.float32(0.0)
+        return multiply(x, y)
+
+    with pytest.warns(RuntimeWarning, match="invalid value"):
+        warning_of_nothing(np.eye(2), np.eye(2))
+    monkeypatch.setattr(np, "matmul", warning_of_nothing)
+    (value,) = functional.alpha_ndcg([[[1, 0], [0, 1]]], [[0.9, 0.1]])
+    assert value == 1.0
+
+
 # In groups and in Keras.
 
 

@@ -162,6 +162,8 @@ def estimate(
     return Estimate(value, error, value - half, value + half, p, lists, units)
 
 
+# OpenBLAS may say that a value was invalid where none was.
+@np.errstate(invalid="ignore")
 def _permuted(differences: Array) -> float:
     """How often random signs give a sum as large as that of the differences.
 
