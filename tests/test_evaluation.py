@@ -1,6 +1,7 @@
 """What is scored already: read, computed by the package's formulas, and summed up."""
 
 import itertools
+import re
 import time
 
 import duckdb
@@ -222,7 +223,7 @@ def test_rules_of_missing_labels_and_scores():
 @pytest.mark.parametrize(
     ("ties", "first"), [("metric", 0.5), ("trec_eval", 0.5), ("trec_eval-9", 1.0)]
 )
-def test_scores_keep_their_precision(ties, first):
+def test_scores_keep_their_precision_on_all_backends(ties, first):
     """Two scores that differ in float64 only are no tie, but to trec_eval 9."""
     rows = {"query_id": [1, 1], "label": [1, 0], "score": [1.0, 1.0 + 1e-12]}
     metrics = [MeanReciprocalRank(shuffle_ties=False)]
@@ -230,6 +231,35 @@ def test_scores_keep_their_precision(ties, first):
         given = {**rows, "item": items}
         assert evaluate(given, metrics, item="item", ties=ties)["mrr"] == expected
     assert evaluate({**rows, "label": [0, 1]}, ["mrr"])["mrr"] == 1.0
+
+
+@pytest.mark.parametrize("step", [1e-12, 1e300, 1e-300])
+@pytest.mark.parametrize("ties", ["metric", "trec_eval"])
+def test_doubles_keep_their_order_and_their_ties_on_all_backends(rng, step, ties):
+    lists, items = 24, 30
+    levels = rng.integers(-3, 4, lists * items)
+    rows = {
+        "query_id": np.repeat(np.arange(lists), items),
+        "label": rng.integers(0, 3, lists * items),
+        "item": np.tile(np.arange(items), lists),
+    }
+    scores = levels * step + (1.0 if step == 1e-12 else 0.0)
+    nothing = rng.choice([np.nan, -np.inf], len(scores))
+    is_found = rng.random(len(scores)) < 0.9
+    average = NDCG(k=5, shuffle_ties="average", name="average")
+    metrics = ["ndcg@5", "mrr", "tau", "rho"] + [average] * (ties == "metric")
+    tables = [
+        evaluate(
+            {**rows, "score": np.where(is_found, x, nothing)},
+            metrics,
+            item="item",
+            ties=ties,
+        ).per_list.drop_columns("query_id")
+        for x in (levels.astype("float64"), scores)
+    ]
+    expected, found = (np.array([*x.to_pydict().values()], "float64") for x in tables)
+    assert len({*np.round(expected[0], 6)}) > lists // 2
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_trec_eval_compares_doubles_on_all_backends():
@@ -670,6 +700,25 @@ def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found)
     # One that was not retrieved can make a difference.
     rows = {"query_id": [1, 1], "label": [1, 1], "score": [0.5, None]}
     assert checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
+
+
+MEAN = "change the mean in the same way"
+
+
+@pytest.mark.parametrize(
+    ("metric", "label", "said"),
+    [
+        ("tau", 3, "no different labels, for tau: .* its mean leaves them out"),
+        ("pairwise_accuracy", 3, "no different labels, for pairwise_accuracy: .* out"),
+        (NDCG(empty_value=None), 0, "no relevant items, .* its mean leaves them out"),
+        ("ndcg", 0, f"no relevant items for ndcg: .* {MEAN}"),
+    ],
+)
+def test_what_becomes_of_lists_without_anything_to_find(metric, label, said):
+    rows = {"query_id": np.repeat(np.arange(12), 3), "score": np.tile([1, 2, 3.5], 12)}
+    rows["label"] = np.array([label] * 3 * 4 + [0, 1, 2] * 8)
+    (warning,) = (x for x in evaluate(rows, [metric]).warnings if " 4 of 12" in x)
+    assert re.search(said, warning)
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])

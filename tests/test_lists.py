@@ -2,6 +2,7 @@
 
 import functools
 import re
+import warnings
 from contextlib import nullcontext
 
 import keras
@@ -348,6 +349,14 @@ def test_scores_are_ranked_in_64_bits_where_the_backend_has_them(
 def test_low_precision_scores_tie_only_where_they_are_equal():
     scores = ops.cast(ops.array([[1.0, 1.0078125]]), "bfloat16")
     assert value([[0, 1]], scores, shuffle_ties="average") == 1.0
+
+
+def test_what_warns_of_swapped_arguments_warns_of_nothing_else():
+    """Neither of NaN in bfloat16, nor of how NumPy reads a tensor of torch."""
+    scores = ops.cast(ops.array([[1.0, np.nan, 0.0]]), "bfloat16")
+    with warnings.catch_warnings(action="error"):
+        found = [functional.ndcg([[1.0, 0.0, 1.0]], x) for x in (scores, [[1, 0, 2]])]
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("junk", [-1.0, -0.5, np.nan, -np.inf])

@@ -268,13 +268,19 @@ STRINGS = "`by` should be strings with ASCII letters or digits"
         (np.array(["2026-01-01"] * LISTS, "datetime64[ns]"), STRINGS),
         (np.ones(LISTS, "timedelta64[ns]"), STRINGS),
         (["a" * 201] * LISTS, f"{STRINGS}.* of at most 200 characters"),
-        (["a b", "a_b"] * 6, "labels that give 'mrr_a_b' twice"),
-        (["a", "ä"] * 6, "labels that give 'mrr_a' twice"),
+        (["a", "ä"] * 6, r"labels that give 'mrr_a' twice: \['a', 'ä'\]"),
     ],
 )
 def test_what_is_not_understood_is_an_error(queries, by, message):
     with pytest.raises(ValueError, match=message):
         of_queries(queries, ["mrr"], by)
+
+
+@pytest.mark.parametrize("form", [list, np.array])
+def test_labels_with_one_name_are_said(queries, form):
+    labels = ["old", "a b", "b", "a_b"] * 3
+    with pytest.raises(ValueError, match=r"'mrr_a_b' twice: \['a b', 'a_b'\]$"):
+        of_queries(queries, ["mrr"], form(labels))
 
 
 def test_columns_of_tables_with_missing_labels_are_an_error(queries):

@@ -39,7 +39,7 @@ def sums_of(metrics: RankingMetrics, labels: Array | None) -> SegmentedSums:
             f"`{BY}` should be labels of at most {_MOST} segments. Received: "
             f"{len(known)} different labels"
         )
-    return SegmentedSums(metrics, [*map(_name_of, known)], segment_of)
+    return SegmentedSums(metrics, {x: _name_of(x) for x in known}, segment_of)
 
 
 def _name_of(label: Any) -> str:

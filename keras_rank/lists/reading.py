@@ -134,6 +134,8 @@ def warn_of_first_batch(reading: Reading) -> None:
         )
 
 
+# NumPy warns of NaN in bfloat16.
+@np.errstate(invalid="ignore")
 def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
     """Whether labels look like scores, and scores like labels, where both are seen.
 
@@ -147,7 +149,8 @@ def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
     if not (are_floats[0] and is_seen(labels) and is_seen(scores)):
         return False
     try:
-        given, numbers = map(ops.convert_to_numpy, (labels, scores))
+        # Keras's function would make NumPy 2 warn of torch.
+        given, numbers = (np.asarray(backend.for_numpy(x)) for x in (labels, scores))
     except RuntimeError:
         # Within `torch.func`.
         return False

@@ -1,6 +1,7 @@
 """The sums of metrics over all lists, and over those of each of some segments."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -21,26 +22,32 @@ class SegmentedSums:
     def __init__(
         self,
         group: RankingMetrics,
-        names: Sequence[str] = (),
+        names: Mapping[Any, str] | None = None,
         segment_of: Array | Sequence[int] = (),
     ) -> None:
         """Starts from no lists.
 
         Args:
             group: the metrics.
-            names: the names of the segments.
-            segment_of: the number of the segment of each list, if there are segments.
+            names: the names of the segments, by their labels, if there are segments.
+            segment_of: the number of the segment of each list.
         """
         self._group, self._segment_of = group, np.asarray(segment_of, int)
-        self._suffixes = ["", *(f"_{name}" for name in names)]
+        names = names or {}
+        self._suffixes = ["", *(f"_{name}" for name in names.values())]
         results = group.result() if names else {}
         keys = [key + suffix for key in results for suffix in self._suffixes]
         twice = [key for key in keys if keys.count(key) > 1]
         if twice:
+            give_it = [
+                label
+                for label, name in names.items()
+                if twice[0] in (f"{key}_{name}" for key in results)
+            ]
             raise ValueError(
                 "`by` should be labels that give each result a name of its own, in "
                 "which all but ASCII letters, digits and underscores are underscores. "
-                f"Received: labels that give {twice[0]!r} twice"
+                f"Received: labels that give {twice[0]!r} twice: {give_it}"
             )
         self._states = [group._sums.zeros() for _ in self._suffixes]
         self._of_exposure: list[dict[str, Tensor]] = [{} for _ in self._suffixes]

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank import functional
+from keras_rank.arrays.limits import limits_of
 from keras_rank.backends import Array, backend
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
 from keras_rank.evaluation.lists.metric_names import Judged
@@ -145,8 +146,29 @@ def _given(batch: Batch, label: str) -> Reading:
     of_subtopics, score = label == "subtopics", batch["score"]
     if of_subtopics:
         score = batch.get("place", score)
+    score = _told_apart(score)
     given = read(batch[label], score, batch.get("weight"), of_subtopics)
     return given._replace(batch=bucket_shapes(given.batch))
+
+
+def _told_apart(scores: Array) -> Array:
+    """Scores in the same order, with the same ties, that the backend tells apart.
+
+    Where it has float32 only, these are the places of the numbers that a list has.
+    """
+    if scores.dtype != "float64" or backend.widest("float64") == "float64":
+        return scores
+    with np.errstate(over="ignore"):
+        if np.array_equal(scores, scores.astype("float32"), equal_nan=True):
+            return scores
+    is_tiny = np.abs(scores) < limits_of("float64").smallest_normal
+    scores = np.where(is_tiny, 0.0, scores)
+    order = np.argsort(scores, axis=1)
+    in_order = np.take_along_axis(scores, order, axis=1)
+    place = np.cumsum(in_order[:, 1:] != in_order[:, :-1], axis=1)
+    places = np.zeros_like(scores)
+    np.put_along_axis(places, order[:, 1:], place, axis=1)
+    return np.where(scores > -np.inf, places, scores)
 
 
 def _computed(

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keras_rank.arguments import LARGEST_NUMBER
 from keras_rank.arrays.limits import LARGEST_WEIGHT
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists import padded
@@ -146,8 +145,9 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     read = np.trunc(label) if settings.truncates else label
     if settings.ties != "metric":
         # trec_eval ranks any number. The rows are in its order, so that ties which
-        # are made here, or where a backend has float32 only, stay in it.
-        score = np.clip(score, -LARGEST_NUMBER, LARGEST_NUMBER)
+        # are made here stay in it.
+        largest = np.finfo(score.dtype).max
+        score = np.clip(score, -largest, largest)
     # In runs a label below 0 is a judgment too, such as of spam.
     is_judged = read >= 0.0 if is_table else ~np.isnan(read)
     judged = np.where(is_judged, 1.0, -1.0 if of_lists else 0.0)
@@ -295,7 +295,7 @@ def _are_ranks(scores: Array, lists: _Lists) -> Array:
     """Whether the scores of two or more items are 1, 2, 3, ... or 0, 1, 2, ..."""
     sizes = lists.counts(~np.isnan(scores))
     lowest = np.fmin.reduceat(scores, lists.starts)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         places = scores - lowest[lists.of_row]
     is_place = (places < sizes[lists.of_row]) & (np.floor(places) == places)
     seen = np.zeros(len(scores), "bool")

@@ -8,6 +8,7 @@ import numpy as np
 from keras_rank.backends import Array
 from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, SPREAD
 from keras_rank.evaluation.lists.list_table import ListTable
+from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.table import Marks, Table, columns_of
 
@@ -45,9 +46,7 @@ _NEARLY_ALL = 0.98
 # number to look for, `None` for any but 0, the share of lists that may have it, and the
 # warning if more do. Without the column there is no check.
 _SOUGHT = {
-    ("nothing relevant", "relevant", 0, 0.1): "have no relevant items for "
-    "{first_metric}: all orders of their items are equally good, so they change the "
-    "mean in the same way for any model",
+    ("nothing relevant", "relevant", 0, 0.1): "{nothing_relevant}",
     ("every item relevant", "only relevant", None, 0.5): "have only relevant items: "
     "metrics such as map and mrr are 1 in any order. Are irrelevant items missing, or "
     "is `relevance_threshold` too low?",
@@ -75,6 +74,15 @@ _SOUGHT = {
 }
 
 
+# The warning of the first check: lists that count, and those that are left out.
+_COUNTED = (
+    "have no relevant items for {}: all orders of their items are equally good, so "
+    "they change the mean in the same way for any model"
+)
+_LEFT_OUT = (
+    "have no relevant items, or no different labels, for {}: all orders of their items "
+    "are equally good, so its mean leaves them out"
+)
 # What may be swapped in tables, and in runs.
 _SWAPPED = ("`label` and `score`", "`qrels` and `run`")
 # Checks that a run does not fail: its items are those found in a collection, or judged.
@@ -99,7 +107,7 @@ def checks_of(lists: ListTable) -> list[Check]:
     if not has_items.any():
         return []
     columns = {name: values[has_items] for name, values in columns.items()}
-    checks = _checks_of_lists(columns, lists.metric_names[0])
+    checks = _checks_of_lists(columns, lists.metrics[0])
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
     if lists.rules is not None:
@@ -163,14 +171,16 @@ def table_of_checks(lists: ListTable) -> Table:
     return Table(found, notes=_warnings_of(lists, checks), marks=marks)
 
 
-def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check]:
+def _checks_of_lists(columns: dict[str, Array], first_metric: Measured) -> list[Check]:
     """The checks of lists, by columns.
 
     Args:
         columns: arrays of shape `(lists,)` by what they hold. Those that are not
             known are missing.
-        first_metric: the name of the metric that tells what is relevant.
+        first_metric: the metric that tells what is relevant.
     """
+    of_first = _LEFT_OUT if first_metric.empty_value is None else _COUNTED
+    nothing_relevant = of_first.format(first_metric.name)
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
     has_few = _has_few_judgments(columns, _FEW_JUDGMENTS)
@@ -181,7 +191,7 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: str) -> list[Check
             has = values > 0 if number is None else values == number
             if has_few and name == "nothing judged":
                 threshold = _NEARLY_ALL
-            text = warning.format(first_metric=first_metric)
+            text = warning.format(nothing_relevant=nothing_relevant)
             checks.append(_share_of(has, name, threshold, text))
     return checks
 
