@@ -219,6 +219,7 @@ def test_what_is_not_understood_is_an_error(ids, scores):
         ({"ids": ids, "labels": ids[:2]}, scores, r"labels.shape=\(2, 4\), y_pred"),
         (ids + 9, scores, "below the number of items, 7"),
         ([[True], [False, True]], scores[:2], "of dtype bool"),
+        ([{1, 2}, {0}], scores[:2], "of dtype object, of sets: pass lists"),
         (matrix, scores, "a sparse matrix, which has rows"),
         (ids, scores, np.ones(4), "`sample_weight` should be a number, or have the sh"),
         (*uneven, "as many items"),
@@ -227,6 +228,19 @@ def test_what_is_not_understood_is_an_error(ids, scores):
         with pytest.raises(ValueError, match=message):
             metric.update_state(*given)
     assert float(metric.result()) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "items"), [((3, 2), 0), ((3, 2, 0), 4), ((0, 2), 4), ((3, 0, 1), 4)]
+)
+def test_nothing_anywhere(shape, items):
+    """No items, no targets, no sequences, or no positions."""
+    given = np.full(shape, -1), np.zeros((*shape[:2], items))
+    values = ops.convert_to_numpy(functional.ndcg(*given, sparse_labels=True))
+    assert values.shape == (shape[0] * shape[1],)
+    assert np.isnan(values).all()
+    metric = MeanReciprocalRank(sparse_labels=True)
+    assert result(metric, *given) == 0.0
 
 
 def test_items_are_excluded_at_each_position(rng, scores):

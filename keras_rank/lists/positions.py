@@ -1,5 +1,6 @@
 """Scores of a catalogue at every position of a sequence: each is a list of its own."""
 
+import math
 from typing import Any
 
 from keras import ops
@@ -57,6 +58,8 @@ def lists_of_positions(
         _check_no_pairs(ids, len(scores.shape))
     require_same_lengths(scores, ids, labels, mask, weights)
     ids = as_ids(ids, items)
+    given = (ids, scores, mask, weights, labels)
+    parts = [None if x is None else x.tensor() for x in given]
     for part in (ids, labels, mask):
         if part is not None and not (
             len(ids.shape) - len(axes) in (0, 1)
@@ -69,8 +72,6 @@ def lists_of_positions(
             )
     if weights is not None:
         _check_weights(weights.shape, axes)
-    given = (ids, scores, mask, weights, labels)
-    parts = [None if x is None else x.tensor() for x in given]
     flat = backend.enter(_flat, len(axes), *parts)
     return [None if x is None else backend.on_host(x) for x in flat], labels
 
@@ -126,9 +127,13 @@ def _flat(
         weights = ops.reshape(weights, (*shape, *(1,) * (axes - len(shape))))
         weights = backend.where(has_target, weights, 0.0)
     per_position = ops.shape(ids)[axes:] or (1,)
+    lists, sizes = -1, tuple(scores.shape)[:axes]
+    if 0 in (*scores.shape, *ids.shape) and None not in sizes:
+        # Without entries, it could be any number.
+        lists = math.prod(sizes)
     ids, labels, mask = (
-        None if x is None else ops.reshape(x, (-1, *per_position))
+        None if x is None else ops.reshape(x, (lists, *per_position))
         for x in (ids, labels, mask)
     )
-    scores = ops.reshape(scores, (-1, size_of(scores, axes)))
-    return ids, scores, mask, ops.reshape(weights, (-1, 1)), labels
+    scores = ops.reshape(scores, (lists, size_of(scores, axes)))
+    return ids, scores, mask, ops.reshape(weights, (lists, 1)), labels
