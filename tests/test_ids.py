@@ -94,6 +94,13 @@ def test_a_sparse_matrix_is_its_columns(name):
     np.testing.assert_allclose(values.mean(), expected["mrr"])
 
 
+def test_a_sparse_matrix_may_have_no_rows():
+    empty = scipy.sparse.csr_matrix((0, 4))
+    for function in (functional.ndcg, functional.recall):
+        found = function(empty, np.zeros((0, 4)), k=2, sparse_labels=True)
+        assert array(found).shape == (0,)
+
+
 def test_what_is_stored_counts():
     """A stored 0 is seen, but it is no grade, and neither is a number below it."""
     history, grades = scipy.sparse.csr_matrix(HISTORY), scipy.sparse.csr_matrix(GRADES)

@@ -146,8 +146,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     if settings.ties != "metric":
         # trec_eval ranks any number. The rows are in its order, so that ties which
         # are made here stay in it.
-        largest = np.finfo(score.dtype).max
-        score = np.clip(score, -largest, largest)
+        score = np.nan_to_num(score, nan=np.nan)
     # In runs a label below 0 is a judgment too, such as of spam.
     is_judged = read >= 0.0 if is_table else ~np.isnan(read)
     judged = np.where(is_judged, 1.0, -1.0 if of_lists else 0.0)
