@@ -135,8 +135,8 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
         padded = np.pad(labels, more, constant_values=-1), np.pad(scores, more)
         found = sums_and_values(*padded, np.pad(weights, more))
         for x, y in zip(found, expected, strict=True):
-            # The last bit of a sum in float64 may differ with what XLA fuses, and so its
-            # remainder; that of the value of a list is 1e-10 or more.
+            # The last bit of a sum in float64 may differ with what XLA fuses, and with
+            # it a remainder; that of the value of a list is 1e-10 or more.
             np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-11)
 
 
