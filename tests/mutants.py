@@ -11,7 +11,7 @@ which of them run the lines to be changed. For each fault, a process is forked, 
 gives the functions in memory their new code, and runs those tests until one fails or
 hangs, or the time is up. No file is changed. Faults in lines that these tests don't run
 on NumPy are shown to those with `REFERENCE=1`, where no backend replaces a function of
-`generic.py`, and to a few tests of other backends.
+`generic.py`, and to a few tests of other backends, each in a process of its own.
 
 Only what functions compute is changed: no errors, no `__repr__`, and no constants of
 modules, most of which say from where on another way is faster.
@@ -19,6 +19,7 @@ modules, most of which say from where on another way is faster.
 
 import argparse
 import collections
+import contextlib
 import functools
 import gc
 import os
@@ -33,6 +34,7 @@ import traceback
 import types
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from faults import ROOT, Fault, faults_of
@@ -81,7 +83,7 @@ class Asking:
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(self.given.trace or f"{folder}/trace")
             if not file.exists():
-                os.waitpid(forked(lambda: self.trace(file)), 0)
+                self.apart(lambda: self.trace(file))
             self.seconds, tests_of = pickle.loads(file.read_bytes())
         places = {test.nodeid: i for i, test in enumerate(self.session.items)}
         # Those that were added since may run any line.
@@ -93,6 +95,9 @@ class Asking:
             tests = added.union(*(tests_of.get(line, ()) for line in lines))
             self.asked[fault] = sorted(places[x] for x in tests & places.keys())
         print(f"Asking {len(places)} tests", flush=True)
+
+    def apart(self, function: Callable[[], None]) -> None:
+        os.waitpid(forked(function), 0)
 
     def report(self, fault: Fault, start: float, status: int) -> None:
         tests = len(self.asked[fault])
@@ -161,6 +166,22 @@ class Asking:
         return sorted(tests, key=places.__getitem__)
 
 
+class AskingHere(Asking):
+    """In this process, as the threads of JAX and TensorFlow don't survive a fork."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        self.session = session
+        self.functions = functions_by_file()
+        self.read_trace()
+        for fault in self.faults:
+            self.report(fault, time.perf_counter(), self.ask(fault))
+        return True
+
+    def apart(self, function: Callable[[], None]) -> None:
+        function()
+
+
 def functions_by_file() -> dict[str, list[types.FunctionType]]:
     # Those too that no collection looks at.
     gc.unfreeze()
@@ -201,15 +222,52 @@ def left_by(
     faults: list[Fault],
     given: argparse.Namespace,
     variables: dict[str, str],
+    kind: type[Asking] = Asking,
 ) -> dict[Fault, int]:
     """The faults that tests don't notice, and how many tests these were shown to."""
     os.environ |= variables
-    asking = Asking(faults, given)
+    asking = kind(faults, given)
     options = ["-o", "addopts=", "-p", "no:terminal", "-p", "no:cacheprovider"]
     options += ["-m", "not slow", "--hypothesis-profile=quick"]
-    if pytest.main([*options, *tests], plugins=[asking]):
+    status = pytest.main([*options, *tests], plugins=[asking])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest does not start with {tests}")
     return asking.survivors
+
+
+def in_process(*arguments: object) -> dict[Fault, int]:
+    """The same, in a new process, as Keras reads its backend once."""
+    with ProcessPoolExecutor(1) as pool:
+        return pool.submit(left_by, *arguments).result()
+
+
+def left_elsewhere(
+    faults: list[Fault], given: argparse.Namespace, backend: str
+) -> dict[Fault, int]:
+    """The faults that a few tests of another backend don't notice."""
+    left = {}
+    with tempfile.TemporaryDirectory() as folder:
+        given.trace = f"{folder}/trace"
+        how = given, {"KERAS_BACKEND": backend}, AskingHere
+        in_process(ELSEWHERE, [], *how)
+        _, tests_of = pickle.loads(pathlib.Path(given.trace).read_bytes())
+        for fault in faults:
+            lines = ((str(ROOT / fault.path), line) for line in fault.lines)
+            if not any(line in tests_of for line in lines):
+                left[fault] = 0
+                continue
+            # It ends where a test hangs.
+            with contextlib.suppress(BrokenProcessPool):
+                left |= in_process(ELSEWHERE, [fault], *how)
+    return left
+
+
+def again(
+    left: dict[Fault, int], shown: list[Fault], found: dict[Fault, int]
+) -> dict[Fault, int]:
+    """What is left after some faults were shown to more tests."""
+    others = {x: left[x] for x in left if x not in shown}
+    return others | {x: left[x] + found[x] for x in found}
 
 
 def main() -> None:
@@ -235,24 +293,17 @@ def main() -> None:
     faults = random.Random(given.seed).sample(every, min(given.number, len(every)))
     print(f"{len(faults)} of {len(every)} faults", flush=True)
 
-    # A process for each, as Keras reads its backend once.
-    left = dict.fromkeys(faults, 0)
-    rounds = [("numpy", {}, given.tests, lambda fault: True)]
-    reference = {"REFERENCE": "1"}, given.reference
-    rounds += [("numpy", *reference, lambda x: x.path == GENERIC or not left[x])]
+    on_numpy = given, {"KERAS_BACKEND": "numpy"}
+    left = in_process(given.tests, faults, *on_numpy)
+    # It is that of these tests.
+    given.trace = None
+    if given.reference:
+        shown = [x for x in left if x.path == GENERIC or not left[x]]
+        on_numpy[1]["REFERENCE"] = "1"
+        left = again(left, shown, in_process(given.reference, shown, *on_numpy))
     for backend in given.elsewhere:
-        rounds += [(backend, {}, ELSEWHERE, lambda fault: not left[fault])]
-    for backend, variables, tests, concerns in rounds:
-        shown = [fault for fault in left if concerns(fault)]
-        if not shown or not tests:
-            continue
-        variables["KERAS_BACKEND"] = backend
-        with ProcessPoolExecutor(1) as pool:
-            again = pool.submit(left_by, tests, shown, given, variables).result()
-        # It is that of the first tests.
-        given.trace = None
-        others = {x: left[x] for x in left if x not in shown}
-        left = others | {x: left[x] + again[x] for x in again}
+        shown = [fault for fault in left if not left[fault]]
+        left = again(left, shown, left_elsewhere(shown, given, backend))
     for fault in sorted(left, key=lambda fault: (fault.path, fault.number)):
         print(fault)
     share = 1 - len(left) / len(faults)
