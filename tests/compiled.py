@@ -64,11 +64,16 @@ def skip_unless_here(way):
     """Skips the test where the way belongs to another backend, or does not work."""
     if not is_here(way):
         pytest.skip(f"{way} is a way of {_BACKENDS[way.partition('.')[0]]}")
-    if way == "torch.compile" and _compiles_no_hash():
+    if not works_here(way):
         pytest.skip("the compiler of torch 2.6 fails where a seed is hashed")
 
 
-def _compiles_no_hash():
+def works_here(way):
+    """Whether the way belongs to this backend, and its version can take it."""
+    return is_here(way) and not (way == "torch.compile" and _is_too_old())
+
+
+def _is_too_old():
     import torch
 
     major, minor, *_ = torch.__version__.split(".")

@@ -28,8 +28,9 @@ class Recorded(keras.metrics.Metric):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         scores = ops.cast(y_pred, "float32")
-        first = self.lists_seen.value, 0
-        self.kept.assign(ops.slice_update(self.kept.value, first, scores))
+        # On torch, older versions of Keras can't take a slice of no known place.
+        rows = self.lists_seen.value + ops.arange(ops.shape(scores)[0], dtype="int32")
+        self.kept.assign(ops.scatter_update(self.kept.value, rows[:, None], scores))
         self.lists_seen.assign(self.lists_seen + ops.shape(scores)[0])
 
     def result(self):

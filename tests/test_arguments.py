@@ -11,7 +11,7 @@ import compiled
 import keras
 import numpy as np
 import pytest
-from compiled import WAYS, is_here
+from compiled import WAYS, works_here
 from keras import ops
 from registry import FIRST_CASES
 
@@ -243,7 +243,7 @@ def test_discounts_that_do_not_grow():
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("way", [way for way in WAYS if is_here(way)])
+@pytest.mark.parametrize("way", [way for way in WAYS if works_here(way)])
 def test_a_discount_in_a_program_of_the_users(way):
     """Where ranks have no values, it is not looked at."""
 

@@ -17,6 +17,8 @@ from keras_rank.catalogue.candidates import open_candidates
 BACKEND = keras.backend.backend()
 QUERIES, ITEMS, BLOCK = 12, 480, 120
 GIB = 2**30
+# It counts one operation of its own where embeddings are normalized.
+OF_OLD_KERAS = int(keras.__version__ < "3.15")
 # Steps are compiled for the device at hand.
 pytestmark = pytest.mark.programs
 
@@ -115,7 +117,8 @@ def test_a_pass_reads_nothing(shuffle_ties, targets, excludes, score, on_host, p
     catalogue.rank(ids, queries, items, **given)
     # Nothing ties, so there is no second pass.
     (counts,) = passes
-    check_pass(counts, {1: 25, 10: 90, 100: 45}[targets], copies=on_host)
+    most = {1: 25, 10: 90, 100: 45}[targets] + OF_OLD_KERAS
+    check_pass(counts, most, copies=on_host)
 
 
 @pytest.mark.parametrize("excludes", [False, True])

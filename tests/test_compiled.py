@@ -292,7 +292,7 @@ def test_an_order_lasts_longer_than_what_uses_it_first(
     order = functional.rank(
         labels, scores, shuffle_ties=shuffle_ties, seed=1, sparse_labels=sparse_labels
     )
-    for way in filter(compiled.is_here, compiled.WAYS):
+    for way in filter(compiled.works_here, compiled.WAYS):
         for k in (3, 5):
             in_graph = compiled.function(
                 way, lambda x, k=k: x + functional.ndcg(order, k=k)
