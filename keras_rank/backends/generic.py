@@ -468,7 +468,7 @@ def on_cpu() -> contextlib.AbstractContextManager[Any]:
 
 
 def full_precision() -> contextlib.AbstractContextManager[Any]:
-    """A context in which float32 matrices are multiplied in float32."""
+    """A context in which float32 matrices are multiplied in float32, and quietly."""
     return contextlib.nullcontext()
 
 

@@ -204,7 +204,7 @@ def fold_blocks(
     """
     found, waiting = list(states), collections.deque[Callable[[], Any]]()
     for number, block in enumerate(candidates.blocks(), 1):
-        with backend.full_precision(), backend.quiet():
+        with backend.full_precision():
             if number == 1 and callable(score):
                 check_pairs(score, chunks[0].embeddings, block.embeddings)
             pairs = zip(chunks, found, strict=True)

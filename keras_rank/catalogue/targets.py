@@ -52,7 +52,7 @@ def score_targets(
             block = as_tensor(rows_of(embeddings, rows))
             is_here = is_wanted & are_here[place]
             own = backend.to_tensor(np.where(is_here, columns[place], np.int32(-1)))
-            with backend.full_precision(), backend.quiet():
+            with backend.full_precision():
                 found = score_block(chunk.embeddings, block, own, found)
         scored.append(found)
     return of_all(queries, chunks, backend.read(scored))

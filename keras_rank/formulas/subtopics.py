@@ -142,9 +142,7 @@ def _greedy_gains(lists: JudgedLists, ranking: Ranking, alpha: float) -> Tensor:
             *(worth, rank),
         )
         is_traced = backend.is_compiling()
-        precise = contextlib.nullcontext() if is_traced else backend.full_precision()
-        # OpenBLAS may say that a value was invalid where none was.
-        with precise, backend.quiet():
+        with contextlib.nullcontext() if is_traced else backend.full_precision():
             found = ops.fori_loop(0, ranking.ideal_depth, _with_next_best, state)
         lists._by_rank[key] = found[0]
     gains = lists._by_rank[key]

@@ -127,10 +127,9 @@ def _flat(
         weights = ops.reshape(weights, (*shape, *(1,) * (axes - len(shape))))
         weights = backend.where(has_target, weights, 0.0)
     per_position = ops.shape(ids)[axes:] or (1,)
-    lists, sizes = -1, tuple(scores.shape)[:axes]
-    if 0 in (*scores.shape, *ids.shape) and None not in sizes:
-        # Without entries, it could be any number.
-        lists = math.prod(sizes)
+    sizes = tuple(scores.shape)[:axes]
+    # Where there are no entries, -1 could be any number.
+    lists = -1 if None in sizes else math.prod(sizes)
     ids, labels, mask = (
         None if x is None else ops.reshape(x, (lists, *per_position))
         for x in (ids, labels, mask)

@@ -41,8 +41,8 @@ class SegmentedSums:
         if twice:
             give_it = [
                 label
-                for label, name in names.items()
-                if twice[0] in (f"{key}_{name}" for key in results)
+                for label, suffix in zip(names, self._suffixes[1:], strict=True)
+                if twice[0] in (key + suffix for key in results)
             ]
             raise ValueError(
                 "`by` should be labels that give each result a name of its own, in "

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 from keras import ops
+from scipy import stats
 
 from keras_rank import functional
 from keras_rank.arrays.limits import limits_of
@@ -31,6 +32,8 @@ Batch: TypeAlias = dict[str, Array]
 _LABELS = {"label", "judgment", "judged", "subtopics"}
 # The positions of a padded batch: few enough to stay in the caches of a CPU.
 _POSITIONS = 2**17
+# Smaller numbers of float64 are ranked as 0.
+_SMALLEST = limits_of("float64").smallest_normal
 # The largest ratio of the padded size to that of the shortest list of a batch.
 _GROWTH = 1.4
 
@@ -71,6 +74,7 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
     metrics, ties = settings.metrics, settings.order_of_ties
     found: Batch = {}
     health = _health_of_batch(batch, metrics)
+    batch = batch | {"score": _told_apart(batch["score"])}
     # In the precision of most metrics, as these columns take most of the memory.
     spread: Batch = {}
     for metric, has_relevant, values, weights in _computed(
@@ -146,7 +150,6 @@ def _given(batch: Batch, label: str) -> Reading:
     of_subtopics, score = label == "subtopics", batch["score"]
     if of_subtopics:
         score = batch.get("place", score)
-    score = _told_apart(score)
     given = read(batch[label], score, batch.get("weight"), of_subtopics)
     return given._replace(batch=bucket_shapes(given.batch))
 
@@ -161,14 +164,9 @@ def _told_apart(scores: Array) -> Array:
     with np.errstate(over="ignore"):
         if np.array_equal(scores, scores.astype("float32"), equal_nan=True):
             return scores
-    is_tiny = np.abs(scores) < limits_of("float64").smallest_normal
-    scores = np.where(is_tiny, 0.0, scores)
-    order = np.argsort(scores, axis=1)
-    in_order = np.take_along_axis(scores, order, axis=1)
-    place = np.cumsum(in_order[:, 1:] != in_order[:, :-1], axis=1)
-    places = np.zeros_like(scores)
-    np.put_along_axis(places, order[:, 1:], place, axis=1)
-    return np.where(scores > -np.inf, places, scores)
+    is_ranked, is_tiny = scores > -np.inf, np.abs(scores) < _SMALLEST
+    compared = np.where(is_ranked, np.where(is_tiny, 0.0, scores), -np.inf)
+    return np.where(is_ranked, stats.rankdata(compared, "dense", axis=1), scores)
 
 
 def _computed(

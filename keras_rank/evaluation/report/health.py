@@ -46,7 +46,9 @@ _NEARLY_ALL = 0.98
 # number to look for, `None` for any but 0, the share of lists that may have it, and the
 # warning if more do. Without the column there is no check.
 _SOUGHT = {
-    ("nothing relevant", "relevant", 0, 0.1): "{nothing_relevant}",
+    ("nothing relevant", "relevant", 0, 0.1): "have no relevant items for "
+    "{first_metric}: all orders of their items are equally good, so they change the "
+    "mean in the same way for any model",
     ("every item relevant", "only relevant", None, 0.5): "have only relevant items: "
     "metrics such as map and mrr are 1 in any order. Are irrelevant items missing, or "
     "is `relevance_threshold` too low?",
@@ -74,14 +76,10 @@ _SOUGHT = {
 }
 
 
-# The warning of the first check: lists that count, and those that are left out.
-_COUNTED = (
-    "have no relevant items for {}: all orders of their items are equally good, so "
-    "they change the mean in the same way for any model"
-)
+# The first warning, of a metric that leaves such lists out.
 _LEFT_OUT = (
-    "have no relevant items, or no different labels, for {}: all orders of their items "
-    "are equally good, so its mean leaves them out"
+    "have no relevant items, or no different labels, for {first_metric}: all orders of "
+    "their items are equally good, so its mean leaves them out"
 )
 # What may be swapped in tables, and in runs.
 _SWAPPED = ("`label` and `score`", "`qrels` and `run`")
@@ -179,8 +177,6 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: Measured) -> list[
             known are missing.
         first_metric: the metric that tells what is relevant.
     """
-    of_first = _LEFT_OUT if first_metric.empty_value is None else _COUNTED
-    nothing_relevant = of_first.format(first_metric.name)
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
     has_few = _has_few_judgments(columns, _FEW_JUDGMENTS)
@@ -191,7 +187,9 @@ def _checks_of_lists(columns: dict[str, Array], first_metric: Measured) -> list[
             has = values > 0 if number is None else values == number
             if has_few and name == "nothing judged":
                 threshold = _NEARLY_ALL
-            text = warning.format(nothing_relevant=nothing_relevant)
+            if first_metric.empty_value is None and name == "nothing relevant":
+                warning = _LEFT_OUT
+            text = warning.format(first_metric=first_metric.name)
             checks.append(_share_of(has, name, threshold, text))
     return checks
 
