@@ -67,6 +67,10 @@ class Asking:
         self.session = session
         self.functions = functions_by_file()
         self.read_trace()
+        self.ask_all()
+        return True
+
+    def ask_all(self) -> None:
         waiting, running = list(self.faults), {}
         while waiting or running:
             if waiting and len(running) < self.given.jobs:
@@ -76,7 +80,6 @@ class Asking:
                 continue
             pid, status = os.wait()
             self.report(*running.pop(pid), status)
-        return True
 
     def read_trace(self) -> None:
         """Finds the seconds of each test, and the tests that each fault is shown to."""
@@ -91,8 +94,7 @@ class Asking:
         self.seconds |= dict.fromkeys(added, 0.0)
         self.asked = {}
         for fault in self.faults:
-            lines = [(str(ROOT / fault.path), line) for line in fault.lines]
-            tests = added.union(*(tests_of.get(line, ()) for line in lines))
+            tests = added.union(*(tests_of.get(x, ()) for x in traced(fault)))
             self.asked[fault] = sorted(places[x] for x in tests & places.keys())
         print(f"Asking {len(places)} tests", flush=True)
 
@@ -169,17 +171,17 @@ class Asking:
 class AskingHere(Asking):
     """In this process, as the threads of JAX and TensorFlow don't survive a fork."""
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session):
-        self.session = session
-        self.functions = functions_by_file()
-        self.read_trace()
+    def ask_all(self) -> None:
         for fault in self.faults:
             self.report(fault, time.perf_counter(), self.ask(fault))
-        return True
 
     def apart(self, function: Callable[[], None]) -> None:
         function()
+
+
+def traced(fault: Fault) -> list[tuple[str, int]]:
+    """The lines of a fault, as in a trace."""
+    return [(str(ROOT / fault.path), line) for line in fault.lines]
 
 
 def functions_by_file() -> dict[str, list[types.FunctionType]]:
@@ -252,8 +254,7 @@ def left_elsewhere(
         in_process(ELSEWHERE, [], *how)
         _, tests_of = pickle.loads(pathlib.Path(given.trace).read_bytes())
         for fault in faults:
-            lines = ((str(ROOT / fault.path), line) for line in fault.lines)
-            if not any(line in tests_of for line in lines):
+            if tests_of.keys().isdisjoint(traced(fault)):
                 left[fault] = 0
                 continue
             # It ends where a test hangs.
@@ -293,17 +294,19 @@ def main() -> None:
     faults = random.Random(given.seed).sample(every, min(given.number, len(every)))
     print(f"{len(faults)} of {len(every)} faults", flush=True)
 
-    on_numpy = given, {"KERAS_BACKEND": "numpy"}
-    left = in_process(given.tests, faults, *on_numpy)
+    on_numpy = {"KERAS_BACKEND": "numpy"}
+    left = in_process(given.tests, faults, given, on_numpy)
     # It is that of these tests.
     given.trace = None
-    if given.reference:
-        shown = [x for x in left if x.path == GENERIC or not left[x]]
-        on_numpy[1]["REFERENCE"] = "1"
-        left = again(left, shown, in_process(given.reference, shown, *on_numpy))
+    shown = [x for x in left if x.path == GENERIC or not left[x]]
+    if given.reference and shown:
+        alone = on_numpy | {"REFERENCE": "1"}
+        found = in_process(given.reference, shown, given, alone)
+        left = again(left, shown, found)
     for backend in given.elsewhere:
         shown = [fault for fault in left if not left[fault]]
-        left = again(left, shown, left_elsewhere(shown, given, backend))
+        if shown:
+            left = again(left, shown, left_elsewhere(shown, given, backend))
     for fault in sorted(left, key=lambda fault: (fault.path, fault.number)):
         print(fault)
     share = 1 - len(left) / len(faults)

@@ -127,13 +127,14 @@ def test_padding_changes_no_bit_of_another_program(shuffle_ties, rng):
         values = functional.ndcg(
             labels, scores, sample_weight=weights, seed=1, **arguments
         )
-        return [*map(np.asarray, [*group.variables, values])]
+        return [*map(np.asarray, group.variables)], np.asarray(values)
 
-    expected = sums_and_values(labels, scores, weights)
+    expected, expected_values = sums_and_values(labels, scores, weights)
     for size in (30, 64, 2**17 // LISTS + 1):
         more = [(0, 0), (0, size - 20)]
         padded = np.pad(labels, more, constant_values=-1), np.pad(scores, more)
-        found = sums_and_values(*padded, np.pad(weights, more))
+        found, values = sums_and_values(*padded, np.pad(weights, more))
+        np.testing.assert_array_equal(values, expected_values)
         for x, y in zip(found, expected, strict=True):
             # The last bit of a sum in float64 may differ with what XLA fuses, and with
             # it a remainder; that of the value of a list is 1e-10 or more.
