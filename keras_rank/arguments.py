@@ -6,7 +6,6 @@ import functools
 import inspect
 import numbers
 import reprlib
-import secrets
 import sys
 import types
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from keras import ops
 
 from keras_rank import discounts, gains
-from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.hashing import default_seed, key_of_seed
 from keras_rank.backends import Tensor, backend
 from keras_rank.ranking.tie_breaking import Ties
 
@@ -275,21 +274,12 @@ def check_seed(seed: Any) -> int | None:
     raise unaccepted("seed", accepted, seed)
 
 
-def drawn_seed() -> int:
-    """Draws a seed from the operating system.
-
-    A draw from Python's or NumPy's generator would change what a program draws next,
-    such as the initial weights of its next layer.
-    """
-    return secrets.randbits(31)
-
-
 def shuffle_key(ties: Ties, seed: Any) -> int:
     """Returns the key of a shuffle, 0 where no ties are shuffled."""
     seed = check_seed(seed)
     if ties != "shuffle":
         return 0
-    return key_of_seed(drawn_seed() if seed is None else seed)
+    return key_of_seed(default_seed() if seed is None else seed)
 
 
 def _check_real(

@@ -6,7 +6,7 @@ import inspect
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import keras
 from keras import ops
@@ -41,9 +41,56 @@ def _with_folded_labels(
         if look is not None:
             look(self, y, sample_weight)
         weights = _once(sample_weight)
+        if isinstance(y_pred, _BesideMasks):
+            y_pred = keras.tree.map_structure(backend.with_layer_mask, *y_pred)
         return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
 
     return with_folded_labels
+
+
+class _BesideMasks(NamedTuple):
+    """Outputs of a model, and the mask that layers have passed on to each."""
+
+    outputs: Any
+    masks: Any
+
+
+def _with_layer_masks(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Keeps masks of layers in a training step of JAX, for all metrics.
+
+    JAX returns other tensors than it differentiates, without the masks, which Keras
+    keeps by the addresses of tensors. So masks are returned beside the outputs.
+    """
+
+    @functools.wraps(train_step)
+    def with_layer_masks(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        inherited = RankingModel.compute_loss_and_updates
+        # A method of a user's may look at the outputs.
+        self._keeps_masks = type(self).compute_loss_and_updates is inherited
+        try:
+            return train_step(self, *args, **kwargs)
+        finally:
+            self._keeps_masks = False
+
+    return with_layer_masks
+
+
+def _beside_layer_masks(
+    compute_loss_and_updates: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Returns outputs beside their masks while a training step keeps these."""
+
+    @functools.wraps(compute_loss_and_updates)
+    def beside_layer_masks(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        loss, (unscaled, outputs, *others) = compute_loss_and_updates(
+            self, *args, **kwargs
+        )
+        if self._keeps_masks:
+            masks = keras.tree.map_structure(backend.layer_mask, outputs)
+            outputs = _BesideMasks(outputs, masks)
+        return loss, (unscaled, outputs, *others)
+
+    return beside_layer_masks
 
 
 def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,6 +200,8 @@ class RankingModel(keras.Model):
     # Whether there is padding to warn of, `None` if that is not known.
     _has_padding: bool | None = None
     _has_warned = False
+    # Whether masks of layers are returned beside the outputs.
+    _keeps_masks = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "RankingModel":
         if cls is RankingModel and _is_of_tensors(args, kwargs):
@@ -179,6 +228,11 @@ class RankingModel(keras.Model):
     train_on_batch = _with_prepared_data(_of_keras("train_on_batch"))
     test_on_batch = _with_prepared_data(_of_keras("test_on_batch"))
     predict_on_batch = _with_prepared_data(_of_keras("predict_on_batch"))
+    if hasattr(keras.Model, "compute_loss_and_updates"):
+        train_step = _with_layer_masks(_of_keras("train_step"))
+        compute_loss_and_updates = _beside_layer_masks(
+            _of_keras("compute_loss_and_updates")
+        )
     compute_loss = _with_folded_labels(_of_keras("compute_loss"), _warn_of_padding)
     compute_metrics = _with_folded_labels(_of_keras("compute_metrics"))
 

@@ -5,7 +5,6 @@ import inspect
 import pydoc
 import random
 import re
-import secrets
 
 import compiled
 import keras
@@ -308,11 +307,54 @@ def test_ordinary_labels_have_the_plain_exponential_gain(rng):
 def test_seeds():
     assert metrics.NDCG(seed=np.int64(3)).seed == 3
     assert metrics.NDCG(seed=keras.random.SeedGenerator(5)).seed == 5
-    assert metrics.NDCG().seed != metrics.NDCG().seed
     assert float(metrics.NDCG(seed=-(10**30))([[1, 0]], [[1, 1]])) > 0
 
 
-def test_a_drawn_seed_is_kept():
+def _with_default_seeds():
+    """Numbers of tied items, by all that takes a seed."""
+    labels, scores = np.eye(20, 9), np.ones((20, 9))
+    queries, candidates = np.ones((20, 1)), np.ones((9, 1))
+    targets = np.arange(20) % 9
+    shown = catalogue.top_k(queries, candidates, 1, shuffle_ties=True)[1]
+    ranked = catalogue.rank(targets, queries, candidates)
+    found = [
+        metrics.NDCG()(labels, scores),
+        metrics.RankingMetrics(["mrr"])(labels, scores)["mrr"],
+        functional.ndcg(labels, scores),
+        functional.ndcg(functional.rank(labels, scores)),
+        functional.ndcg(ranked),
+        catalogue.evaluate(targets, queries, candidates, ["mrr"])["mrr"],
+        shown,
+    ]
+    return [ops.convert_to_numpy(x) for x in found]
+
+
+def test_default_seeds_are_those_of_the_program():
+    """Of `keras.utils.set_random_seed`, and of no draw between."""
+    found = []
+    for seed in (7, 7, 8):
+        keras.utils.set_random_seed(seed)
+        found.append(_with_default_seeds())
+    for first, again, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(first, again)
+        assert not np.array_equal(first, other)
+    before = metrics.NDCG().seed
+    assert metrics.NDCG().seed == metrics.RankingMetrics(["mrr"]).members[0].seed
+    assert metrics.NDCG().seed == before
+    random.random()
+    assert metrics.NDCG().seed != before
+
+
+def test_without_a_seed_of_the_program_runs_differ():
+    """Python seeds its generator like this when it starts."""
+    found = set()
+    for _ in range(3):
+        random.seed()
+        found.add(metrics.NDCG().seed)
+    assert len(found) == 3
+
+
+def test_a_default_seed_is_kept():
     metric = metrics.NDCG()
     assert type(metric).from_config(metric.get_config()).seed == metric.seed
     group = metrics.RankingMetrics([metric, metrics.NDCG(3, shuffle_ties="average")])
@@ -320,9 +362,9 @@ def test_a_drawn_seed_is_kept():
 
 
 @pytest.mark.parametrize("shuffle_ties", [False, "average"])
-def test_no_seed_is_drawn_where_none_is_needed(shuffle_ties, monkeypatch):
+def test_no_seed_is_made_where_none_is_needed(shuffle_ties, monkeypatch):
     metric = metrics.NDCG(shuffle_ties=shuffle_ties)
-    monkeypatch.setattr(secrets, "randbits", None)
+    monkeypatch.setattr(random, "getstate", None)
     copy = metrics.NDCG.from_config(metric.get_config())
     group = metrics.RankingMetrics([copy, metrics.DCG(shuffle_ties=shuffle_ties)])
     group([[1, 0]], [[1, 1]])

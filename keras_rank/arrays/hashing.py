@@ -1,6 +1,8 @@
 """Pseudorandom int32 numbers by a hash, the same on every backend."""
 
+import array
 import hashlib
+import random
 
 import numpy as np
 from keras import ops
@@ -40,6 +42,16 @@ def hashed(numbers: Tensor, keys: Tensor) -> Tensor:
         return x
 
     return mixed(mixed(numbers) ^ keys)
+
+
+def default_seed() -> int:
+    """The seed that follows from the state of Python's generator.
+
+    `keras.utils.set_random_seed` sets that state, so that a program repeats itself. A
+    draw would change what it draws next, such as the initial weights of a layer.
+    """
+    state = array.array("Q", random.getstate()[1]).tobytes()
+    return int.from_bytes(hashlib.blake2b(state, digest_size=4).digest()) >> 1
 
 
 def key_of_seed(seed: int) -> int:

@@ -44,8 +44,8 @@ def best_first(
         by_rank, positions = backend.sorted_descending(as_ranked(scores), keys_of(None))
         some = at_most_size(count + 1, size_of(scores, 1))
         return _first(by_rank[:, :some], positions, count)
-    by_rank, positions, none = _first(*_by_score(scores, count), count)
     takes_all = _takes_all(scores, count)
+    by_rank, positions, none = _first(*_by_score(scores, count, takes_all), count)
     if takes_all and keys is None:
         return by_rank, positions, none
 
@@ -69,18 +69,21 @@ def highest_first(
     ties.
     """
     if not _sorts_once(scores, count):
-        return _first(*_by_score(scores, count), count)
+        takes_all = _takes_all(scores, count)
+        return _first(*_by_score(scores, count, takes_all), count)
     by_rank, positions = backend.sorted_descending(as_ranked(scores))
     some = at_most_size(count + 1, size_of(scores, 1))
     return _first(by_rank[:, :some], positions, count)
 
 
-def _by_score(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
+def _by_score(
+    scores: Tensor, count: Tensor | int, takes_all: bool
+) -> tuple[Tensor, Tensor]:
     """The highest scores, one more than asked for if there is one, and their positions.
 
     If these are all, equal ones stay in their order.
     """
-    if not _takes_all(scores, count):
+    if not takes_all:
         # The next one tells whether a tie crosses the last.
         return _highest(scores, at_most_size(count + 1, size_of(scores, 1)))
     ranked = as_ranked(scores)

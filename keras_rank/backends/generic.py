@@ -248,6 +248,33 @@ def frees_shared_memory() -> bool:
     return False
 
 
+# Layers.
+
+
+@functools.cache
+def _layers() -> tuple[keras.layers.Layer, keras.layers.Layer]:
+    """A layer that returns its mask, and one that returns its input with a mask.
+
+    Keras passes a mask to a layer, and on, wherever it keeps it: some tensors take no
+    attributes. With names of their own, other layers get the numbers that are theirs.
+    """
+    made = functools.partial(keras.layers.Lambda, dtype="float32", autocast=False)
+    return (
+        made(lambda x, mask=None: mask, mask=lambda *_: None, name="keras_rank_mask"),
+        made(lambda x: x, mask=lambda x, mask: mask, name="keras_rank_with_mask"),
+    )
+
+
+def layer_mask(x: Any) -> Tensor | None:
+    """The mask that layers have passed on to what one of them returned, or `None`."""
+    return _layers()[0](x) if ops.is_tensor(x) else None
+
+
+def with_layer_mask(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Gives a tensor a mask, as if a layer had passed it on."""
+    return x if mask is None else _layers()[1](x, mask=mask)
+
+
 # Memory.
 
 

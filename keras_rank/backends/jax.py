@@ -172,6 +172,12 @@ def frees_shared_memory() -> bool:
     return True
 
 
+def layer_mask(x: Any) -> Tensor | None:
+    """Traced tensors alone take no attributes."""
+    is_traced = isinstance(x, jax.core.Tracer)
+    return generic.layer_mask(x) if is_traced else getattr(x, "_keras_mask", None)
+
+
 def to_tensor(array: Array) -> Tensor:
     """Keras's conversion would compile each shape."""
     return jax.device_put(array)

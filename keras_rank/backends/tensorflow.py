@@ -81,6 +81,11 @@ def _as_tensor(x: Any) -> Any:
     return None if x is None else tf.convert_to_tensor(x)
 
 
+def layer_mask(x: Any) -> Tensor | None:
+    """TensorFlow is slow to report a missing attribute."""
+    return getattr(x, "__dict__", {}).get("_keras_mask")
+
+
 def register_tree(kind: Class) -> Class:
     """By the protocol of `tf.nest`, for which nothing is registered."""
     flatten, unflatten = generic.parts_of(kind, tf.nest.flatten)

@@ -69,6 +69,11 @@ if sys.version_info < (3, 12):
             return value
 
 
+def layer_mask(x: Any) -> Tensor | None:
+    mask: Tensor | None = getattr(x, "_keras_mask", None)
+    return mask
+
+
 def scalar(value: int) -> Tensor:
     """An operation takes it without a copy to the device."""
     return value

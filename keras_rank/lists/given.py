@@ -14,7 +14,12 @@ import numpy as np
 from keras import ops
 
 from keras_rank.backends import Array, Tensor, backend
-from keras_rank.lists.tensors import as_tensor, dtype_name, within_backend
+from keras_rank.lists.tensors import (
+    as_tensor,
+    dtype_name,
+    sizes_agree,
+    within_backend,
+)
 
 Form: TypeAlias = Literal[
     "array", "tensor", "rows", "column", "ragged", "matrix", "sparse", "variable",
@@ -177,6 +182,15 @@ def if_given(
 ) -> Given | None:
     """The same of an optional argument."""
     return None if value is None else look(argument, value, padding, deep=deep)
+
+
+def if_of_shape(layer_mask: Tensor, shape: Sequence[int | None]) -> Tensor | None:
+    """A mask that layers have passed on to scores, if it has the shape of lists.
+
+    Layers that change axes may pass on the mask of other ones.
+    """
+    given = look("mask", layer_mask)
+    return given.tensor() if sizes_agree(given.shape, shape) else None
 
 
 def is_dict(value: Any) -> bool:

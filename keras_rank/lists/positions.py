@@ -35,7 +35,7 @@ def are_at_positions(scores: Given) -> bool:
 
 
 def lists_of_positions(
-    y_true: Any, scores: Given, sample_weight: Any
+    y_true: Any, scores: Given, sample_weight: Any, layer_mask: Tensor | None
 ) -> tuple[list[Tensor | None], Given | None]:
     """Makes each position a list, with a weight of 0 where there is no target.
 
@@ -47,6 +47,8 @@ def lists_of_positions(
         scores: scores of shape `(batch, time, items)`.
         sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
             `(batch, time)`.
+        layer_mask: boolean tensor of shape `(batch, time)`: the mask that layers have
+            passed on to the scores, or `None`.
 
     Returns:
         Ids, scores, mask, weights and labels of lists, and the labels as given.
@@ -72,7 +74,7 @@ def lists_of_positions(
             )
     if weights is not None:
         _check_weights(weights.shape, axes)
-    flat = backend.enter(_flat, len(axes), *parts)
+    flat = backend.enter(_flat, len(axes), *parts, layer_mask)
     return [None if x is None else backend.on_host(x) for x in flat], labels
 
 
@@ -106,10 +108,11 @@ def _flat(
     mask: Tensor | None,
     weights: Tensor | None,
     labels: Tensor | None,
+    layer_mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
     """The same of lists, given those of positions."""
-    ids, scores, mask, weights, labels = map(
-        as_tensor, (ids, scores, mask, weights, labels)
+    ids, scores, mask, weights, labels, layer_mask = map(
+        as_tensor, (ids, scores, mask, weights, labels, layer_mask)
     )
     # A comparison with NaN is False.
     has_target = ids >= 0
@@ -120,6 +123,8 @@ def _flat(
         has_target = ops.logical_and(has_target, ops.cast(mask, "bool"))
     if len(ids.shape) > axes:
         has_target = ops.any(has_target, axis=-1)
+    if layer_mask is not None:
+        has_target = ops.logical_and(has_target, ops.cast(layer_mask, "bool"))
     if weights is None:
         weights = ops.cast(has_target, "float32")
     else:

@@ -11,6 +11,7 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.given import (
     SPARSE,
     Given,
+    if_of_shape,
     is_dict,
     look,
     parts_of,
@@ -46,6 +47,8 @@ class RawBatch(NamedTuple):
         mask: tensor of the shape of the scores, or `None`.
         weights: tensor of a shape that broadcasts with the scores, or `None`.
         grades: tensor of the shape of the ids: their labels, or `None`.
+        layer_mask: boolean tensor of the shape of the scores: the mask that layers have
+            passed on to these, or `None`.
     """
 
     labels: Tensor
@@ -53,6 +56,7 @@ class RawBatch(NamedTuple):
     mask: Tensor | None
     weights: Tensor | None
     grades: Tensor | None = None
+    layer_mask: Tensor | None = None
 
 
 class Reading(NamedTuple):
@@ -77,7 +81,7 @@ def read(
     Args:
         y_true: labels of shape `(list_size,)` or `(batch, list_size)`, lists of
             uneven length, or a dict with the keys `"labels"` and `"mask"`.
-        y_pred: scores of the same shape.
+        y_pred: scores of the same shape. Their mask of layers counts too.
         sample_weight: `None`, a number, or weights of shape `(batch,)`,
             `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single list.
         takes_subtopics: whether labels may have another axis, of subtopics.
@@ -86,7 +90,7 @@ def read(
     if is_dict(y_true):
         y_true, mask = parts_of("y_true", y_true, ("labels", "mask"), _PARTS)
     y_true = look("y_true", y_true, -1, deep=takes_subtopics)
-    y_pred = look("y_pred", y_pred, -np.inf)
+    given_scores, y_pred = y_pred, look("y_pred", y_pred, -np.inf)
     mask = None if mask is None else look("mask", mask, 0)
     if sample_weight is not None:
         sample_weight = look("sample_weight", sample_weight, 0)
@@ -105,7 +109,10 @@ def read(
         mask = _lists(mask)
         _require_same_shape("mask", mask, like)
     weights = None if sample_weight is None else _fitting(_lists(sample_weight), like)
-    batch = RawBatch(labels, scores, mask, weights)
+    layer_mask = backend.layer_mask(given_scores)
+    if layer_mask is not None:
+        layer_mask = if_of_shape(layer_mask, scores.shape)
+    batch = RawBatch(labels, scores, mask, weights, layer_mask=layer_mask)
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
     return Reading(batch, y_true, are_lists or y_pred.lengths is not None)
@@ -176,13 +183,18 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
             a dict with the keys `"ids"`, `"labels"` and `"mask"`, or stacked ids and
             labels, of shape `(batch, targets, 2)`, or a sparse matrix of labels, of
             shape `(batch, items)`.
-        y_pred: scores of shape `(batch, items)`.
+        y_pred: scores of shape `(batch, items)`. Their mask of layers counts too.
         sample_weight: `None`, a number, or weights of shape `(batch,)` or
             `(batch, 1)`.
     """
     given = look("y_pred", y_pred, 0, deep=True)
-    if are_at_positions(given):
-        parts, of_labels = lists_of_positions(y_true, given, sample_weight)
+    at_positions = are_at_positions(given)
+    layer_mask = backend.layer_mask(y_pred)
+    if layer_mask is not None:
+        shape = given.shape[:-1] if at_positions else given.shape[:2]
+        layer_mask = if_of_shape(layer_mask, shape)
+    if at_positions:
+        parts, of_labels = lists_of_positions(y_true, given, sample_weight, layer_mask)
         return Reading(RawBatch(*parts), of_labels, are_lists=True)
     if given.lengths is not None:
         raise uneven_error("y_pred", y_pred)
@@ -206,7 +218,7 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
             + received.format(shape_of(ids), shape_of(scores))
         )
     weights = weights_of_lists(sample_weight, ids)
-    batch = RawBatch(ids, scores, mask, weights, labels)
+    batch = RawBatch(ids, scores, mask, weights, labels, layer_mask)
     return Reading(batch, of_labels, are_lists=True)
 
 
@@ -306,7 +318,7 @@ def _require_subtopics(labels: Tensor, scores: Tensor) -> None:
 def _require_same_shape(
     argument: str, x: Tensor, like: Tensor, name: str = "y_true"
 ) -> None:
-    if not sizes_agree(x.shape, like.shape):
+    if x.shape != like.shape and not sizes_agree(x.shape, like.shape):
         # The scores of a model of single items: with labels reshaped to match, the
         # shapes would be those of lists of one item.
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)

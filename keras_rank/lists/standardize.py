@@ -1,5 +1,6 @@
 """Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -105,6 +106,9 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
         labels, wide = backend.where(ops.isnan(sums), -1.0, highest(subtopics)), None
     if mask is not None:
         mask = ops.cast(as_tensor(mask), "bool")
+    if given.layer_mask is not None:
+        of_layers = ops.cast(as_tensor(given.layer_mask), "bool")
+        mask = of_layers if mask is None else ops.logical_and(mask, of_layers)
     if weights is not None:
         weights = cast_finite(as_tensor(weights), dtype)
         weights = ops.broadcast_to(weights, ops.shape(labels))
@@ -132,7 +136,7 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
     """
-    ids, scores, mask, weights, labels = map(as_tensor, given)
+    ids, scores, mask, weights, labels, layer_mask = map(as_tensor, given)
     ids, labels = _of_lists(*_targets(ids, labels, mask))
     if labels is None:
         check_no_matrix("y_true", ids, scores.shape[1], are_relevant=True)
@@ -143,7 +147,30 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
     if scores.shape[1] == 0:
         # An item that was not retrieved avoids an axis of size 0.
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
-    return SparseLists(**vars(lists), scores=ranked_as(scores))
+    scores, is_item = ranked_as(scores), None
+    if layer_mask is not None:
+        is_item = ops.cast(layer_mask, "bool")
+        lists = _without_padding(lists, is_item)
+        scores = backend.where(is_item, scores, -np.inf)
+    return SparseLists(**vars(lists), scores=scores, is_item=is_item)
+
+
+def _without_padding(lists: TargetLists, is_item: Tensor) -> TargetLists:
+    """Lists whose targets are no padding, and which have an item."""
+    is_known = backend.where(lists.can_be_found, backend.take(is_item, lists.ids), True)
+    mask = ops.logical_and(lists.mask, is_known)
+    labels, wide = (
+        None if x is None else backend.where(mask, x, 0.0)
+        for x in (lists.labels, lists.wide_labels)
+    )
+    return dataclasses.replace(
+        lists,
+        mask=mask,
+        labels=labels,
+        wide_labels=wide,
+        can_be_found=ops.logical_and(lists.can_be_found, is_known),
+        has_items=ops.logical_and(lists.has_items, ops.any(is_item, axis=1)),
+    )
 
 
 def standardize_targets(

@@ -136,9 +136,16 @@ class SparseLists(TargetLists):
 
     Attributes:
         scores: tensor of shape `(batch, items)`, as given.
+        is_item: boolean tensor of the same shape, False at padding, or `None`.
     """
 
     scores: Tensor
+    is_item: Tensor | None = None
+
+    @backend.cached_property
+    def sizes(self) -> Tensor:
+        whole = super().sizes
+        return whole if self.is_item is None else count_of(self.is_item, self.dtype)
 
     @backend.cached_property
     def target_scores(self) -> Tensor:

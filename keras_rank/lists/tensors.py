@@ -80,6 +80,8 @@ def shape_of(x: Tensor) -> tuple[int | None, ...]:
 
 def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
     """Whether two shapes may be equal: an unknown size may be any."""
+    if sizes == others:
+        return True
     if len(sizes) != len(others):
         return False
     pairs = zip(sizes, others, strict=True)

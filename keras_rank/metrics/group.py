@@ -98,7 +98,7 @@ class RankingMetrics(PlacedMetric):
         self.members = members
         place(self._places(), {})
         self._sums = _joined(self._place, by_kind(members)[0])
-        _share_drawn_seed(members)
+        _share_default_seed(members)
 
     def __repr__(self) -> str:
         members = ", ".join(member._as_call() for member in self.members)
@@ -287,12 +287,12 @@ def _joined(place: Place, members: Sequence[RankingMetric]) -> Sums:
     return sums
 
 
-def _share_drawn_seed(members: Sequence[Member]) -> None:
+def _share_default_seed(members: Sequence[Member]) -> None:
     """Gives members without a seed the same shuffle."""
     drawn = [
         member
         for member in members
-        if member._seed_is_drawn and member.shuffle_ties is True
+        if member._seed_is_default and member.shuffle_ties is True
     ]
     for member in drawn:
         member.seed = drawn[0].seed

@@ -10,9 +10,8 @@ from keras_rank.arguments import (
     ShuffleTies,
     check_seed,
     check_ties,
-    drawn_seed,
 )
-from keras_rank.arrays.hashing import key_of_seed
+from keras_rank.arrays.hashing import default_seed, key_of_seed
 from keras_rank.metrics.variables import PlacedMetric
 from keras_rank.ranking.tie_breaking import Ties
 
@@ -53,7 +52,7 @@ class OrderedMetric(PlacedMetric):
     ) -> None:
         self.k = k
         super().__init__(name=name or self._default_name(), dtype=dtype)
-        self._seed, self._seed_is_drawn = check_seed(seed), seed is None
+        self._seed, self._seed_is_default = check_seed(seed), seed is None
         self.shuffle_ties = shuffle_ties
 
     def get_config(self) -> dict[str, Any]:
@@ -70,7 +69,7 @@ class OrderedMetric(PlacedMetric):
     def _as_call(self) -> str:
         """The call that creates the metric, without arguments that are defaults."""
         own: dict[str, Any] = {"name": self.name, "dtype": "float32"}
-        if self._seed_is_drawn:
+        if self._seed_is_default:
             own["seed"] = self.seed
         arguments = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
@@ -100,7 +99,7 @@ class OrderedMetric(PlacedMetric):
     @seed.setter
     def seed(self, seed: int | None) -> None:
         if seed is None and self._ties == "shuffle":
-            seed = drawn_seed()
+            seed = default_seed()
         self._seed = seed
         # Metrics with the same one may share an order. The key is made here, as
         # torch.compile can't trace how.

@@ -59,7 +59,8 @@ def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> Raw
             f"(batch, {items}). Received: y_pred.shape={shape}"
         )
     if shape[1] is None:
-        names = ["scores"] if is_sparse else ["scores", "labels", "mask"]
+        names = ["scores", "layer_mask"]
+        names = names if is_sparse else [*names, "labels", "mask"]
         parts = {name: getattr(given, name) for name in names}
         given = given._replace(
             **{name: _of_width(x, items) for name, x in parts.items() if x is not None}
@@ -85,7 +86,8 @@ def _with_all_items(lists: SparseLists) -> DenseLists:
     """Lists of the whole catalogue, without relevant items."""
     scores = lists.scores
     labels = ops.cast(ops.zeros_like(scores), lists.dtype)
-    return DenseLists(backend.where(lists.has_items[:, None], labels, -1.0), scores)
+    labels = backend.where(lists.has_items[:, None], labels, -1.0)
+    return DenseLists(labels, scores, lists.is_item)
 
 
 def _read_ids(ids: Any, sample_weight: Any, items: int, k: int) -> Tensor:

@@ -1,6 +1,7 @@
 """One batch for many metrics: read and ordered once, with the results of all added."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,10 +58,13 @@ class UpdateSpec:
         cls, metrics: Sequence[PerListMetric], ties: Ties | None = None
     ) -> "UpdateSpec":
         """Returns the spec of metrics, with ties ordered as given, or as each says."""
-        which = [m._order if ties is None else (ties, 0) for m in metrics]
         by_order: dict[tuple[Ties, int], list[PerListMetric]] = {}
-        for metric, its in zip(metrics, which, strict=True):
+        which, arguments = [], []
+        for metric in metrics:
+            its = metric._order if ties is None else (ties, 0)
             by_order.setdefault(its, []).append(metric)
+            which.append(its)
+            arguments.append(metric._arguments)
         is_sparse = metrics[0].sparse_labels
         rules, keys = zip(*by_order, strict=True)
         orders = [
@@ -69,7 +73,7 @@ class UpdateSpec:
         ]
         return cls(
             metrics=tuple(metrics),
-            arguments=tuple([metric._arguments for metric in metrics]),
+            arguments=tuple(arguments),
             dtype=metrics[0]._compute_dtype,
             orders=tuple(orders),
             order_of=tuple(map(list(by_order).index, which)),
@@ -380,22 +384,16 @@ def _computed(
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
         values = None if values is None else ops.cast(values, judged.dtype)
-        _check_values(metric, judged, values, weights)
+        check_returned(values, weights, functools.partial(_expected, metric, judged))
         computed.append(Computed(metric, judged, values, weights))
     return computed
 
 
-def _check_values(
-    metric: PerListMetric, judged: JudgedLists, values: Tensor, weights: Tensor
-) -> None:
-    """Checks that there are as many values as weights."""
-    check_returned(
-        values,
-        weights,
-        lambda: (
-            f"`{type(metric).__name__}.compute` should return one value per list, of "
-            f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
-        ),
+def _expected(metric: PerListMetric, judged: JudgedLists) -> str:
+    """What a metric should return, for errors."""
+    return (
+        f"`{type(metric).__name__}.compute` should return one value per list, of "
+        f"shape (batch,), for lists of shape {shape_of(judged.labels)}"
     )
 
 

@@ -11,6 +11,7 @@ from keras import ops
 from keras_rank.arrays.arithmetic import (
     as_number,
     counted,
+    running_count,
     running_total,
     seen_maximum,
     shifted,
@@ -174,8 +175,11 @@ def _counts(
     matters = ops.logical_and(retrieved, ops.logical_and(above < limit, tied > 1.0))
 
     def keys() -> tuple[Tensor, Tensor]:
-        number = ops.arange(1, items + 1, dtype="int32")
-        number = ops.broadcast_to(number, ops.shape(scores))
+        if lists.is_item is None:
+            number = ops.arange(1, items + 1, dtype="int32")
+            number = ops.broadcast_to(number, ops.shape(scores))
+        else:
+            number = running_count(lists.is_item)
         of_lists = None
         if ties == "shuffle":
             of_lists = list_keys(key, first_list, lists.has_items)

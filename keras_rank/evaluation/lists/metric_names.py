@@ -90,7 +90,7 @@ def members_of(
                 "`metrics` should have `sparse_labels=False`, as a table has a label "
                 f"for each item. Received: {member.name!r} with sparse_labels=True"
             )
-    return [x._with_seed(0) if x._seed_is_drawn else x for x in of_lists]
+    return [x._with_seed(0) if x._seed_is_default else x for x in of_lists]
 
 
 def metric_of(string: str, rules: str) -> RankingMetric:

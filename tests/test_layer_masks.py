@@ -1,0 +1,297 @@
+"""Masks that layers pass on to scores: what they mark is padding."""
+
+import compiled
+import keras
+import numpy as np
+import pytest
+from compiled import WAYS
+from keras import ops
+from registry import FIRST_CASES
+from strategies import BATCH, LIST_SIZE
+
+import keras_rank
+from keras_rank import RankingModel, functional
+from keras_rank.metrics import (
+    NDCG,
+    Coverage,
+    Gini,
+    HitRate,
+    MeanAveragePrecision,
+    PairwiseAccuracy,
+    RankingMetrics,
+)
+
+BACKEND = keras.backend.backend()
+
+
+class Passes(keras.layers.Layer):
+    """A layer that passes a mask on."""
+
+    def __init__(self, **arguments):
+        super().__init__(**arguments)
+        self.supports_masking = True
+
+    def call(self, x, mask=None):
+        return x
+
+
+LAYER = Passes(name="passes", autocast=False)
+
+
+def masked(scores, mask):
+    """Scores as a layer returns them, with their mask."""
+    return LAYER(ops.convert_to_tensor(scores), mask=ops.convert_to_tensor(mask))
+
+
+@pytest.fixture
+def lists(rng):
+    """Labels with padding, scores with ties, weights with 0, and two masks."""
+    shape = BATCH, LIST_SIZE
+    labels = rng.integers(-1, 4, shape).astype("float32")
+    scores = rng.integers(0, 4, shape).astype("float32")
+    weights = rng.integers(0, 3, shape).astype("float32")
+    own, of_layers = rng.random((2, *shape)) < 0.7
+    of_layers[0] = False
+    return labels, scores, weights, own, of_layers
+
+
+def values_of(metric):
+    return {x: float(y) for x, y in metric.result().items()}
+
+
+@pytest.mark.parametrize("case", FIRST_CASES, ids=str)
+def test_functions_and_metrics(case, lists):
+    """As with a mask in `y_true`, with which it is joined, bit for bit."""
+    labels, scores, weights, own, of_layers = lists
+    for mask in (None, own):
+        y_true = labels if mask is None else {"labels": labels, "mask": mask}
+        both = of_layers if mask is None else own & of_layers
+        expected = {"labels": labels, "mask": both}
+        for weight in (None, weights):
+            found, right = (
+                ops.convert_to_numpy(case.values(*given, weight))
+                for given in (
+                    (y_true, masked(scores, of_layers)),
+                    (expected, scores),
+                )
+            )
+            np.testing.assert_array_equal(found, right)
+            assert np.isnan(found[0])
+    found, right = case.make(), case.make()
+    found.update_state(case.labels(labels), masked(scores[..., None], of_layers))
+    right.update_state(case.labels({"labels": labels, "mask": of_layers}), scores)
+    assert float(found.result()) == float(right.result())
+
+
+def test_groups_and_ranked_lists(lists):
+    labels, scores, weights, _, of_layers = lists
+    given = [case.make(name=case.name) for case in FIRST_CASES]
+    dense = [x for x in given if not x.takes_subtopics]
+    groups = [RankingMetrics(dense), RankingMetrics(["ndcg@3", Coverage(2, LIST_SIZE)])]
+    for group in groups:
+        group.update_state(labels, masked(scores, of_layers), weights)
+        found = values_of(group)
+        group.reset_state()
+        expected = {"labels": labels, "mask": of_layers}
+        group.update_state(expected, scores, weights)
+        assert found == values_of(group)
+    ranked = functional.rank(labels, masked(scores, of_layers), seed=1)
+    found = functional.ndcg(ranked, k=3)
+    expected = functional.ndcg(expected, scores, k=3, seed=1)
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (found, expected)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_compiled(way, lists):
+    """Where JAX keeps masks by the addresses of tensors."""
+    compiled.skip_unless_here(way)
+    labels, scores, _, own, of_layers = lists
+    given = [ops.convert_to_tensor(x) for x in (labels, scores, own, of_layers)]
+
+    def values(labels, scores, own, of_layers):
+        y_true = {"labels": labels, "mask": own}
+        return functional.ndcg(y_true, masked(scores, of_layers), k=3, seed=1)
+
+    found = compiled.function(way, values)(*given)
+    expected = functional.ndcg(
+        {"labels": labels, "mask": own & of_layers}, scores, k=3, seed=1
+    )
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ties", [True, False, "average"])
+@pytest.mark.parametrize("graded", [False, True])
+def test_ids_among_masked_items(graded, ties, lists, rng):
+    """The numbers of the dense labels, also for targets at padding."""
+    _, scores, _, _, of_layers = lists
+    ids = np.argsort(rng.random(scores.shape), axis=1)[:, :3]
+    ids[1, 1:] = -1
+    grades = rng.integers(0, 4, ids.shape) if graded else np.ones(ids.shape, int)
+    dense = np.zeros(scores.shape, "float32")
+    for row, its, labels in zip(dense, ids, grades, strict=True):
+        row[its[its >= 0]] = labels[its >= 0]
+    sparse = {"ids": ids, "labels": grades} if graded else ids
+    weights = rng.random(len(ids)).astype("float32")
+    for k in (2, None):
+        for case in FIRST_CASES:
+            if not case.metric.takes_sparse_labels or (k and not case.has_cutoff):
+                continue
+            # Which needs all pairs, of graded items.
+            if case.metric is PairwiseAccuracy and (k or not graded):
+                continue
+            found = case.make(k=k, shuffle_ties=ties, sparse_labels=True)
+            right = case.make(k=k, shuffle_ties=ties)
+            found.update_state(sparse, masked(scores, of_layers), weights)
+            right.update_state({"labels": dense, "mask": of_layers}, scores, weights)
+            expected = pytest.approx(float(right.result()), abs=1e-6)
+            assert float(found.result()) == expected, (case.name, k)
+
+
+@pytest.mark.parametrize("sparse_labels", [False, True])
+def test_exposure(sparse_labels, lists):
+    labels, scores, _, _, of_layers = lists
+    labels = np.abs(labels)
+    ids = np.arange(BATCH) % LIST_SIZE
+    for kind in (Coverage, Gini):
+        made = [
+            kind(2, LIST_SIZE, seed=1, sparse_labels=x) for x in (sparse_labels, False)
+        ]
+        y_true = ids if sparse_labels else labels
+        made[0].update_state(y_true, masked(scores, of_layers))
+        made[1].update_state({"labels": labels, "mask": of_layers}, scores)
+        assert float(made[0].result()) == float(made[1].result())
+
+
+def test_positions(rng):
+    """Where it is False, there is no list, and the next one has its number."""
+    scores = rng.integers(0, 4, (3, 4, LIST_SIZE)).astype("float32")
+    ids = rng.integers(-1, LIST_SIZE, (3, 4))
+    mask, weights = rng.random((3, 4)) < 0.6, rng.random((3, 4)).astype("float32")
+    for targets in (ids, ids[..., None], {"ids": ids, "labels": np.abs(ids)}):
+        for weight in (None, weights):
+            found, right = (
+                NDCG(2, sparse_labels=True, seed=1, name=x) for x in ("a", "b")
+            )
+            found.update_state(targets, masked(scores, mask), weight)
+            seen = targets["ids"] if isinstance(targets, dict) else targets
+            seen = np.where(mask.reshape(mask.shape + (1,) * (seen.ndim - 2)), seen, -1)
+            if isinstance(targets, dict):
+                seen = {**targets, "ids": seen}
+            right.update_state(seen, scores, weight)
+            assert float(found.result()) == float(right.result())
+
+
+@pytest.mark.parametrize("shape", [(BATCH,), (BATCH, LIST_SIZE + 1), (BATCH, 1)])
+def test_masks_of_other_axes_are_ignored(shape, lists):
+    labels, scores, *_ = lists
+    given = masked(scores, np.zeros(shape, bool))
+    found, expected = (NDCG(seed=1)(labels, x) for x in (given, scores))
+    assert float(found) == float(expected)
+    positions = np.stack([scores] * 2, axis=1)
+    mask = np.zeros((BATCH, 2, LIST_SIZE), bool)
+    hits = [
+        HitRate(2, sparse_labels=True, seed=1)(np.zeros((BATCH, 2), int), x)
+        for x in (masked(positions, mask), positions)
+    ]
+    assert float(hits[0]) == float(hits[1])
+
+
+def words_and_labels(rng):
+    """Items by number, 0 at padding, whose labels there are those of items."""
+    words = rng.integers(1, 30, (3 * BATCH, LIST_SIZE))
+    words[np.arange(LIST_SIZE) >= rng.integers(0, LIST_SIZE + 1, (len(words), 1))] = 0
+    return words, rng.integers(0, 3, words.shape).astype("float32")
+
+
+def build(kind, names=("scores",), layers=()):
+    words = keras.Input((LIST_SIZE,), dtype="int32")
+    embedded = keras.layers.Embedding(30, 4, mask_zero=True)(words)
+    for layer in layers:
+        embedded = layer(embedded)
+    scores = [keras.layers.Dense(1, name=name)(embedded) for name in names]
+    return kind(words, scores[0] if len(scores) == 1 else scores)
+
+
+@pytest.mark.parametrize("kind", [keras.Model, RankingModel])
+def test_evaluate(kind, rng):
+    words, labels = words_and_labels(rng)
+    model = build(kind)
+    group = RankingMetrics([MeanAveragePrecision(2, seed=1)])
+    model.compile(metrics=[NDCG(3, seed=1), group], loss="mse")
+    given = labels[..., None]
+    logs = model.evaluate(words, given, batch_size=BATCH, return_dict=True, verbose=0)
+    scores = model.predict(words, verbose=0)
+    y_true = {"labels": labels, "mask": words > 0}
+    assert logs["ndcg_at_3"] == pytest.approx(
+        float(NDCG(3, seed=1)(y_true, scores)), abs=1e-6
+    )
+    expected = float(MeanAveragePrecision(2, seed=1)(y_true, scores))
+    assert logs["map_at_2"] == pytest.approx(expected, abs=1e-6)
+
+
+LAYERS = [
+    lambda: [keras.layers.LSTM(3, return_sequences=True), keras.layers.Dropout(0.1)],
+    lambda: [keras.layers.Bidirectional(keras.layers.GRU(2, return_sequences=True))],
+    lambda: [keras.layers.TimeDistributed(keras.layers.Dense(3, "relu"))],
+    lambda: [keras.layers.LayerNormalization(), keras.layers.Activation("tanh")],
+]
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("layers", LAYERS)
+def test_fit(layers, rng):
+    """In each epoch, of several outputs, as Keras's own metric beside it."""
+    words, labels = words_and_labels(rng)
+    model = build(RankingModel, ["clicks", "sales"], layers())
+    metrics = [[NDCG(3, seed=1), "mse"] for _ in range(2)]
+    model.compile(keras.optimizers.SGD(0.0), ["mse", "mse"], metrics=metrics)
+    y = [labels[..., None], labels[..., None] + 1]
+    given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    history = model.fit(words, y, validation_data=(words, y), **given).history
+    scores = model.predict(words, verbose=0)
+    for name, of_output, its in zip(("clicks", "sales"), scores, y, strict=True):
+        y_true = {"labels": its[..., 0], "mask": words > 0}
+        expected = pytest.approx(float(NDCG(3, seed=1)(y_true, of_output)), abs=1e-5)
+        assert history[f"val_{name}_ndcg_at_3"][0] == expected
+        if layers is not LAYERS[0]:
+            # Which has no dropout.
+            assert history[f"{name}_ndcg_at_3"][0] == expected
+            errors = [history[f"{x}{name}_mse"][0] for x in ("", "val_")]
+            assert errors[0] == pytest.approx(errors[1], rel=1e-5)
+
+
+@pytest.mark.trains
+def test_training_steps_of_users(rng):
+    """Which may look at the outputs, also on JAX."""
+    words, labels = words_and_labels(rng)
+
+    class OwnStep(RankingModel):
+        def train_step(self, *given):
+            return super().train_step(*given)
+
+        def compute_metrics(self, x, y, y_pred, sample_weight=None):
+            assert tuple(y_pred.shape)[1:] == (LIST_SIZE, 1)
+            return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    class OwnLoss(RankingModel):
+        def compute_loss_and_updates(self, *given, **arguments):
+            loss, aux = super().compute_loss_and_updates(*given, **arguments)
+            assert tuple(aux[1].shape)[1:] == (LIST_SIZE, 1)
+            return loss, aux
+
+    for kind in (OwnStep, OwnLoss):
+        model = build(kind)
+        model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[NDCG(3, seed=1)])
+        data = words, labels[..., None]
+        given = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+        history = model.fit(*data, validation_data=data, **given)
+        logs = {name: values[0] for name, values in history.history.items()}
+        if kind is OwnStep or BACKEND != "jax":
+            assert logs["ndcg_at_3"] == pytest.approx(logs["val_ndcg_at_3"], abs=1e-6)
+
+
+def test_other_layers_keep_their_names():
+    keras.utils.clear_session()
+    NDCG()(np.eye(2), ops.ones((2, 2)))
+    assert keras.layers.Dense(1).name == "dense"
+    assert keras_rank.metrics.NDCG().name == "ndcg"
