@@ -1,6 +1,5 @@
 """The arguments of metrics: what each accepts, and how it is saved."""
 
-import contextlib
 import difflib
 import functools
 import inspect
@@ -8,19 +7,16 @@ import numbers
 import reprlib
 import sys
 import types
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_rank import discounts, gains
 from keras_rank.arrays.hashing import default_seed, key_of_seed
-from keras_rank.backends import Tensor, backend
+from keras_rank.backends import backend
 from keras_rank.ranking.tie_breaking import Ties
 
-Function: TypeAlias = Callable[[Tensor], Tensor]
 ShuffleTies: TypeAlias = bool | Literal["average"]
 Seed: TypeAlias = int | keras.random.SeedGenerator | None
 P = ParamSpec("P")
@@ -30,8 +26,6 @@ R = TypeVar("R")
 LARGEST_K = 2**31 - 1
 # As many ranks are added up to know the value of a list of relevant items only.
 LARGEST_MAXIMUM = 2**20
-# On so many ranks a discount is looked at, if there is no cutoff.
-MANY_RANKS = 1024
 # How Keras calls a function that it made a loss of.
 _CALL_OF_LOSS = keras.losses.MeanSquaredError.call.__code__
 # Larger numbers become infinite in float32.
@@ -41,16 +35,6 @@ NORMALIZERS = ("total", "clipped", "retrieved")
 RECALL_NORMALIZERS = ("total", "clipped")
 DENOMINATORS = ("available", "k", "retrieved")
 EMPTY_WEIGHTS = ("average", "own")
-
-GAINS: Mapping[str, Function] = {
-    "exponential": gains.exponential,
-    "linear": gains.linear,
-}
-DISCOUNTS: Mapping[str, Function] = {
-    "log2": discounts.log2,
-    "clipped_log2": discounts.clipped_log2,
-    "reciprocal": discounts.reciprocal,
-}
 
 
 def names_arguments(call: Callable[P, R]) -> Callable[P, R]:
@@ -323,20 +307,6 @@ def check_above_zero(argument: str, value: Any) -> float:
     return _check_real(argument, value, accepted, lambda x: 0.0 < x <= LARGEST_NUMBER)
 
 
-def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float | None]:
-    """Returns a gain, and the highest grade, by whose gain others are divided."""
-    if gain_fn is None and max_grade is None:
-        return None, None
-    if gain_fn is None or max_grade is None:
-        raise unaccepted("max_grade", "given with `gain_fn`, and only then", max_grade)
-    gain = resolve("gain_fn", gain_fn, GAINS)
-    grade = check_above_zero("max_grade", max_grade)
-    if gain is gains.exponential and grade > 64.0:
-        accepted = "at most 64 with exponential gains, which are cut at 2**64"
-        raise unaccepted("max_grade", accepted, max_grade)
-    return gain, grade
-
-
 def check_flag(argument: str, value: Any) -> bool:
     """Returns True or False."""
     if isinstance(value, bool | np.bool_):
@@ -403,77 +373,3 @@ def check_dtype(dtype: Any) -> str:
     if not keras.backend.is_float_dtype(name):
         raise error
     return "float64" if name == "float64" else "float32"
-
-
-def resolve(
-    argument: str,
-    identifier: str | Function | dict[str, Any],
-    functions: Mapping[str, Function],
-) -> Function:
-    """Returns the function that a name, a config or a function stands for."""
-    if isinstance(identifier, str) and identifier in functions:
-        return functions[identifier]
-    if isinstance(identifier, dict):
-        identifier = keras.saving.deserialize_keras_object(identifier)
-    if callable(identifier):
-        return identifier
-    accepted = f"a function or one of {sorted(functions)}"
-    raise unaccepted(argument, accepted, identifier)
-
-
-def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> Function:
-    """Returns a discount, and raises if it is seen to grow with the rank."""
-    function = resolve("rank_discount_fn", identifier, DISCOUNTS)
-    is_known = getattr(function, "__module__", None) == discounts.__name__
-    if is_known or backend.is_compiling():
-        return function
-    find = _growth if isinstance(function, Hashable) else _growth.__wrapped__
-    growth = None
-    # A user's function may fail for ranks that no list has, and a GPU then for good.
-    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
-        growth = find(function, MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM))
-    if growth is not None:
-        raise ValueError(
-            "`rank_discount_fn` should be a function that is finite and does not grow "
-            f"from rank to rank: discounts multiply gains. Received: {growth}"
-        )
-    return function
-
-
-@functools.lru_cache(256)
-def _growth(discount: Function, k: int) -> str | None:
-    """Where a discount is larger than at a rank above, `None` where it is nowhere."""
-    ranks = ops.arange(1, k + 1, dtype="float32")
-    values = np.broadcast_to(ops.convert_to_numpy(discount(ranks)), (k,))
-    if not np.isfinite(values[0]):
-        return f"{values[0]} at rank 1"
-    lowest = np.minimum.accumulate(values)
-    # Logarithms are rounded.
-    grows = values[1:] > lowest[:-1] + 1e-5 * np.abs(lowest[:-1])
-    if not grows.any():
-        return None
-    rank = int(grows.argmax()) + 1
-    before = int(values[:rank].argmin())
-    return (
-        f"{values[before]:.4g} at rank {before + 1}, {values[rank]:.4g} at rank "
-        f"{rank + 1}"
-    )
-
-
-def serialize(
-    argument: str, function: Function, functions: Mapping[str, Function]
-) -> str | dict[str, Any]:
-    """Returns a name or a config that `resolve` turns back into the function."""
-    for name, named_function in functions.items():
-        if function is named_function:
-            return name
-    if getattr(function, "__name__", "") == "<lambda>":
-        # Keras would save a lambda as byte code, and then refuse to load it.
-        raise ValueError(
-            f"`{argument}` should be a named function in a metric that is saved: "
-            "write it with `def` and decorate it with "
-            "`@keras.saving.register_keras_serializable()`. "
-            f"Received: {argument}={function}"
-        )
-    config: dict[str, Any] = keras.saving.serialize_keras_object(function)
-    return config

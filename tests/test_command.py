@@ -16,13 +16,13 @@ from tables import only_where_it_is_quick, rows_of
 
 import keras_rank
 import keras_rank_command
-from keras_rank.arguments import GAINS
 from keras_rank.evaluation import Evaluation, evaluate
 from keras_rank.evaluation.command import printing, run
 from keras_rank.evaluation.lists import metric_names, settings
 from keras_rank.evaluation.report import comparison
 from keras_rank.metrics import NDCG, MeanReciprocalRank
 from keras_rank.reading import runs
+from keras_rank.worth import GAINS
 
 pytestmark = only_where_it_is_quick
 

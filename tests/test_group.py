@@ -86,6 +86,7 @@ def test_members_of_all_kinds_in_one_group(rng):
     assert_equal_to_members_alone(members, (labels, scores, weights))
 
 
+@pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.parametrize(
     ("shuffle_ties", "targets"), [(True, 1), (False, 1), (True, 4), ("average", 4)]
 )

@@ -2,7 +2,6 @@
 
 import functools
 import re
-import warnings
 from contextlib import nullcontext
 
 import keras
@@ -15,6 +14,8 @@ from strategies import lists_of
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.lists.given import look
 from keras_rank.lists.tensors import dtype_name
+
+BACKEND = keras.backend.backend()
 
 
 def value(*inputs, **arguments):
@@ -351,14 +352,6 @@ def test_low_precision_scores_tie_only_where_they_are_equal():
     assert value([[0, 1]], scores, shuffle_ties="average") == 1.0
 
 
-def test_what_warns_of_swapped_arguments_warns_of_nothing_else():
-    """Neither of NaN in bfloat16, nor of how NumPy reads a tensor of torch."""
-    scores = ops.cast(ops.array([[1.0, np.nan, 0.0]]), "bfloat16")
-    with warnings.catch_warnings(action="error"):
-        found = [functional.ndcg([[1.0, 0.0, 1.0]], x) for x in (scores, [[1, 0, 2]])]
-    assert len(found) == 2
-
-
 @pytest.mark.parametrize("junk", [-1.0, -0.5, np.nan, -np.inf])
 @pytest.mark.parametrize("junk_score", [0.0, 1e30, np.inf, -np.inf, np.nan])
 def test_labels_below_zero_and_weights_of_none_are_padding(junk, junk_score):
@@ -508,7 +501,7 @@ def test_a_metric_warns_of_its_first_batch_alone():
         ([1.0, 0.0, 1.0], [0.1, 0.2, 0.3], {}),
         ([[1.0], [], [0.0]], [[0.1], [], [0.3]], {}),
         ({"labels": SINGLE[0], "mask": [[True], [True], [False]]}, SINGLE[1], {}),
-        ([0, 0, -1], SINGLE[1], {"sparse_labels": True}),
+        ([0, 0, 0], SINGLE[1], {"sparse_labels": True}),
         (np.zeros((0, 0)), np.zeros((0, 0)), {}),
     ],
 )
@@ -517,53 +510,60 @@ def test_what_is_meant_as_lists_is_not_warned_of(labels, scores, arguments):
     functional.reciprocal_rank(labels, scores, **arguments)
 
 
+HALF = [[0.3, 0.9], [0.2, 0.1]]
+LOW = "No label reaches `relevance_threshold=1.0`: the highest is 0.9"
+BELOW = "Labels below 0 are padding, and some are not -1"
+NONE = "1 of 2 lists have no relevant item, as all their ids are -1, and count as 0"
+NAN = "`sample_weight` has 1 NaN in the first batch"
+IDS = {"sparse_labels": True}
+
+
 @pytest.mark.parametrize(
-    ("labels", "scores", "warns"),
+    ("metric", "given", "message"),
     [
-        ([[0.3, 0.9]], [[True, False]], True),
-        ([[0.3, 0.9]], [[0, 1]], True),
-        ([[0.5, 1.0]], [[7, 3]], False),
-        ([[0.5, 1.0]], [[1.0, 0.0]], False),
-        ([[1.0, 0.0]], [[1, 0]], False),
-        # Grades, with padding too.
-        ([[0.3, 0.9, 0.1]], [[0, 3, 1]], True),
-        ([[0.3, -1.9, 0.1]], [[4.0, 0.0, 0.0]], True),
-        ([[0.3, 0.9, 0.1]], [[2.0, 0.0, -1.0]], True),
-        # Soft labels, and a model that is saturated, or returns places or halves.
-        ([[0.3, 0.9, 0.1]], [[0.0, 1.0, 1.0]], False),
-        ([[0.3, 0.9, 0.1]], [[2.0, 0.0, 1.0]], False),
-        ([[0.3, 0.9, 0.1]], [[2, 3, 1]], False),
-        ([[0.3, 0.9, 0.1]], [[2.0, 0.0, 1.5]], False),
-        ([[0.5, 3.5, 2.5]], [[4, 0, 0]], False),
-        ([[0.3, 0.0, 0.0]], [[4, 0, 0]], False),
-        ([[0.3, np.nan, np.nan]], [[4, 0, 0]], False),
-        ([[0.3, 0.9, 0.1]], [[70, 0, 0]], False),
-        ([[2.0, 0.0, 1.0]], [[0.3, 0.9, 0.1]], False),
+        (metrics.HitRate(1), (HALF, HALF), LOW),
+        (metrics.HitRate(1, relevance_threshold=0.5), (HALF, HALF), None),
+        (metrics.NDCG(1), (HALF, HALF), None),
+        (metrics.HitRate(1), ([[0, 0], [-1, 0]], HALF), None),
+        (
+            metrics.HitRate(1, **IDS),
+            ({"ids": [[0, 1], [1, -1]], "labels": HALF}, HALF),
+            LOW,
+        ),
+        (metrics.KendallTau(), ([[-0.3, 1.2], [0.1, -1.0]], HALF), BELOW),
+        (metrics.PairwiseAccuracy(), ([[-2, 1], [1, 0]], HALF), BELOW),
+        (metrics.KendallTau(), ([[-1, 1], [1, 0]], HALF), None),
+        (metrics.NDCG(), ([[-2, 1], [1, 0]], HALF), None),
+        (metrics.HitRate(1, **IDS), ([0, -1], HALF), NONE),
+        (metrics.HitRate(1, **IDS), ([[0, -1], [-1, -1]], HALF), NONE),
+        (metrics.HitRate(1, empty_value=None, **IDS), ([0, -1], HALF), None),
+        (metrics.HitRate(1, **IDS), ([0, -1], HALF, [1.0, 0.0]), None),
+        (metrics.HitRate(1, **IDS), ([[0, -1]], [HALF]), None),
+        (metrics.NDCG(1), ([[1, 0], [0, 1]], HALF, [np.nan, 1.0]), NAN),
     ],
 )
-def test_swapped_arguments_are_warned_of_once(labels, scores, warns):
-    """Labels in the place of scores, as where torchmetrics has them."""
-    message = re.escape("are they swapped? The order of Keras is (y_true, y_pred)")
-    metric = metrics.NDCG(shuffle_ties=False)
-    labels, scores = np.array(labels), np.array(scores)
-    with pytest.warns(UserWarning, match=message) if warns else nullcontext():
-        metric.update_state(labels, scores)
-    metric.update_state(labels, scores)
-    for way in (
-        functools.partial(functional.ndcg, shuffle_ties=False),
-        functools.partial(functional.ndcg, shuffle_ties=False, gain_fn=abs),
-        functools.partial(functional.rank, shuffle_ties=False),
-        First(),
-    ):
-        with pytest.warns(UserWarning, match=message) if warns else nullcontext():
-            way(labels, scores)
+def test_what_the_first_batch_is_warned_of(metric, given, message):
+    """Once, and as a member of a group too."""
+    group = metrics.RankingMetrics([type(metric).from_config(metric.get_config())])
+    for each in (metric, group):
+        context = pytest.warns(UserWarning, match=re.escape(message or ""))
+        with context if message else nullcontext():
+            each.update_state(*given)
+        each.update_state(*given)
 
 
-class First(metrics.RankingMetric):
-    """A metric of a user's."""
-
-    def compute(self, lists, ranking):
-        return ranking.take(lists.relevance)[:, 0]
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX ranks integers as float32")
+def test_integers_that_float64_rounds_to_one_are_an_error():
+    """Such as times in nanoseconds, which would tie."""
+    scores = np.array([[2**53, 2**53 + 1, 2**53 - 5]])
+    message = "`y_pred` should hold scores that float64 tells apart: subtract the same"
+    for given in (scores, ops.convert_to_tensor(scores, "int64"), -scores):
+        for labels, how in (([[0, 1, 0]], {}), ([1], IDS)):
+            with pytest.raises(ValueError, match=message):
+                functional.reciprocal_rank(labels, given, **how)
+    near = scores - 2**53
+    assert float(functional.reciprocal_rank([[0, 1, 0]], near)[0]) == 1.0
+    functional.reciprocal_rank([[0, 1, 0]], scores * [[1, 2, 1]])
 
 
 @pytest.mark.parametrize("sparse_labels", [False, True])

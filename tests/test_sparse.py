@@ -53,6 +53,7 @@ def one_hot(ids, items=ITEMS):
     return labels
 
 
+@pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @sparse_metrics
 @given(catalogue=catalogues(), k=cutoffs, shuffle_ties=ties)
 def test_sparse_equals_dense(case, catalogue, k, shuffle_ties):

@@ -252,7 +252,7 @@ def frees_shared_memory() -> bool:
 
 
 @functools.cache
-def _layers() -> tuple[keras.layers.Layer, keras.layers.Layer]:
+def mask_layers() -> tuple[keras.layers.Layer, keras.layers.Layer]:
     """A layer that returns its mask, and one that returns its input with a mask.
 
     Keras passes a mask to a layer, and on, wherever it keeps it: some tensors take no
@@ -267,12 +267,12 @@ def _layers() -> tuple[keras.layers.Layer, keras.layers.Layer]:
 
 def layer_mask(x: Any) -> Tensor | None:
     """The mask that layers have passed on to what one of them returned, or `None`."""
-    return _layers()[0](x) if ops.is_tensor(x) else None
+    return mask_layers()[0](x) if ops.is_tensor(x) else None
 
 
 def with_layer_mask(x: Tensor, mask: Tensor | None) -> Tensor:
     """Gives a tensor a mask, as if a layer had passed it on."""
-    return x if mask is None else _layers()[1](x, mask=mask)
+    return x if mask is None else mask_layers()[1](x, mask=mask)
 
 
 # Memory.

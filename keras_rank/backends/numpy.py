@@ -26,6 +26,12 @@ def is_concrete(x: Tensor) -> bool:
     return not isinstance(x, keras.KerasTensor)
 
 
+def layer_mask(x: Any) -> Tensor | None:
+    """Layers return numbers; those of bfloat16 are a kind of their own."""
+    is_number = isinstance(x, np.ndarray) and x.dtype.kind in "biufV"
+    return generic.mask_layers()[0](x) if is_number else None
+
+
 def library_of(x: Tensor) -> Any:
     return ops if isinstance(x, keras.KerasTensor) else np
 

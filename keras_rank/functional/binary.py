@@ -7,13 +7,11 @@ from keras_rank.arguments import (
     DENOMINATORS,
     NORMALIZERS,
     RECALL_NORMALIZERS,
-    Function,
     adds_arguments,
     check_above_zero,
     check_choice,
     check_flag,
     check_fraction,
-    check_graded,
     check_k,
 )
 from keras_rank.backends import Tensor
@@ -31,6 +29,7 @@ from keras_rank.formulas.binary import (
 )
 from keras_rank.functional.per_list import Formula, FormulaArguments
 from keras_rank.lists.relevance import below_threshold, from_threshold, of_gain
+from keras_rank.worth import Function, check_graded
 
 
 @adds_arguments(Formula.per_list)

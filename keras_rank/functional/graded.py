@@ -3,14 +3,7 @@
 import functools
 from typing import Any, Unpack
 
-from keras_rank.arguments import (
-    GAINS,
-    Function,
-    adds_arguments,
-    check_grade,
-    discount_of,
-    resolve,
-)
+from keras_rank.arguments import adds_arguments, check_grade
 from keras_rank.backends import Tensor
 from keras_rank.formulas.graded import (
     discounted_gain,
@@ -19,6 +12,7 @@ from keras_rank.formulas.graded import (
 )
 from keras_rank.functional.per_list import Formula, SharedArguments
 from keras_rank.lists.relevance import of_gain, of_gain_ratio
+from keras_rank.worth import GAINS, Function, discount_of, resolve
 
 
 @adds_arguments(Formula.per_list)

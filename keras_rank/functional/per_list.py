@@ -20,13 +20,13 @@ from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
 from keras_rank.lists.copies import own
 from keras_rank.lists.dense import DenseLists
+from keras_rank.lists.first_batch import warn_of_rows
 from keras_rank.lists.reading import (
     RawBatch,
     check_told_apart,
     read,
     read_sparse,
     tied_labels,
-    warn_of_first_batch,
 )
 from keras_rank.lists.relevance import Relevance, from_threshold
 from keras_rank.lists.standardize import bucket_shapes, standardize
@@ -116,7 +116,7 @@ class Formula(NamedTuple):
             reading = read_sparse(y_true, y_pred, sample_weight)
         else:
             reading = read(y_true, y_pred, sample_weight, self.takes_subtopics)
-            warn_of_first_batch(reading)
+            warn_of_rows(reading)
         if self.compares_labels:
             check_told_apart(reading.labels)
         batch = reading.batch
@@ -179,7 +179,7 @@ def rank(
         reading = read_sparse(y_true, y_pred, sample_weight)
     else:
         reading = read(y_true, y_pred, sample_weight, takes_subtopics=True)
-        warn_of_first_batch(reading)
+        warn_of_rows(reading)
     # Kept, whatever the user does with what was given.
     batch = RawBatch(*map(own, reading.batch))
     # In their own shape, as formulas of a user's may see them.

@@ -4,18 +4,17 @@ from typing import Any, Unpack
 
 from keras_rank.arguments import (
     DENOMINATORS,
-    Function,
     adds_arguments,
     check_choice,
     check_k,
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
-    discount_of,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas import subtopics
 from keras_rank.functional.per_list import Formula, FormulaArguments
+from keras_rank.worth import Function, discount_of
 
 # What all of them are like.
 _OF_SUBTOPICS: Any = {"takes_sparse_labels": False, "takes_subtopics": True}

@@ -1,9 +1,7 @@
 """Reads what users pass to a metric: checks its shapes, and converts it to tensors."""
 
-import warnings
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -19,12 +17,12 @@ from keras_rank.lists.given import (
     require_same_lengths,
     uneven_error,
 )
-from keras_rank.lists.ids import as_ids, look_at_ids
+from keras_rank.lists.ids import as_relevant_ids, look_at_ids
 from keras_rank.lists.positions import are_at_positions, lists_of_positions
 from keras_rank.lists.tensors import shape_of, sizes_agree
 
 # What to do where a row is an item, not a list.
-_SINGLE = (
+SINGLE = (
     "n lists of one item: make lists of single items by "
     "`keras_rank.utils.pad_lists(scores, group_ids=...)`, or in `fit` by "
     "`keras_rank.callbacks.GroupedEvaluation`"
@@ -32,9 +30,6 @@ _SINGLE = (
 
 # What a dict of labels is.
 _PARTS = 'labels, or a dict with the keys "labels" and "mask" (optional)'
-
-# Of labels, as higher numbers may be scores.
-_HIGHEST_GRADE = 5
 
 
 class RawBatch(NamedTuple):
@@ -66,11 +61,13 @@ class Reading(NamedTuple):
         batch: the lists.
         labels: the labels, in the dtype that was given, or `None`.
         are_lists: whether a mask or a ragged type says that rows are lists.
+        at_positions: whether lists are the positions of sequences.
     """
 
     batch: RawBatch
     labels: Given | None
     are_lists: bool
+    at_positions: bool = False
 
 
 def read(
@@ -95,6 +92,8 @@ def read(
     if sample_weight is not None:
         sample_weight = look("sample_weight", sample_weight, 0)
     require_same_lengths(y_true, y_pred, mask, sample_weight)
+    if "int64" in str(y_pred.numbers.dtype):
+        _check_told_apart_as_ranked(y_pred)
     labels, scores = _lists(y_true, takes_subtopics), _lists(y_pred)
     like = labels
     if takes_subtopics and len(labels.shape) == len(scores.shape) + 1:
@@ -116,61 +115,6 @@ def read(
     if len(scores.shape) == 1:
         batch = RawBatch(*(x if x is None or not x.shape else x[None] for x in batch))
     return Reading(batch, y_true, are_lists or y_pred.lengths is not None)
-
-
-def warn_of_first_batch(reading: Reading) -> None:
-    """Warns of lists of one item, if no mask or ragged type says that they are lists.
-
-    They are what a model returns that scores single items. Warns of labels in the place
-    of scores, too, as in the order of torchmetrics.
-    """
-    given = reading.batch
-    if _seem_swapped(given.labels, given.scores):
-        warnings.warn(
-            "`y_true` has fractions, and `y_pred` only small whole numbers, as labels "
-            "are: are they swapped? The order of Keras is (y_true, y_pred).",
-            stacklevel=2,
-        )
-    lists, items = given.scores.shape
-    if items == 1 and lists != 1 and not reading.are_lists:
-        warnings.warn(
-            "One item has no order, so that most metrics are the share of relevant "
-            f"items. Labels and scores of shape (n, 1) are {_SINGLE}. See "
-            "docs/rows.md.",
-            stacklevel=2,
-        )
-
-
-# NumPy warns of NaN in bfloat16.
-@np.errstate(invalid="ignore")
-def _seem_swapped(labels: Tensor, scores: Tensor) -> bool:
-    """Whether labels look like scores, and scores like labels, where both are seen.
-
-    A model may return 0 and 1 as floats, or the places of items, and labels may be
-    halves. So floats have to be grades above 1, which need 0 and a gap or a repetition,
-    and most labels have to be other fractions.
-    """
-    are_floats = [keras.backend.is_float_dtype(x.dtype) for x in (labels, scores)]
-    # To read floats from a device would take long.
-    is_seen = backend.is_at_hand if are_floats[1] else backend.is_concrete
-    if not (are_floats[0] and is_seen(labels) and is_seen(scores)):
-        return False
-    try:
-        # Keras's function would make NumPy 2 warn of torch.
-        given, numbers = (np.asarray(backend.for_numpy(x)) for x in (labels, scores))
-    except RuntimeError:
-        # Within `torch.func`.
-        return False
-    # The first list of scores tells, unless they are labels.
-    for some in (numbers[:1], numbers):
-        is_grade = (some >= -1) & (some <= _HIGHEST_GRADE) & (some == np.floor(some))
-        if not (some.size and np.all(is_grade)):
-            return False
-    parts = np.abs(np.modf(given)[0])
-    if numbers.max() <= 1:
-        return not are_floats[1] and bool(np.any(parts > 0))
-    are_places = numbers.min() > 0 or np.all(np.diff(np.sort(numbers)) == 1)
-    return not are_places and bool(np.mean((parts > 0) & (parts != 0.5)) > 0.5)
 
 
 def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
@@ -195,9 +139,11 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
         layer_mask = if_of_shape(layer_mask, shape)
     if at_positions:
         parts, of_labels = lists_of_positions(y_true, given, sample_weight, layer_mask)
-        return Reading(RawBatch(*parts), of_labels, are_lists=True)
+        return Reading(RawBatch(*parts), of_labels, True, at_positions)
     if given.lengths is not None:
         raise uneven_error("y_pred", y_pred)
+    if "int64" in str(given.numbers.dtype):
+        _check_told_apart_as_ranked(given)
     scores = _lists(given)
     items = scores.shape[1] if len(scores.shape) == 2 else None
     ids, labels, mask, of_labels = read_ids("y_true", y_true, items)
@@ -229,36 +175,57 @@ def check_told_apart(labels: Given | None, argument: str | None = None) -> None:
         raise ValueError(tied)
 
 
-def tied_labels(given: Given | None, argument: str | None = None) -> str | None:
+def _check_told_apart_as_ranked(scores: Given) -> None:
+    """Raises for different integers in a list of scores that float64 rounds to one.
+
+    A backend without float64 ranks numbers as float32, as documented.
+    """
+    if backend.widest("float64") == "float64":
+        tied = tied_labels(scores, what="scores")
+        if tied is not None:
+            raise ValueError(tied)
+
+
+def tied_labels(
+    given: Given | None, argument: str | None = None, what: str = "labels"
+) -> str | None:
     """What is wrong if different labels of a list tie as they are compared, or `None`.
 
     Labels that are traced can't be seen, and those on a device are read only where it
-    has no float64.
+    has no float64. Scores are looked at in the same way.
     """
     dtype = backend.widest("float64")
     if given is None or given.form in SPARSE or not given.shape:
         return None
     labels = given.numbers
     if not isinstance(labels, np.ndarray):
-        if dtype == "float64" or not backend.is_concrete(labels):
+        is_read = backend.is_at_hand if dtype == "float64" else backend.is_concrete
+        if not is_read(labels):
             return None
-        labels = ops.convert_to_numpy(labels)
+        labels = np.asarray(backend.for_numpy(labels))
     if labels.dtype.kind not in "iuf":
         return None
     is_float, whole = labels.dtype.kind == "f", 2 ** (np.finfo(dtype).nmant + 1)
-    if np.can_cast(labels.dtype, dtype) if is_float else labels.max(initial=0) <= whole:
+    if is_float and np.can_cast(labels.dtype, dtype):
+        return None
+    if (
+        not is_float
+        and -whole <= labels.min(initial=0) <= labels.max(initial=0) <= whole
+    ):
         return None
     in_order = np.sort(labels, axis=-1)
     compared, lower = in_order.astype(dtype), in_order[..., :-1]
     are_tied = compared[..., 1:] == compared[..., :-1]
-    if not np.any(are_tied & (in_order[..., 1:] != lower) & (lower >= 0)):
+    # Labels below 0 are padding.
+    are_tied &= (in_order[..., 1:] != lower) & ((lower >= 0) | (what == "scores"))
+    if not np.any(are_tied):
         return None
-    expected = f"hold labels that {dtype} tells apart: subtract the same number from "
-    expected += "all labels of a list"
+    expected = f"hold {what} that {dtype} tells apart: subtract the same number from "
+    expected += f"all {what} of a list"
     if dtype == "float32":
         expected += ', or call `jax.config.update("jax_enable_x64", True)`, as JAX has '
         expected += "no float64 unless asked for"
-    received = f"different labels in a list that {dtype} rounds to the same"
+    received = f"different {what} in a list that {dtype} rounds to the same"
     return str(refused(argument or given.argument, expected, received))
 
 
@@ -277,7 +244,7 @@ def read_ids(
     """
     ids, labels, mask = look_at_ids(argument, value, items)
     require_same_lengths(ids, labels, mask)
-    x = _lists(as_ids(ids, items))
+    x = _lists(as_relevant_ids(ids, items, labels))
     parts = [None if part is None else _lists(part) for part in (labels, mask)]
     for name, part in zip(("labels", "mask"), parts, strict=True):
         if part is not None:
@@ -324,7 +291,7 @@ def _require_same_shape(
         are_single = argument == "y_pred" and shape_of(x)[1:] == (1,)
         expected = f"have the same shape as `{name}`, a row for each list with a "
         expected += "number for each item"
-        expected += f". Scores of shape (n, 1) are {_SINGLE}" * are_single
+        expected += f". Scores of shape (n, 1) are {SINGLE}" * are_single
         received = f"{argument}.shape={shape_of(x)}, {name}.shape={shape_of(like)}"
         raise refused(argument, expected, received)
 

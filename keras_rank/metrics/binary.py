@@ -6,17 +6,13 @@ import keras
 
 from keras_rank.arguments import (
     DENOMINATORS,
-    GAINS,
     NORMALIZERS,
     RECALL_NORMALIZERS,
-    Function,
     adds_arguments,
     check_above_zero,
     check_choice,
     check_flag,
     check_fraction,
-    check_graded,
-    serialize,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas.binary import (
@@ -40,6 +36,7 @@ from keras_rank.lists.relevance import (
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
+from keras_rank.worth import GAINS, Function, check_graded, serialize
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

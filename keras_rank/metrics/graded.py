@@ -4,16 +4,7 @@ from typing import Any, Unpack
 
 import keras
 
-from keras_rank.arguments import (
-    DISCOUNTS,
-    GAINS,
-    Function,
-    adds_arguments,
-    check_grade,
-    discount_of,
-    resolve,
-    serialize,
-)
+from keras_rank.arguments import adds_arguments, check_grade
 from keras_rank.backends import Tensor
 from keras_rank.formulas.graded import (
     discounted_gain,
@@ -24,6 +15,7 @@ from keras_rank.lists.relevance import Relevance, of_gain, of_gain_ratio
 from keras_rank.metrics.base import RankingMetric, SharedArguments
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
+from keras_rank.worth import DISCOUNTS, GAINS, Function, discount_of, resolve, serialize
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

@@ -6,21 +6,18 @@ import keras
 
 from keras_rank.arguments import (
     DENOMINATORS,
-    DISCOUNTS,
-    Function,
     adds_arguments,
     check_choice,
     check_share,
     check_subtopic_normalizer,
     check_subtopic_weights,
-    discount_of,
-    serialize,
 )
 from keras_rank.backends import Tensor
 from keras_rank.formulas import subtopics
 from keras_rank.metrics.base import RankingArguments, RankingMetric
 from keras_rank.ranking.judged import JudgedLists
 from keras_rank.ranking.ranking import Ranking
+from keras_rank.worth import DISCOUNTS, Function, discount_of, serialize
 
 
 @keras.saving.register_keras_serializable(package="keras_rank")

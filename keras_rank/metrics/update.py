@@ -9,12 +9,12 @@ from keras import ops
 
 from keras_rank.backends import Tensor, backend
 from keras_rank.lists.base import Lists
+from keras_rank.lists.first_batch import warn_of_first_batch
 from keras_rank.lists.reading import (
     RawBatch,
     check_told_apart,
     read,
     read_sparse,
-    warn_of_first_batch,
 )
 from keras_rank.lists.standardize import bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
@@ -148,8 +148,8 @@ def _batches(
             if metric._compares_labels:
                 check_told_apart(reading.labels)
                 break
-        if not sparse_labels and _has_first_batch(members, reading.batch):
-            warn_of_first_batch(reading)
+        if _has_first_batch(members, reading.batch):
+            warn_of_first_batch(reading, sparse_labels, members)
         yield members, reading.batch
 
 

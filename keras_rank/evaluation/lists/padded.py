@@ -177,7 +177,7 @@ def _computed(
 ) -> Iterator[tuple[RankingMetric, Array, Array, Array]]:
     """Yields each metric, which lists have relevant items, values and weights."""
     for label, of_label in grouped(metrics, _labels_of).items():
-        lists, labels, _ = _given(batch, label)
+        lists, labels, *_ = _given(batch, label)
         # The shuffle of a list depends on its number, not on its place.
         padded = np.pad(numbers, (0, lists.labels.shape[0] - len(numbers)))
         keys = ops.convert_to_tensor(padded)

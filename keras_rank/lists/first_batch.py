@@ -1,0 +1,112 @@
+"""What the first batch of a metric tells, and compiled code can't: it is warned of."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_rank.backends import Array, Tensor, backend
+from keras_rank.lists.reading import SINGLE, RawBatch, Reading
+
+
+def warn_of_first_batch(
+    reading: Reading, sparse_labels: bool, metrics: Sequence[Any]
+) -> None:
+    """Warns of what is no error, but hardly meant, as far as values are seen.
+
+    Args:
+        reading: the lists.
+        sparse_labels: whether they are lists of ids.
+        metrics: the metrics that get them; none for functions.
+    """
+    given = reading.batch
+    _warn_of_weights(given.weights)
+    if not sparse_labels:
+        warn_of_rows(reading)
+    if reading.labels is not None:
+        _warn_of_labels(reading.labels.numbers, given.mask is not None, metrics)
+    elif sparse_labels and not reading.at_positions:
+        _warn_of_no_targets(given, metrics)
+
+
+def _seen(x: Tensor) -> Array | None:
+    """Real numbers of a tensor, `None` where Python can't see any."""
+    if not hasattr(x, "shape") or not backend.is_at_hand(x):
+        return None
+    try:
+        array = np.asarray(backend.for_numpy(x))
+    except RuntimeError:
+        # Within `torch.func`.
+        return None
+    return array if array.size and array.dtype.kind in "iuf" else None
+
+
+@np.errstate(invalid="ignore")
+def _warn_of_labels(given: Any, is_masked: bool, metrics: Sequence[Any]) -> None:
+    """Warns of labels that are relevant nowhere, or padding by chance."""
+    labels = _seen(given)
+    if labels is None:
+        return
+    highest = np.fmax.reduce(labels, axis=None)
+    thresholds = [metric.relevance_threshold or 0.0 for metric in metrics]
+    if 0.0 < highest < min(1.0, max(thresholds, default=0.0)):
+        warnings.warn(
+            f"No label reaches `relevance_threshold={max(thresholds)}`: the highest is "
+            f"{highest:.4g}, so that no item is relevant. Pass a lower threshold.",
+            stacklevel=2,
+        )
+    compare = any(metric._compares_labels for metric in metrics)
+    if compare and not is_masked and np.any((labels < 0) & (labels != -1)):
+        warnings.warn(
+            "Labels below 0 are padding, and some are not -1. If they are labels, add "
+            "the same number to all of a list: only their order counts.",
+            stacklevel=2,
+        )
+
+
+def _warn_of_weights(given: Tensor | None) -> None:
+    """Warns of weights that are NaN: what they weigh is padding, as with 0."""
+    weights = None if given is None else _seen(given)
+    number = 0 if weights is None else int(np.sum(np.isnan(weights)))
+    if number:
+        warnings.warn(
+            f"`sample_weight` has {number} NaN in the first batch. What they weigh is "
+            "left out of the mean, as with a weight of 0.",
+            stacklevel=2,
+        )
+
+
+def _warn_of_no_targets(given: RawBatch, metrics: Sequence[Any]) -> None:
+    """Warns of rows without an id, as positions without one are no lists."""
+    ids = _seen(given.labels)
+    if ids is None or given.weights is not None or given.scores.shape[1] == 0:
+        # Weights may be 0 where there is no list.
+        return
+    empty = int(np.sum(np.all(~(ids >= 0), axis=1)))
+    for metric in metrics:
+        is_chosen = metric.empty_value != 0.0 or metric.empty_weight != "average"
+        if empty and not is_chosen:
+            warnings.warn(
+                f"{empty} of {len(ids)} lists have no relevant item, as all their ids "
+                f"are -1, and count as 0 in {metric.name!r}. To leave them out, as "
+                "positions of sequences without an id, pass `empty_value=None`.",
+                stacklevel=2,
+            )
+            break
+
+
+def warn_of_rows(reading: Reading) -> None:
+    """Warns of lists of one item, if no mask or ragged type says that they are lists.
+
+    They are what a model returns that scores single items.
+    """
+    given = reading.batch
+    lists, items = given.scores.shape
+    if items == 1 and lists != 1 and not reading.are_lists:
+        warnings.warn(
+            "One item has no order, so that most metrics are the share of relevant "
+            f"items. Labels and scores of shape (n, 1) are {SINGLE}. See "
+            "docs/rows.md.",
+            stacklevel=2,
+        )
