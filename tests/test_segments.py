@@ -8,7 +8,12 @@ from data_sets import SOURCES, Batches
 from test_callbacks import Identity, evaluated
 
 from keras_rank import catalogue, functional, metrics
-from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, grouped
+from keras_rank.callbacks import (
+    CatalogueEvaluation,
+    GroupedEvaluation,
+    ListEvaluation,
+    grouped,
+)
 from keras_rank.catalogue import evaluation
 from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
@@ -46,6 +51,14 @@ def rows(rng):
 
 
 @pytest.fixture
+def lists(rng):
+    """Scores and labels of padded lists, and labels of segments, alike."""
+    scores = rng.integers(0, 4, (LISTS, 6)).astype("float32")
+    labels = rng.integers(-1, 3, (LISTS, 6)) * (np.arange(LISTS) > 1)[:, None]
+    return scores, labels, np.array(NAMES)[np.arange(LISTS) * 7 % 3]
+
+
+@pytest.fixture
 def queries(rng):
     """Queries, candidates among which many tie, targets, and labels of segments."""
     embeddings = rng.integers(-1, 2, (LISTS, 3)), rng.integers(-1, 2, (ITEMS, 3))
@@ -58,6 +71,12 @@ def of_rows(rows, members, by=None, which=slice(None), **arguments):
     given = (each[which] for each in rows[:3])
     arguments |= {"by": by, "model": Identity(), "prefix": ""}
     return evaluated(GroupedEvaluation(*given, members, **arguments))
+
+
+def of_lists(lists, members, by=None, which=slice(None), **arguments):
+    given = (each[which] for each in lists[:2])
+    arguments |= {"by": by, "model": Identity(), "prefix": ""}
+    return evaluated(ListEvaluation(*given, members, **arguments))
 
 
 def queries_by(queries, members, by, which=slice(None), **arguments):
@@ -101,10 +120,10 @@ def each_alone(evaluate, given, members):
     return expected
 
 
-@pytest.mark.parametrize("evaluate", [of_rows, of_queries])
+@pytest.mark.parametrize("evaluate", [of_rows, of_lists, of_queries])
 def test_segments_have_the_results_that_they_have_alone(request, evaluate):
     """With all but shuffled ties, lists without relevant items, and their errors."""
-    given = request.getfixturevalue("rows" if evaluate is of_rows else "queries")
+    given = request.getfixturevalue(evaluate.__name__.removeprefix("of_"))
     members = own_members()
     expected = each_alone(evaluate, given, members)
     found = evaluate(given, members, given[-1])
