@@ -188,7 +188,12 @@ def test_exposure(queries):
     # No tie is shuffled by the number of a list: alone, a segment shows the same.
     members = [x(3, shuffle_ties=False) for x in (metrics.Coverage, metrics.Gini)]
     expected = each_alone(of_queries, queries, members)
-    found = of_queries(queries, [*members, "ndcg@3"], by)
+    group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)
+    found = of_queries(queries, group, by)
+    # A mean over lists alone has a standard error.
+    errors = [name for name in found if "stderr" in name]
+    assert len(errors) == 4
+    assert all(name.startswith("ndcg_at_3_stderr") for name in errors)
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
     whole = len(np.unique(shown)) / ITEMS
