@@ -253,6 +253,10 @@ def errors(x, y):
     yield (x[:, 0, 0], y, identity), rf"{one_each}shape \(16,\)"
     yield (x, y, {"model": Short()}), "The model should return the scores of each list"
     yield (x, y, {"sample_weight": y[:, 1:]}), r"`sample_weight` should .*=\(16, 5\)"
+    large = np.where(np.arange(LISTS)[:, None] == 30, 6, TARGETS)
+    for each in (large, {"ids": large, "labels": GRADES}):
+        arguments = {**identity, "metrics": ids}
+        yield (x[..., 0], each, arguments), "`y` should .* a larger id, 6, in row 30"
     yield (x, np.stack([y, y], 2)), "`y_true` should have one number for each item"
 
 

@@ -23,7 +23,9 @@ from keras_rank.lists.given import (
     refused,
     require_same_lengths,
 )
+from keras_rank.lists.ids import check_items
 from keras_rank.lists.positions import are_at_positions
+from keras_rank.lists.standardize import read_targets
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
 from keras_rank.metrics.update import check_given
@@ -64,8 +66,7 @@ class ListEvaluation(ScoredEvaluation):
             `sparse_labels=True`: ids of relevant items, of shape `(lists,)` or
             `(lists, n)`, as for these metrics, where the model scores a whole
             catalogue.
-        metrics: list of ranking metrics: instances, or strings of a name and a
-            cutoff, such as `"ndcg@10"`. Or a single one, or a `RankingMetrics`.
+        metrics: as for `keras_rank.callbacks.CatalogueEvaluation`.
         sample_weight: weights of shape `(lists,)`, `(lists, 1)` or `(lists, items)`.
             Defaults to `None`: no weights.
         by: list or array of a label for each list. The results of the lists of each
@@ -80,8 +81,8 @@ class ListEvaluation(ScoredEvaluation):
     Raises:
         ValueError: if an argument does not have the type stated above, or numbers of
             lists differ. Before the first epoch: if the model does not return a score
-            for each label. At the end of an epoch: if the logs already have a key of
-            the results.
+            for each label, or an id is out of range. At the end of an epoch: if the
+            logs already have a key of the results.
 
     Example:
 
@@ -207,6 +208,10 @@ class ListEvaluation(ScoredEvaluation):
                 f"{scores.shape}, and y.shape={tuple(labels.shape)}"
             )
         check_given(self._members, given)
+        if self._are_ids and len(labels.shape) < 3:
+            # Those of all lists.
+            ids, _ = read_targets("y", self._y.get("y", self._y))
+            check_items("y", ids, items[-1])
         if self._are_ids and are_at_positions(look("scores", scores)):
             # Each position is a list.
             self._lists_of_row = math.prod(scores.shape[1:-1])
