@@ -97,7 +97,7 @@ class RankingMetrics(PlacedMetric):
         self.standard_errors = has_errors
         self.members = members
         place(self._places(), {})
-        self._sums = _joined(self._place, of_lists)
+        self._sums = _joined(self._place, by_kind(members)[0])
         _share_drawn_seed(members)
 
     def __repr__(self) -> str:
