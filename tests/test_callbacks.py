@@ -1,4 +1,4 @@
-"""What both callbacks do in `fit`: over a catalogue and over rows, it is one number."""
+"""What all callbacks do in `fit`: of a catalogue, rows or lists, it is one number."""
 
 import re
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from data_sets import Batches
 
-from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation
+from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, ListEvaluation
 from keras_rank.metrics import MeanReciprocalRank
 
 USERS, ITEMS = np.arange(6), 30
@@ -57,6 +57,11 @@ def of_rows(model, targets=TARGETS, metrics=("mrr",), by=None, **arguments):
     return GroupedEvaluation(PAIRS, labels, PAIRS[:, 0], metrics, **arguments)
 
 
+def of_lists(model, targets=TARGETS, metrics=("mrr",), **arguments):
+    labels = np.arange(ITEMS) == targets[:, None]
+    return ListEvaluation(USERS, labels, metrics, **arguments)
+
+
 def of_batches(model, targets=TARGETS, metrics=("mrr",), sample_weight=None):
     x = {"pairs": PAIRS, "user": PAIRS[:, 0]}
     y = PAIRS[:, 1] == targets[PAIRS[:, 0]]
@@ -65,8 +70,9 @@ def of_batches(model, targets=TARGETS, metrics=("mrr",), sample_weight=None):
     return GroupedEvaluation(batches, None, "user", metrics, model=model)
 
 
-BOTH = pytest.mark.parametrize("make", [of_catalogue, of_rows])
-ALL = pytest.mark.parametrize("make", [of_catalogue, of_rows, of_batches])
+FORMS = [of_catalogue, of_rows, of_lists]
+EACH = pytest.mark.parametrize("make", FORMS)
+ALL = pytest.mark.parametrize("make", [*FORMS, of_batches])
 
 
 def build(**averaging):
@@ -99,6 +105,7 @@ def test_results_are_in_the_logs_for_the_callbacks_after(tmp_path):
         keras.callbacks.LearningRateScheduler(lambda epoch: 0.1),
         of_catalogue(model, by=SEGMENTS, prefix="all_"),
         of_rows(model, by=SEGMENTS, prefix="rows_"),
+        of_lists(model, by=SEGMENTS, prefix="lists_"),
         of_rows(model, prefix="rare_", frequency=2),
         stop,
         keras.callbacks.ModelCheckpoint(path, **monitored, **saves),
@@ -108,7 +115,7 @@ def test_results_are_in_the_logs_for_the_callbacks_after(tmp_path):
     expected = history["val_mrr"]
     assert len(set(expected)) > 1
     assert history["rare_mrr"] == pytest.approx(expected[1::2])
-    for prefix in ("all_", "rows_"):
+    for prefix in ("all_", "rows_", "lists_"):
         assert history[f"{prefix}mrr"] == pytest.approx(expected)
         names = [f"{prefix}mrr_{name}" for name in ("new_users", "others")]
         mean = np.average([history[name] for name in names], axis=0, weights=[2, 4])
@@ -139,18 +146,19 @@ def test_averaged_weights_are_evaluated_as_in_validation(swap_on_epoch):
         callbacks = [
             of_catalogue(model, prefix="first_"),
             of_rows(model, prefix="second_"),
-            Caller(of_catalogue(model, prefix="third_")),
+            of_lists(model, prefix="third_"),
+            Caller(of_catalogue(model, prefix="fourth_")),
         ]
         callbacks.insert(place, keras.callbacks.SwapEMAWeights(swap_on_epoch))
         history = fit(model, *callbacks, **validation)
         return {name: x for name, x in history.items() if name.endswith("_mrr")}
 
     raw = fit(build(use_ema=True), validation_data=(USERS, TARGETS))["val_mrr"]
-    validated = [logs(place, validation_data=(USERS, TARGETS)) for place in (0, 3)]
-    found = [*validated, logs(0), logs(3)]
+    validated = [logs(place, validation_data=(USERS, TARGETS)) for place in (0, 4)]
+    found = [*validated, logs(0), logs(4)]
     averaged = found[0]["val_mrr"]
     assert raw != averaged
-    assert [len(each) for each in found] == [4, 4, 3, 3]
+    assert [len(each) for each in found] == [5, 5, 4, 4]
     for values in (values for each in found for values in each.values()):
         assert values == pytest.approx(averaged, abs=1e-6)
 
@@ -185,7 +193,7 @@ def test_averaged_weights_need_an_optimizer_that_averages():
 )
 def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
     model, early = build(), make(tmp_path)
-    evaluations = [of_catalogue(model), of_rows(model, prefix="rows_")]
+    evaluations = [make(model, prefix=f"{make.__name__}_") for make in FORMS]
     with pytest.warns(UserWarning, match="listed after") as caught:
         fit(model, early, *evaluations, epochs=1)
     told = [str(each.message) for each in caught if "listed after" in str(each.message)]
@@ -195,7 +203,7 @@ def test_who_reads_the_logs_too_early_is_told(make, tmp_path):
         assert f"such as '{callback.prefix}mrr'" in words
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -232,7 +240,8 @@ def test_lists_without_a_relevant_item_are_warned_of(make):
 
 
 @pytest.mark.parametrize(
-    ("make", "times"), [(of_catalogue, 1), (of_rows, 1), (of_batches, ITEMS)]
+    ("make", "times"),
+    [(of_catalogue, 1), (of_rows, 1), (of_lists, 1), (of_batches, ITEMS)],
 )
 def test_weights_that_are_none_are_warned_of(make, times):
     model = build()

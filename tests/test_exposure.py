@@ -316,7 +316,7 @@ SHOWN += "of all items in `y_pred`. Received: "
             "Received: 'gini_at_2'",
         ),
         (
-            lambda: RankingMetrics(["mrr", "gini@2"], standard_errors=True),
+            lambda: RankingMetrics(["gini@2"], standard_errors=True),
             "have none. Received: standard_errors=True with 'gini_at_2'",
         ),
     ],

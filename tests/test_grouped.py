@@ -7,7 +7,7 @@ from data_sets import SOURCES, Batches, data_loader, tf_data
 from keras import ops
 from test_callbacks import evaluated
 
-from keras_rank.callbacks import GroupedEvaluation, grouped, rows
+from keras_rank.callbacks import GroupedEvaluation, grouped, inputs
 from keras_rank.metrics import NDCG, Gini, MeanAveragePrecision, RankingMetrics
 from keras_rank.utils import pad_lists
 
@@ -177,7 +177,7 @@ def test_parts_and_batches_of_lists_change_nothing(data, monkeypatch):
     assert list(whole) == [
         *("val_ndcg_at_2", "val_ndcg_at_2_stderr", "val_average", "val_average_stderr")
     ]
-    monkeypatch.setattr(rows, "_MOST_ROWS", 2 * BATCH_SIZE + 1)
+    monkeypatch.setattr(inputs, "MOST_ROWS", 2 * BATCH_SIZE + 1)
     monkeypatch.setattr(grouped, "_MOST_ITEMS", 24)
     for each in (x, Batches(x, labels)):
         found = evaluated(evaluation(each, labels, ids, metrics=group), model)
@@ -195,7 +195,7 @@ def test_what_is_predicted_at_a_time_is_bounded(data, monkeypatch):
         return predict(x, batch_size=batch_size, verbose=verbose)
 
     monkeypatch.setattr(model, "predict", recorded)
-    monkeypatch.setattr(rows, "_MOST_BYTES", 40 * x[0].nbytes)
+    monkeypatch.setattr(inputs, "MOST_BYTES", 40 * x[0].nbytes)
     for each, last in ((x, 16), (Batches(x), 6)):
         del sizes[:]
         result(model, each, labels, ids)
@@ -434,7 +434,7 @@ def test_batches_may_be_read_into_the_same_memory(data):
 
 def test_a_model_may_predict_into_the_same_memory(data, monkeypatch):
     x, labels, ids = data
-    monkeypatch.setattr(rows, "_MOST_ROWS", BATCH_SIZE)
+    monkeypatch.setattr(inputs, "MOST_ROWS", BATCH_SIZE)
 
     class Scorer:
         scores = np.zeros((BATCH_SIZE, 1), "float32")

@@ -8,7 +8,12 @@ from data_sets import SOURCES, Batches
 from test_callbacks import Identity, evaluated
 
 from keras_rank import catalogue, functional, metrics
-from keras_rank.callbacks import CatalogueEvaluation, GroupedEvaluation, grouped
+from keras_rank.callbacks import (
+    CatalogueEvaluation,
+    GroupedEvaluation,
+    ListEvaluation,
+    grouped,
+)
 from keras_rank.catalogue import evaluation
 from keras_rank.metrics import NDCG, RankingMetrics
 from keras_rank.utils import pad_lists
@@ -46,6 +51,14 @@ def rows(rng):
 
 
 @pytest.fixture
+def lists(rng):
+    """Scores and labels of padded lists, and labels of segments, alike."""
+    scores = rng.integers(0, 4, (LISTS, 6)).astype("float32")
+    labels = rng.integers(-1, 3, (LISTS, 6)) * (np.arange(LISTS) > 1)[:, None]
+    return scores, labels, np.array(NAMES)[np.arange(LISTS) * 7 % 3]
+
+
+@pytest.fixture
 def queries(rng):
     """Queries, candidates among which many tie, targets, and labels of segments."""
     embeddings = rng.integers(-1, 2, (LISTS, 3)), rng.integers(-1, 2, (ITEMS, 3))
@@ -58,6 +71,12 @@ def of_rows(rows, members, by=None, which=slice(None), **arguments):
     given = (each[which] for each in rows[:3])
     arguments |= {"by": by, "model": Identity(), "prefix": ""}
     return evaluated(GroupedEvaluation(*given, members, **arguments))
+
+
+def of_lists(lists, members, by=None, which=slice(None), **arguments):
+    given = (each[which] for each in lists[:2])
+    arguments |= {"by": by, "model": Identity(), "prefix": ""}
+    return evaluated(ListEvaluation(*given, members, **arguments))
 
 
 def queries_by(queries, members, by, which=slice(None), **arguments):
@@ -101,10 +120,10 @@ def each_alone(evaluate, given, members):
     return expected
 
 
-@pytest.mark.parametrize("evaluate", [of_rows, of_queries])
+@pytest.mark.parametrize("evaluate", [of_rows, of_lists, of_queries])
 def test_segments_have_the_results_that_they_have_alone(request, evaluate):
     """With all but shuffled ties, lists without relevant items, and their errors."""
-    given = request.getfixturevalue("rows" if evaluate is of_rows else "queries")
+    given = request.getfixturevalue(evaluate.__name__.removeprefix("of_"))
     members = own_members()
     expected = each_alone(evaluate, given, members)
     found = evaluate(given, members, given[-1])
@@ -169,7 +188,12 @@ def test_exposure(queries):
     # No tie is shuffled by the number of a list: alone, a segment shows the same.
     members = [x(3, shuffle_ties=False) for x in (metrics.Coverage, metrics.Gini)]
     expected = each_alone(of_queries, queries, members)
-    found = of_queries(queries, [*members, "ndcg@3"], by)
+    group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)
+    found = of_queries(queries, group, by)
+    # A mean over lists alone has a standard error.
+    errors = [name for name in found if "stderr" in name]
+    assert len(errors) == 4
+    assert all(name.startswith("ndcg_at_3_stderr") for name in errors)
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
     whole = len(np.unique(shown)) / ITEMS

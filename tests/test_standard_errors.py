@@ -12,7 +12,7 @@ from strategies import BATCH, LIST_SIZE, batches, ties
 
 import keras_rank
 from keras_rank import state
-from keras_rank.metrics import NDCG, RankingMetrics
+from keras_rank.metrics import NDCG, Coverage, RankingMetrics
 from keras_rank.utils import export_state, merge_state
 
 
@@ -302,6 +302,17 @@ def test_results_of_a_group(batch):
     assert {name: float(x) for name, x in group.result().items()} == close(
         {name: float(x) for name, x in expected.items()}
     )
+
+
+def test_metrics_of_exposure_have_none(batch):
+    members = [Coverage(2, LIST_SIZE), NDCG(k=3)]
+    members.append(NDCG(k=5, name="coverage_at_2_stderr"))
+    group = RankingMetrics(members, standard_errors=True)
+    group.update_state(*batch)
+    means = ["ndcg_at_3", "coverage_at_2_stderr"]
+    with_errors = [each for name in means for each in (name, f"{name}_stderr")]
+    assert list(group.result()) == ["coverage_at_2", *with_errors]
+    assert list(group.standard_error()) == means
 
 
 def test_errors_of_a_group():

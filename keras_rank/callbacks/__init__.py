@@ -2,5 +2,6 @@
 
 from keras_rank.callbacks.catalogue import CatalogueEvaluation
 from keras_rank.callbacks.grouped import GroupedEvaluation
+from keras_rank.callbacks.lists import ListEvaluation
 
-__all__ = ["CatalogueEvaluation", "GroupedEvaluation"]
+__all__ = ["CatalogueEvaluation", "GroupedEvaluation", "ListEvaluation"]

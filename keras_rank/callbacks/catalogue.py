@@ -10,13 +10,12 @@ import numpy as np
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array, Tensor
 from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
-from keras_rank.callbacks.segments import BY, sums_of
+from keras_rank.callbacks.segments import labels_for, sums_of
 from keras_rank.catalogue import evaluation
 from keras_rank.catalogue.candidates import check_no_model
 from keras_rank.catalogue.ranks import check_block_size, retrieval
 from keras_rank.catalogue.scoring import check_score
 from keras_rank.lists.copies import own
-from keras_rank.lists.groups import labels_of
 from keras_rank.lists.standardize import read_targets
 
 
@@ -135,12 +134,7 @@ class CatalogueEvaluation(EpochEvaluation):
         self.score, self.block_size = score, check_block_size(block_size)
         # What they hold is checked at once.
         lists = len(read_targets("targets", self.targets)[0])
-        self._labels = None if by is None else labels_of(BY, by)
-        if self._labels is not None and len(self._labels) != lists:
-            raise ValueError(
-                f"`{BY}` should have one label for each row of `targets`. Received: "
-                f"{len(self._labels)} labels for {lists} rows"
-            )
+        self._labels = labels_for(lists, by, "row of `targets`")
         sums_of(self.metrics, self._labels)
         # The first rows of an array, which tell whether it has changed.
         self._before: Array | None = None

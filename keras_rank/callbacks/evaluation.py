@@ -123,13 +123,14 @@ def check_model(argument: str, model: Any) -> Any:
 
 def _warn_of_weights(sample_weight: Any) -> None:
     given = look("sample_weight", sample_weight).tensor()
-    weights = ops.convert_to_numpy(given).ravel()
-    (rows,) = np.nonzero(~(weights >= 0))
-    if len(rows):
+    weights = ops.convert_to_numpy(given)
+    places = np.argwhere(~(weights >= 0))
+    if len(places):
+        first = tuple(places[0])
         warnings.warn(
-            f"`sample_weight` should be 0 or more. Received: {len(rows)} of "
-            f"{len(weights)} weights that are negative or NaN, the first, "
-            f"{weights[rows[0]]}, in row {rows[0]}. They count as 0.",
+            f"`sample_weight` should be 0 or more. Received: {len(places)} of "
+            f"{weights.size} weights that are negative or NaN, the first, "
+            f"{weights[first]}, in row {first[0]}. They count as 0.",
             stacklevel=2,
         )
 

@@ -9,22 +9,21 @@ import numpy as np
 
 from keras_rank.arguments import names_arguments
 from keras_rank.backends import Array
-from keras_rank.callbacks.evaluation import EpochEvaluation, check_model
-from keras_rank.callbacks.outputs import output_names, scores_of, taken
+from keras_rank.callbacks.outputs import of_rows, output_names, taken
 from keras_rank.callbacks.rows import IDS, LABELS, WEIGHTS, Columns, Part, rows_from
+from keras_rank.callbacks.scored import ScoredEvaluation
 from keras_rank.callbacks.segments import BY, sums_of
 from keras_rank.catalogue.evaluation import Metrics, progress
 from keras_rank.lists.groups import places
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
-from keras_rank.metrics.update import columns_of
 
 # How many items, with padding, a metric is given at a time: short lists are not padded
 # to the longest of all.
 _MOST_ITEMS = 2**21
 
 
-class GroupedEvaluation(EpochEvaluation):
+class GroupedEvaluation(ScoredEvaluation):
     """Evaluates a model of single items, list by list, at the end of an epoch.
 
     For models that are trained on rows: one row is one item, the rows of a list may be
@@ -135,13 +134,13 @@ class GroupedEvaluation(EpochEvaluation):
     ) -> None:
         super().__init__(
             _check_metrics(metrics),
+            model=model,
+            output=output,
             batch_size=batch_size,
             prefix=prefix,
             frequency=frequency,
             verbose=verbose,
         )
-        self.scoring_model = check_model("model", model)
-        self.output = output
         columns = {LABELS: labels, IDS: group_ids, WEIGHTS: sample_weight}
         if by is not None:
             columns[BY] = by
@@ -170,36 +169,18 @@ class GroupedEvaluation(EpochEvaluation):
             show(done)
         found = {**self._rows.given, **columns.all()}
         groups = self._groups or _Groups(found[IDS])
-        weights = groups.of_rows(found.get(WEIGHTS))
-        sums = sums_of(self.metrics, groups.labels(found.get(BY)))
-        members, _ = by_kind(self.metrics.members)
-        given = found[LABELS], np.concatenate(scores), weights
-        for first, lists in groups.lists(*given):
-            for slots, columns in columns_of(members, lists, sums.whole):
-                sums.add(slots, columns, first)
-        if not self._was_evaluated:
-            self.warn_of_lists(sums.whole, found.get(WEIGHTS))
-        return sums.results()
-
-    @property
-    def _scoring(self) -> Any:
-        return self.scoring_model or self.model
+        weights = found.get(WEIGHTS)
+        given = found[LABELS], np.concatenate(scores), groups.of_rows(weights)
+        labels = groups.labels(found.get(BY))
+        return self.results_of(groups.lists(*given), labels, weights)
 
     def _columns(self) -> Columns:
         return Columns(self.output, output_names(self._scoring))
 
     def _add_part(self, part: Part, scores: list[Array], columns: Columns) -> None:
         """Predicts the scores of rows, and adds them and what a data set has."""
-        model = self._scoring
-        x = taken(model, part.x, self._rows.names)
-        predicted = model.predict(x, batch_size=part.batch_size, verbose=0)
-        found = scores_of(predicted, self.output, output_names(model))
-        if len(found) != part.rows:
-            raise ValueError(
-                "The model should return one score for each row. Received: "
-                f"{len(found)} scores for {part.rows} rows"
-            )
-        scores.append(found)
+        x = taken(self._scoring, part.x, self._rows.names)
+        scores.append(of_rows(self.predicted(x, part.batch_size), part.rows))
         for batch in part.columns:
             columns.add(*batch)
 

@@ -8,6 +8,12 @@ import numpy as np
 
 from keras_rank.backends import Array
 
+# What to do where predictions are not scores alone.
+WHICH = (
+    "For one of several outputs, pass its name as `output`; for one of several "
+    "columns, pass a `model` that returns it."
+)
+
 
 def of_output(
     argument: str, structure: Any, output: str | None, names: list[str] | None
@@ -45,7 +51,7 @@ def output_names(model: Any) -> list[str] | None:
 
 
 def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Array:
-    """The scores in what `predict` returns, one for each row."""
+    """The scores in what `predict` returns."""
     is_single = not isinstance(predicted, Mapping | list | tuple)
     if is_single and output is not None and output not in (names or []):
         raise ValueError(
@@ -60,16 +66,23 @@ def scores_of(predicted: Any, output: str | None, names: list[str] | None) -> Ar
         )
     # A model may return the same memory again.
     scores = np.array(scores)
+    # NumPy has no bfloat16 of its own.
+    return scores if scores.dtype.kind in "biuf" else scores.astype("float32")
+
+
+def of_rows(scores: Array, rows: int) -> Array:
+    """Scores as a column, and checks that there is one for each row."""
     if scores.ndim == 0 or set(scores.shape[1:]) - {1}:
         raise ValueError(
             "The model should return one score for each row, of shape (rows,) or "
-            "(rows, 1). For one of several outputs, pass its name as `output`; for one "
-            "of several columns, pass a `model` that returns it. Received: predictions "
-            f"of shape {scores.shape}"
+            f"(rows, 1). {WHICH} Received: predictions of shape {scores.shape}"
         )
-    scores = scores.reshape(-1)
-    # NumPy has no bfloat16 of its own.
-    return scores if scores.dtype.kind in "biuf" else scores.astype("float32")
+    if len(scores) != rows:
+        raise ValueError(
+            "The model should return one score for each row. Received: "
+            f"{len(scores)} scores for {rows} rows"
+        )
+    return scores.reshape(-1)
 
 
 def taken(model: Any, x: Any, names: list[str]) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array, backend
+from keras_rank.callbacks import inputs
 from keras_rank.callbacks.outputs import of_output
 from keras_rank.callbacks.segments import BY
 from keras_rank.catalogue.candidates import batches_of
@@ -21,11 +22,6 @@ from keras_rank.lists.groups import ids_of, labels_of, rows_of
 # The arguments that have a value for each row.
 LABELS, IDS, WEIGHTS = "labels", "group_ids", "sample_weight"
 
-# The default batch size of `predict`.
-_BATCH_SIZE = 32
-# How much is predicted at a time, so that neither inputs nor outputs of all rows are in
-# memory at once.
-_MOST_ROWS, _MOST_BYTES = 2**19, 2**26
 # The chance that rows are shuffled and it is not noticed is below 2 to minus this.
 _CERTAINTY = 40
 
@@ -97,17 +93,17 @@ def rows_from(x: Any, columns: Mapping[str, Any], batch_size: int | None) -> Row
             of an input or of a target, or `None` for what a data set has in its place.
         batch_size: the batch size for arrays, or `None`.
     """
-    leaves = keras.tree.flatten(x)
-    if leaves and all(len(getattr(each, "shape", ())) > 0 for each in leaves):
-        return ArrayRows(x, columns, batch_size or _BATCH_SIZE)
+    if inputs.are_arrays(x):
+        return ArrayRows(x, columns, batch_size)
     return DataSetRows(x, columns)
 
 
 class ArrayRows(Rows):
     """The rows of an array, or of a list, tuple or dict of arrays."""
 
-    def __init__(self, x: Any, columns: Mapping[str, Any], batch_size: int) -> None:
-        self.x, self._batch_size = x, batch_size
+    def __init__(
+        self, x: Any, columns: Mapping[str, Any], batch_size: int | None
+    ) -> None:
         self.names = [key for key in columns.values() if isinstance(key, str)]
         values = {
             name: _named(name, value, x, None) if isinstance(value, str) else value
@@ -121,41 +117,23 @@ class ArrayRows(Rows):
             for name, value in values.items()
             if value is not None
         }
-        sizes = {int(each.shape[0]) for each in keras.tree.flatten(x)}
-        if len(sizes) != 1 or 0 in sizes:
-            raise ValueError(
-                "`x` should hold arrays with one row for each item. Received: arrays "
-                f"with the numbers of rows {sorted(sizes)}"
-            )
-        self.number = sizes.pop()
+        self._inputs = inputs.Inputs(x, batch_size, "item")
+        self.number = self._inputs.number
         self._check_numbers()
 
     def first_batch(self) -> Part:
-        return self._part(0, min(self._batch_size, self.number or 0))
+        return self._part(*self._inputs.first())
 
     def parts(self) -> Iterator[Part]:
-        rows, leaves = self.number or 0, keras.tree.flatten(self.x)
-        memory = sum(int(getattr(each, "nbytes", 0)) for each in leaves)
-        most = min(_MOST_ROWS, int(_MOST_BYTES * rows / max(memory, 1)))
-        # So that batches are those of `predict` on all rows.
-        size = max(most // self._batch_size, 1) * self._batch_size
-        if not all(hasattr(each, "__getitem__") for each in leaves):
-            # Sparse tensors of TensorFlow can't be cut.
-            size = rows
-        for start in range(0, rows, size):
-            yield self._part(start, min(start + size, rows))
+        for span in self._inputs.spans():
+            yield self._part(*span)
 
     def check_order(self) -> None:
         """Arrays have an order."""
 
     def _part(self, start: int, stop: int) -> Part:
-        def cut(x: Any) -> Any:
-            # Rows of a table of pandas.
-            return getattr(x, "iloc", x)[start:stop]
-
-        is_whole = (start, stop) == (0, self.number)
-        x = self.x if is_whole else keras.tree.map_structure(cut, self.x)
-        return Part(x, stop - start, self._batch_size, [])
+        x = self._inputs.part(start, stop)
+        return Part(x, stop - start, self._inputs.batch_size, [])
 
 
 class DataSetRows(Rows):
@@ -427,8 +405,8 @@ def _can_join(waiting: list[_Batch], batch: _Batch) -> bool:
     number = len(waiting) + 1
     return (
         last.rows == first.rows >= batch.rows
-        and first.rows * number <= _MOST_ROWS
-        and sum(each.nbytes for each in leaves) * number <= _MOST_BYTES
+        and first.rows * number <= inputs.MOST_ROWS
+        and sum(each.nbytes for each in leaves) * number <= inputs.MOST_BYTES
         and _kind(first.x) == _kind(batch.x)
     )
 

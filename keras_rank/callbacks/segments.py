@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_rank.arguments import unaccepted
 from keras_rank.backends import Array
-from keras_rank.lists.groups import ids_of
+from keras_rank.lists.groups import ids_of, labels_of
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.segments import SegmentedSums
 
@@ -21,6 +21,17 @@ _MOST = 50
 _LONGEST = 200
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _NO_IDENTIFIER = re.compile("[^0-9A-Za-z_]")
+
+
+def labels_for(lists: int, by: Any, noun: str) -> Array | None:
+    """Returns the label of each list, if there are any, and checks their number."""
+    labels = None if by is None else labels_of(BY, by)
+    if labels is not None and len(labels) != lists:
+        raise ValueError(
+            f"`{BY}` should have one label for each {noun}. Received: {len(labels)} "
+            f"labels for {lists} {noun.split()[0]}s"
+        )
+    return labels
 
 
 def sums_of(metrics: RankingMetrics, labels: Array | None) -> SegmentedSums:

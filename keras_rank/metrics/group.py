@@ -54,7 +54,7 @@ class RankingMetrics(PlacedMetric):
             group its own prefix. Defaults to `""`.
         standard_errors: bool. Whether the results include the standard error of each
             member, right after its value: `ndcg_at_10_stderr`. Metrics of exposure have
-            none, and are then an error. Defaults to `False`.
+            none. Defaults to `False`.
         name: str. Defaults to the name of the first result.
 
     Raises:
@@ -85,11 +85,11 @@ class RankingMetrics(PlacedMetric):
             )
         has_errors = check_flag("standard_errors", standard_errors)
         _require_names_of_their_own(members, has_errors)
-        _, of_exposure = by_kind(members)
-        if has_errors and of_exposure:
+        of_lists, of_exposure = by_kind(members)
+        if has_errors and not of_lists:
             raise ValueError(
-                "`standard_errors` should be False with metrics of exposure, which "
-                "have none. Received: standard_errors=True with "
+                "`standard_errors` should be False where all metrics are those of "
+                "exposure, which have none. Received: standard_errors=True with "
                 f"{of_exposure[0].name!r}"
             )
         super().__init__(name=name or prefix + members[0].name)
@@ -138,10 +138,11 @@ class RankingMetrics(PlacedMetric):
         """Returns a dict from the names of the members to their standard errors.
 
         See `keras_rank.metrics.RankingMetric.standard_error` for what they mean.
+        Metrics of exposure have none.
         """
         return {
             self.prefix + member.name: member.standard_error()
-            for member in self.members
+            for member in by_kind(self.members)[0]
         }
 
     @property
@@ -162,7 +163,7 @@ class RankingMetrics(PlacedMetric):
         for member in self.members:
             name = self.prefix + member.name
             results[name] = values[member.name]
-            if self.standard_errors:
+            if member.name in errors:
                 results[_ERROR.format(name)] = errors[member.name]
         return results
 
@@ -270,7 +271,8 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
                 f"{member._as_call()}"
             )
         by_name[member.name] = member
-    for name in by_name if has_errors else ():
+    of_lists, _ = by_kind(members)
+    for name in (each.name for each in of_lists if has_errors):
         if _ERROR.format(name) in by_name:
             raise ValueError(
                 "With `standard_errors=True`, `metrics` should not have the name of "

@@ -176,6 +176,12 @@ def columns_of(
         yield slots, columns
 
 
+def check_given(metrics: Sequence[PerListMetric], given: Sequence[Any]) -> None:
+    """Raises what `columns_of` does where shapes and dtypes don't match."""
+    for _ in _batches(metrics, *given):
+        pass
+
+
 def columns_of_ranked(metrics: Sequence[PerListMetric], ranked: RankedLists) -> Tensor:
     """Returns what each of some ranked lists adds to the totals of metrics."""
     _check_take(metrics, ranked)
