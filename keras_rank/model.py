@@ -15,6 +15,7 @@ from keras_rank.backends import backend
 from keras_rank.lists.given import are_lists, form_of, in_full, look
 from keras_rank.lists.tensors import wide_or_none
 from keras_rank.losses import are_of_items, have_padding, losses_that_count
+from keras_rank.metrics import RankingMetrics
 from keras_rank.utils import mask_labels
 
 
@@ -46,6 +47,48 @@ def _with_folded_labels(
         return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
 
     return with_folded_labels
+
+
+def _with_own_names(compute_metrics: Callable[..., Any]) -> Callable[..., Any]:
+    """Raises for results of one name, of which Keras would keep the last.
+
+    It renames metrics of one name, but not the results of groups.
+    """
+
+    @functools.wraps(compute_metrics)
+    def with_own_names(
+        self: keras.Model, x: Any, y: Any, y_pred: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        results = compute_metrics(self, x, y, y_pred, *args, **kwargs)
+        outputs = keras.tree.flatten(y_pred)
+        if any(map(backend.has_no_data, outputs)):
+            return results
+        listed = [each for x in self.metrics for each in getattr(x, "metrics", [x])]
+        # One may be listed twice.
+        found = {id(metric): metric for metric in listed}
+        if tuple(found) != self._metrics_checked:
+            _require_own_names([*found.values()], len(outputs) == 1)
+            self._metrics_checked = tuple(found)
+        return results
+
+    return with_own_names
+
+
+def _require_own_names(found: list[keras.metrics.Metric], has_one_output: bool) -> None:
+    taken: dict[str, keras.metrics.Metric] = {}
+    groups = [x for x in found if isinstance(x, RankingMetrics)]
+    # Of several outputs, others have the name of theirs in front.
+    others = [x for x in found if x not in groups] if has_one_output else []
+    for metric in (*others, *groups):
+        is_group = isinstance(metric, RankingMetrics)
+        for name in metric._result_names() if is_group else [metric.name]:
+            if name in taken and metric in groups:
+                raise ValueError(
+                    "`metrics` should have results with names of their own, as Keras "
+                    "logs only the last of one name: give a group another `prefix`. "
+                    f"Received twice: {name!r}, of {taken[name]!r} and {metric!r}"
+                )
+            taken[name] = metric
 
 
 class _BesideMasks(NamedTuple):
@@ -200,6 +243,9 @@ class RankingModel(keras.Model):
     # Whether there is padding to warn of, `None` if that is not known.
     _has_padding: bool | None = None
     _has_warned = False
+    # The metrics whose results have names of their own, by identity: Keras would track
+    # the metrics themselves.
+    _metrics_checked: tuple[int, ...] = ()
     # Whether masks of layers are returned beside the outputs.
     _keeps_masks = False
 
@@ -234,7 +280,7 @@ class RankingModel(keras.Model):
             _of_keras("compute_loss_and_updates")
         )
     compute_loss = _with_folded_labels(_of_keras("compute_loss"), _warn_of_padding)
-    compute_metrics = _with_folded_labels(_of_keras("compute_metrics"))
+    compute_metrics = _with_folded_labels(_with_own_names(_of_keras("compute_metrics")))
 
 
 # What Keras makes of inputs and outputs. It does not export the class, but tells it.

@@ -354,6 +354,40 @@ def test_without_a_seed_of_the_program_runs_differ():
     assert len(found) == 3
 
 
+def test_arguments_that_a_config_would_lose_are_an_error():
+    class Scaled(metrics.NDCG):
+        def __init__(self, k=None, *, scale=1.0, **arguments):
+            super().__init__(k, **arguments)
+            self.scale = scale
+
+    class Kept(Scaled):
+        def get_config(self):
+            return {**super().get_config(), "scale": self.scale}
+
+    class Fixed(metrics.NDCG):
+        def __init__(self, **arguments):
+            super().__init__(5, **arguments)
+
+    with pytest.raises(NotImplementedError, match="argument 'scale', which"):
+        Scaled(scale=2.0).get_config()
+    assert Kept.from_config(Kept(scale=2.0).get_config()).scale == 2.0
+    assert Fixed().get_config()["k"] == 5
+
+
+@pytest.mark.parametrize(
+    "gain", [lambda y: y - y, lambda y: -y, lambda y: y * (3.0 - y), lambda y: 0.0]
+)
+def test_the_highest_grade_has_the_highest_gain(gain):
+    message = "`max_grade` should be the grade with the highest gain, which is above 0"
+    for call in (
+        metrics.RankBiasedPrecision,
+        functools.partial(functional.rank_biased_precision, [[1, 0]], [[1, 0]]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(gain_fn=gain, max_grade=3)
+        call(gain_fn=lambda y: y * y, max_grade=3)
+
+
 def test_a_default_seed_is_kept():
     metric = metrics.NDCG()
     assert type(metric).from_config(metric.get_config()).seed == metric.seed

@@ -13,7 +13,13 @@ from precision import default_precision
 from recording import Recorded, results
 
 from keras_rank import RankingModel, metrics
-from keras_rank.metrics import NDCG, MeanReciprocalRank, PairwiseAccuracy, PrecisionAtK
+from keras_rank.metrics import (
+    NDCG,
+    MeanReciprocalRank,
+    PairwiseAccuracy,
+    PrecisionAtK,
+    RankingMetrics,
+)
 
 LISTS, ITEMS, FEATURES = 12, 5, 3
 
@@ -731,3 +737,37 @@ def test_ids_alone_and_ids_of_one_target(rng):
     graded = {"ids": ids, "labels": np.float32([1, 2, 0])}
     found = model.evaluate(x, graded, **given)
     assert found["ndcg_at_3"] == ndcg_of(graded, model.predict(x, verbose=0))
+
+
+COLLIDING = {
+    "ndcg_at_3": lambda: ([NDCG(3), RankingMetrics(["mrr", "ndcg@3"])], []),
+    "ndcg_at_2": lambda: ([RankingMetrics(["ndcg@2", x]) for x in ("mrr", "map")], []),
+    "mrr": lambda: ([RankingMetrics(["mrr"])], [RankingMetrics(["mrr"])]),
+    "mrr_stderr": lambda: (
+        [RankingMetrics(["mrr"], standard_errors=True), NDCG(name="mrr_stderr")],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLLIDING)
+def test_results_of_one_name_are_an_error(name):
+    """Keras would log the last one. With a prefix there is none, nor with numbers."""
+    x, y = np.ones((4, 3, 2), "float32"), np.eye(4, 3)
+    inputs = keras.Input((3, 2))
+    outputs = keras.layers.Reshape((3,))(keras.layers.Dense(1)(inputs))
+    metrics, weighted = COLLIDING[name]()
+    model = RankingModel(inputs, outputs)
+    model.compile(loss="mse", metrics=metrics, weighted_metrics=weighted)
+    with pytest.raises(ValueError, match=f"Received twice: '{name}'"):
+        model.evaluate(x, y, verbose=0)
+    # Neither does an error disturb what follows, on any backend.
+    metrics, weighted = COLLIDING[name]()
+    group = RankingMetrics(["mrr"], prefix="other_")
+    alone = [x for x in metrics if not isinstance(x, RankingMetrics)]
+    model.compile(
+        loss="mse", metrics=[*alone, NDCG(3), group], weighted_metrics=weighted
+    )
+    for _ in range(2):
+        logs = model.evaluate(x, y, np.ones(4), return_dict=True, verbose=0)
+        assert {"other_mrr", "loss"} < set(logs)

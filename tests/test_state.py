@@ -1,5 +1,8 @@
 """Sums that stay exact, and states that add up."""
 
+import copy
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from strategies import LIST_SIZE
 from test_ways import dense_batch
 
 import keras_rank
-from keras_rank import functional, metrics
+from keras_rank import functional, metrics, utils
 from keras_rank import state as sums_of
 from keras_rank.backends import backend
 
@@ -82,6 +85,28 @@ def test_adding_variables_is_merging(rng):
     assert float(merged.result()) == pytest.approx(float(whole.result()), rel=1e-6)
     assert float(merged.standard_error()) == expected
     assert int(merged.variables[-1] + 0) == int(whole.variables[-1] + 0)
+
+
+def test_states_know_their_configuration():
+    """Until they are rebuilt from their arrays."""
+    linear = metrics.NDCG(2, gain_fn="linear")
+    linear.update_state([[2, 0, 1]], [[0.1, 0.3, 0.2]])
+    given = utils.export_state(linear)
+    for state in (given, pickle.loads(pickle.dumps(given)), copy.copy(given)):
+        with pytest.raises(ValueError, match="of the same class and configuration as"):
+            utils.merge_state(metrics.NDCG(2), [state])
+        with pytest.raises(ValueError, match="an element of type NoneType"):
+            utils.merge_state(metrics.NDCG(2, gain_fn="linear"), [state, None])
+        merged = utils.merge_state(metrics.NDCG(2, gain_fn="linear", seed=3), [state])
+        assert float(merged.result()) == float(linear.result())
+    assert float(utils.merge_state(metrics.NDCG(2), [dict(given)]).result()) > 0
+    own = metrics.NDCG(2, gain_fn=lambda labels: labels)
+    utils.merge_state(own, [utils.export_state(own)])
+    group = metrics.RankingMetrics([metrics.NDCG(2)])
+    other = metrics.RankingMetrics([metrics.NDCG(2, gain_fn="linear")])
+    state = utils.export_state(other)
+    with pytest.raises(ValueError, match="of the same class and configuration as"):
+        utils.merge_state(group, [state])
 
 
 def test_merging_different_metrics_is_an_error():

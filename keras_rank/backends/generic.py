@@ -76,6 +76,11 @@ def is_at_hand(x: Tensor) -> bool:
     return backends.backend.is_concrete(x) and not backends.backend.on_accelerator()
 
 
+def has_no_data(x: Tensor) -> bool:
+    """Whether a tensor is of a run for shapes alone, in which nothing may be raised."""
+    return False
+
+
 def known(condition: Tensor | bool) -> bool | None:
     """The value of a boolean scalar, `None` where Python can't see it."""
     if isinstance(condition, bool):

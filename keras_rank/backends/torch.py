@@ -57,6 +57,11 @@ def is_concrete(x: Tensor) -> bool:
     return x.device.type != "meta" and not torch._C._functorch.is_batchedtensor(x)
 
 
+def has_no_data(x: Tensor) -> bool:
+    """An error would leave Keras's device as it is there."""
+    return bool(x.device.type == "meta")
+
+
 if sys.version_info < (3, 12):
 
     class cached_property(functools.cached_property[Any]):  # noqa: N801

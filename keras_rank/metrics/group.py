@@ -167,6 +167,15 @@ class RankingMetrics(PlacedMetric):
                 results[_ERROR.format(name)] = errors[member.name]
         return results
 
+    def _result_names(self) -> list[str]:
+        """The names of the results, those of standard errors among them."""
+        names = []
+        for member in self.members:
+            names.append(self.prefix + member.name)
+            if self.standard_errors and isinstance(member, RankingMetric):
+                names.append(_ERROR.format(names[-1]))
+        return names
+
     def _of_sums(
         self, statistic: Callable[..., Tensor], sums: State
     ) -> dict[str, Tensor]:

@@ -56,6 +56,7 @@ class OrderedMetric(PlacedMetric):
         self.shuffle_ties = shuffle_ties
 
     def get_config(self) -> dict[str, Any]:
+        _require_own_config(type(self))
         return {
             "name": self.name,
             "k": self.k,
@@ -129,6 +130,24 @@ class OrderedMetric(PlacedMetric):
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name).lower()
         name = self.base_name or words
         return name if self.k is None else f"{name}_at_{self.k}"
+
+
+def _require_own_config(kind: type) -> None:
+    """Raises for arguments of a user's class that the inherited config lacks.
+
+    A copy or a loaded metric would have their defaults.
+    """
+    owner = next(base for base in kind.__mro__ if "get_config" in vars(base))
+    if kind is owner or not owner.__module__.startswith("keras_rank."):
+        return
+    known = inspect.signature(owner).parameters
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind != parameter.VAR_KEYWORD and name not in known:
+            raise NotImplementedError(
+                f"`{kind.__name__}` should have a method `get_config` that returns all "
+                f"arguments: `{{**super().get_config(), {name!r}: self.{name}}}`. "
+                f"Received: the argument {name!r}, which would be lost"
+            )
 
 
 def _as_text(value: Any) -> str:
