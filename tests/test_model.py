@@ -769,5 +769,7 @@ def test_results_of_one_name_are_an_error(name):
         loss="mse", metrics=[*alone, NDCG(3), group], weighted_metrics=weighted
     )
     for _ in range(2):
-        logs = model.evaluate(x, y, np.ones(4), return_dict=True, verbose=0)
+        logs = model.evaluate(
+            x, y, sample_weight=np.ones(4), return_dict=True, verbose=0
+        )
         assert {"other_mrr", "loss"} < set(logs)
