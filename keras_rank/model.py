@@ -209,6 +209,10 @@ class RankingModel(keras.Model):
     model pads each batch to its longest list: labels with -1, features and weights with
     0. So its inputs must accept any list size: `keras.Input((None, features))`.
 
+    On JAX, the training metrics of `fit` see masks that layers have passed on to the
+    outputs, Keras's own metrics too, as everywhere else. In `keras.Model` they don't.
+    Two results of one name are an error, as the logs would have the last one only.
+
     Everything else is as in `keras.Model`: create it from inputs and outputs, or
     subclass it, and pass inputs and outputs to `super().__init__` or define `call`. An
     override of `compute_loss` or `compute_metrics` receives a `y` of labels only (a
@@ -221,7 +225,8 @@ class RankingModel(keras.Model):
         name: as for `keras.Model`.
 
     Raises:
-        ValueError: if `y` has keys other than `"labels"`, `"mask"` and `"ids"`.
+        ValueError: if `y` has keys other than `"labels"`, `"mask"` and `"ids"`, or two
+            results have the same name.
 
     Example:
 

@@ -29,11 +29,11 @@ BASES = {
 }
 # What a class says otherwise than its function, as it computes a mean later on.
 LATER = {
-    "The seed of the shuffle. Defaults to `None`: drawn at each call, so that a list "
-    "with ties may get a different value each time.": (
+    "The seed of the shuffle. Defaults to `None`: that of the program, from the state "
+    "of Python's generator, which": (
         "The seed of the shuffle, which is a function of the seed, the number of the "
-        "list since the last reset, and the item. Defaults to `None`: drawn once, at "
-        "construction."
+        "list since the last reset, and the item. Defaults to `None`: that of the "
+        "program, from the state of Python's generator at construction, which"
     ),
     "`None` gives NaN": "`None` leaves it out of the mean",
     "gives NaN": "is left out of the mean",

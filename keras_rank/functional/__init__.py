@@ -12,7 +12,8 @@ Args:
         `keras_rank.functional.rank` also take the ranked lists that it returns, in
         place of all its arguments but `k`.
     y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored `-inf`
-        or NaN is judged, but not retrieved: it has no rank.
+        or NaN is judged, but not retrieved: it has no rank. Where a mask that layers have
+        passed on to the scores is False, there is padding.
     sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
         `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight is
         not above 0 is padding. Other weights of items matter only where the equation
@@ -23,8 +24,8 @@ Args:
         the earlier item first. `"average"`: the exact mean over all their orders.
         Defaults to `True`.
     seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-        `None`: drawn at each call, so that a list with ties may get a different value
-        each time.
+        `None`: that of the program, from the state of Python's generator, which
+        `keras.utils.set_random_seed` sets.
     empty_value: float. The value of a list that has items, but no relevant ones.
         Defaults to 0.0. `None` gives NaN.
     relevance_threshold: float. Items with this label or a higher one are relevant.

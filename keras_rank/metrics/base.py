@@ -70,7 +70,8 @@ class RankingMetric(PerListMetric):
             their orders. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle, which is a
             function of the seed, the number of the list since the last reset, and the
-            item. Defaults to `None`: drawn once, at construction.
+            item. Defaults to `None`: that of the program, from the state of Python's
+            generator at construction, which `keras.utils.set_random_seed` sets.
         empty_value: float. The value of a list that has items, but no relevant ones.
             Defaults to 0.0. `None` leaves it out of the mean.
         empty_weight: the weight of such a list in the mean. `"average"`: the average
@@ -117,7 +118,9 @@ class RankingMetric(PerListMetric):
                 `keras_rank.functional.rank` or `keras_rank.catalogue.rank` with the
                 same `shuffle_ties`, in place of all arguments.
             y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item
-                scored `-inf` or NaN is judged, but not retrieved: it has no rank.
+                scored `-inf` or NaN is judged, but not retrieved: it has no rank. Where
+                a mask that layers have passed on to the scores is False, there is
+                padding.
             sample_weight: `None`, a number, or weights of shape `(batch,)`,
                 `(batch, 1)` or `(batch, list_size)`; `(list_size,)` for a single
                 list. An item whose weight is not above 0 is padding.

@@ -42,7 +42,7 @@ class ExposureMetric(ordered.OrderedMetric):
         shuffle_ties: how tied items are ordered. `True`: at random, from `seed`.
             `False`: the earlier item first. Defaults to `True`.
         seed: int or `keras.random.SeedGenerator`. The seed of the shuffle. Defaults to
-            `None`: drawn once, at construction.
+            `None`: as for `keras_rank.metrics.RankingMetric`.
         sparse_labels: bool. Whether `y_true` holds ids, as for metrics of relevant
             items, rather than a label for each item. Defaults to `False`.
         name: str. Defaults to the name of the metric and its cutoff: `coverage_at_10`.
