@@ -48,7 +48,8 @@ def add(
     with backend.quiet():
         if backend.has_float64():
             parts = backend.in_float64(_sums, totals, remainders, columns)
-            return ops.stack(parts[:2]), parts[2], parts[3]
+            stacked = backend.library_of(totals).stack(parts[:2])
+            return stacked, parts[2], parts[3]
         added = _products(columns)
         return *_added(totals, remainders, added, 0.0 * added), added
 

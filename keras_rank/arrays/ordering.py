@@ -140,7 +140,7 @@ def _highest(scores: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 def _ties(scores: Tensor, following: Tensor) -> Tensor:
     """Whether a score is equal to the following one."""
-    return ops.logical_and(scores == following, following > -math.inf)
+    return (scores == following) & (following > -math.inf)
 
 
 def _in_order(scores: Tensor, keys: Tensor, count: Tensor | int) -> Tensor:

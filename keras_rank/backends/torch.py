@@ -221,6 +221,11 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
     return generic.maximum(x, bound)
 
 
+def as_dtype(x: Tensor, dtype: str) -> Tensor:
+    is_own = isinstance(x, torch.Tensor)
+    return x.to(getattr(torch, dtype)) if is_own else ops.cast(x, dtype)
+
+
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     """Keras's `pad` takes ten times as long."""
     if not isinstance(x, torch.Tensor):

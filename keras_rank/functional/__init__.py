@@ -12,8 +12,8 @@ Args:
         `keras_rank.functional.rank` also take the ranked lists that it returns, in
         place of all its arguments but `k`.
     y_pred: scores of the same shape, or `(batch, list_size, 1)`. An item scored `-inf`
-        or NaN is judged, but not retrieved: it has no rank. Where a mask that layers have
-        passed on to the scores is False, there is padding.
+        or NaN is judged, but not retrieved: it has no rank. Where a mask that layers
+        have passed on to the scores is False, there is padding.
     sample_weight: `None`, a number, or weights of shape `(batch,)`, `(batch, 1)` or
         `(batch, list_size)`; `(list_size,)` for a single list. An item whose weight is
         not above 0 is padding. Other weights of items matter only where the equation

@@ -233,8 +233,8 @@ def _has_first_batch(metrics: Sequence[PerListMetric], batch: RawBatch) -> bool:
         return False
     is_first = False
     for metric in metrics:
-        is_first |= metric._is_new
-        metric._is_new = False
+        if metric._is_new:
+            is_first, metric._is_new = True, False
     return is_first
 
 
@@ -389,7 +389,7 @@ def _computed(
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
-        values = None if values is None else ops.cast(values, judged.dtype)
+        values = None if values is None else backend.as_dtype(values, judged.dtype)
         check_returned(values, weights, functools.partial(_expected, metric, judged))
         computed.append(Computed(metric, judged, values, weights))
     return computed
