@@ -421,11 +421,6 @@ def quotient(x: Tensor, y: Tensor) -> Tensor:
     return x / y
 
 
-def as_dtype(x: Tensor, dtype: str) -> Tensor:
-    """Casts a tensor. Keras's checks take longer than that of a small one."""
-    return ops.cast(x, dtype)
-
-
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     """Pads rows with a value before and after their entries."""
     unpadded = [(0, 0)] * (len(x.shape) - 1)
@@ -467,7 +462,7 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     scope. It must not use bare numbers or constants, which JAX 0.6 compiles as float32.
     """
     dtype = backends.backend.widest("float64")
-    return function(*(backends.backend.as_dtype(x, dtype) for x in tensors))
+    return function(*(ops.cast(x, dtype) for x in tensors))
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -480,7 +475,7 @@ def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
     """Returns `number + x[row, column]` in int32, of an entry that is whole."""
-    return number + backends.backend.as_dtype(x[row, column], "int32")
+    return number + ops.cast(x[row, column], "int32")
 
 
 def no_fma(products: Tensor) -> Tensor:

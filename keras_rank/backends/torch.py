@@ -221,11 +221,6 @@ def maximum(x: Tensor, bound: Tensor | float) -> Tensor:
     return generic.maximum(x, bound)
 
 
-def as_dtype(x: Tensor, dtype: str) -> Tensor:
-    is_own = isinstance(x, torch.Tensor)
-    return x.to(getattr(torch, dtype)) if is_own else ops.cast(x, dtype)
-
-
 def padded(x: Tensor, before: int, after: int, value: float) -> Tensor:
     """Keras's `pad` takes ten times as long."""
     if not isinstance(x, torch.Tensor):
@@ -259,6 +254,10 @@ def in_float64(function: Callable[..., Any], *tensors: Tensor) -> Any:
     if tensors[0].device.type == "mps":
         return function(*tensors)
     return function(*(x.double() for x in tensors))
+
+
+def plus_entry(number: Tensor, x: Tensor, row: int, column: int) -> Tensor:
+    return number + x[row, column].int()
 
 
 def split_float64(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -389,7 +389,8 @@ def _computed(
         weights = judged.list_weights
         if metric._weighs_empty_lists:
             weights = backend.where(judged.has_relevant, weights, judged.mean_weights)
-        values = None if values is None else backend.as_dtype(values, judged.dtype)
+        if getattr(values, "dtype", None) != weights.dtype and values is not None:
+            values = ops.cast(values, judged.dtype)
         check_returned(values, weights, functools.partial(_expected, metric, judged))
         computed.append(Computed(metric, judged, values, weights))
     return computed

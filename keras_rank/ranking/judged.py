@@ -100,7 +100,7 @@ class JudgedLists:
         if not self._by_label.zero_at_zero:
             relevant = ops.logical_and(relevant, labels >= 0.0)
         relevant = ops.logical_and(relevant, self.lists.mask[:, None])
-        return backend.as_dtype(relevant, self.lists.dtype)
+        return ops.cast(relevant, self.lists.dtype)
 
     @backend.cached_property
     def weighted_relevance(self) -> Tensor:
@@ -138,7 +138,7 @@ class JudgedLists:
         (see `state`). Of shape `(batch,)`.
         """
         if self.lists.weights is None:
-            return backend.as_dtype(self.has_relevant, self.lists.dtype)
+            return ops.cast(self.has_relevant, self.lists.dtype)
         return ratio(total(self.weighted_relevance), total(self.relevance))
 
     @once_for_all_cutoffs
@@ -203,7 +203,9 @@ class JudgedLists:
         assert self._by_label is not None
         function, arguments = self._by_label.function, self._by_label.arguments
         worth = function(labels, self._scale, *arguments)
-        return backend.as_dtype(worth, self.lists.dtype)
+        # Keras's cast looks longer at a small tensor than it takes to cast it.
+        is_done = getattr(worth, "dtype", None) == labels.dtype
+        return worth if is_done else ops.cast(worth, self.lists.dtype)
 
     @backend.cached_property
     def _scale(self) -> Any:
