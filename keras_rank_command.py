@@ -100,7 +100,8 @@ _TESTS = """
     (default: holm)
 """
 _COMPARE = """
---fail-if-worse (all): exit with 1 if a model is worse, and p is below 1 - confidence
+--fail-if-worse (all): exit with 1 if a model is worse, and corrected_p (p with
+    --correction none) is below 1 - confidence; what is worse by p alone is a warning
 """
 _REPORT = """
 -o --output FILE (all): the page, which replaces a file of this name (default:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -17,7 +18,7 @@ from tables import only_where_it_is_quick, rows_of
 import keras_rank
 import keras_rank_command
 from keras_rank.arguments import GAINS
-from keras_rank.evaluation import Evaluation, evaluate
+from keras_rank.evaluation import Evaluation, compare, evaluate
 from keras_rank.evaluation.command import printing, run
 from keras_rank.evaluation.lists import metric_names, settings
 from keras_rank.evaluation.report import comparison
@@ -255,8 +256,31 @@ def test_a_gate_is_shut_where_too_few_lists_are_worse(command):
     pathlib.Path("one").write_text("1 0 a 1\n")
     pathlib.Path("worse").write_text("1 Q0 b 1 0.9 t\n")
     line = "compare --qrels one run worse -m mrr --fail-if-worse"
-    assert "mrr is worse by 0.5000, p=nan" in command(line, expected=1).err
+    assert "worse by 0.5000, p=nan, corrected p=nan" in command(line, expected=1).err
     command(line.replace("run worse", "worse run"))
+
+
+def test_a_gate_names_what_is_worse_by_p_alone(command):
+    """Each metric that is compared beside it weakens the gate."""
+    number, worse = 40, 5
+    query = np.repeat(np.arange(number), 2)
+    rows = {"query_id": query, "label": np.tile([1, 0], number)}
+    for name, lost in (("good", 0), ("bad", worse)):
+        score = np.where(query < lost, [0, 1] * number, [1, 0] * number)
+        parquet.write_table(pa.table({**rows, "score": score}), f"{name}.parquet")
+    line = "compare good.parquet bad.parquet --fail-if-worse -m mrr"
+    p = compare(*(evaluate(f"{x}.parquet", ["mrr"]) for x in ("good", "bad")))["p"][0]
+    assert p < 0.05 < 3 * p
+    said = f"mrr is worse by {0.5 * worse / number:.4f}, p={p:.2g}"
+    alone = command(line, expected=1).err
+    assert f"keras-rank: {said}, corrected p={p:.2g}\n" in alone
+    beside = f"{line} precision@1 recall@2"
+    warning = (
+        f"Warning: {said}, corrected p={3 * p:.2g}: the gate reads the corrected p"
+    )
+    assert warning in command(beside).err
+    assert said in command(f"{beside} --correction none", expected=1).err
+    assert "Warning: mrr" not in command(f"{beside} --correction none", expected=1).err
 
 
 LEVEL = "evaluate qrels run -o tsv -m ndcg map"
