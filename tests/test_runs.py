@@ -932,6 +932,11 @@ def test_few_judgments_are_no_reason_for_warnings():
         "Warning: 100 of 100 lists have no judged items with a score: do the judgments "
         "and the run have the same item ids?"
     ]
+    # Those with results have no judged ones, however many have none.
+    judged, run = sparse(0.0)
+    nothing = {q: {} for q in list(run)[:30]}
+    warnings = evaluate_run(judged, run | nothing, ["ndcg@10"]).warnings
+    assert any("70 of 100 lists have no judged items" in x for x in warnings)
 
 
 def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():

@@ -211,8 +211,8 @@ class Evaluation:
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
-            are affected), `share` (of all lists; for `judged`, the mean share of
-            judged items), and `threshold` (beyond which there is a warning; for
+            are affected), `share` (of all lists, or of those with results for checks of
+            their scores; for `judged`, the mean share of judged items), and `threshold` (beyond which there is a warning; for
             `judged`, below which). Checks of ties also have the `worst`, `average` and
             `best` values over all orders of the tied items; their `share` is the
             difference between best and worst. For `MeanAveragePrecision` with weights

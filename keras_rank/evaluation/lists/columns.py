@@ -11,6 +11,8 @@ OWN_WEIGHT = "{}_weight"
 HEALTH = "health/"
 # The column of a metric with one of the orders of tied items.
 SPREAD = HEALTH + "{}/{}"
+# Whether a list has relevant items for a metric.
+RELEVANT = HEALTH + "{}/relevant"
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
 # The items of a list that are kept.
 ITEMS = HEALTH + "kept items"
