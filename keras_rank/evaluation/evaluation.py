@@ -212,13 +212,14 @@ class Evaluation:
         Returns:
             A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
             are affected), `share` (of all lists, or of those with results for checks of
-            their scores; for `judged`, the mean share of judged items), and `threshold` (beyond which there is a warning; for
-            `judged`, below which). Checks of ties also have the `worst`, `average` and
-            `best` values over all orders of the tied items; their `share` is the
-            difference between best and worst. For `MeanAveragePrecision` with weights
-            of items or `normalizer="retrieved"`, for metrics of subtopics, and for
-            those of your own, `worst` and `best` are those of two orders: higher labels
-            first, and last. The notes are the warnings.
+            their scores; for `judged`, the mean share of judged items), and `threshold`
+            (beyond which there is a warning; for `judged`, below which). Checks of ties
+            also have the `worst`, `average` and `best` values over all orders of the
+            tied items; their `share` is the difference between best and worst. For
+            `MeanAveragePrecision` with weights of items or `normalizer="retrieved"`,
+            for metrics of subtopics, and for those of your own, `worst` and `best` are
+            those of two orders: higher labels first, and last. The notes are the
+            warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.

@@ -87,6 +87,8 @@ class Rows:
         has_scores: whether the scores are given, not only an order.
         twice: function from a query and an item, which it has twice, to the error, if
             there may be any.
+        ends: the last `row` of each file, if there are several and items are not known:
+            then rows have their number as another column.
     """
 
     batches: Iterator[pa.RecordBatch]
@@ -94,6 +96,7 @@ class Rows:
     some: Sequence[Any] = ()
     has_scores: bool = True
     twice: Callable[[tuple[Any, Any]], ValueError] | None = None
+    ends: Array | None = None
 
 
 def read_rows(
@@ -123,10 +126,17 @@ def read_rows(
     names = {each.name for each in every.values()}
     with files.errors_of("rows", source):
         parts = sources.parts_of(connection, "rows", source, names)
-        table = sources.select(parts, {**ids, **kept}, numbers)
-    batches = sorted_batches(engine.numbered(table), "rows", source, every, order)
+        tables = sources.select(parts, {**ids, **kept}, numbers)
+        sizes: list[int] = []
+        if columns.item is None and files.are_files(source):
+            for part, table in zip(parts, tables, strict=True):
+                sizes += part.sizes_of_files(table)
+    ends = np.cumsum(sizes) if len(sizes) > 1 else None
+    read = [*every] if ends is None else [*every, "row"]
+    rows = engine.numbered(sources.union(tables))
+    batches = sorted_batches(rows, "rows", source, read, order)
     twice = functools.partial(sources.received_twice, "rows", source, ids)
-    return Rows(batches, twice=twice)
+    return Rows(batches, twice=twice, ends=ends)
 
 
 def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:

@@ -28,8 +28,8 @@ _TEXTS: dict[str, Callable[..., Part]] = {
 
 def select(
     parts: Sequence[Part], ids: ColumnRefs, numbers: ColumnRefs
-) -> engine.Relation:
-    """Returns columns of the parts of a table under new names, in the order of rows.
+) -> list[engine.Relation]:
+    """Returns columns of each part of a table under new names, in the order of rows.
 
     Args:
         parts: the parts.
@@ -45,16 +45,16 @@ def select(
     for key, sought in numbers.items():
         of_parts = {part.number_type(sought) for part in parts}
         types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
-    return _union([part.select({**ids, **numbers}, types) for part in parts])
+    return [part.select({**ids, **numbers}, types) for part in parts]
 
 
-def _union(tables: Sequence[engine.Relation]) -> engine.Relation:
+def union(tables: Sequence[engine.Relation]) -> engine.Relation:
     """Concatenates tables."""
     if len(tables) == 1:
         return tables[0]
     # In halves, as DuckDB limits the depth of a query.
     half = len(tables) // 2
-    return _union(tables[:half]).union(_union(tables[half:]))
+    return union(tables[:half]).union(union(tables[half:]))
 
 
 def parts_of(

@@ -63,6 +63,11 @@ _SOUGHT = {
     "the judgments and the run have the same item ids?",
     ("duplicated items", "duplicates", None, 0.0): "have duplicate items: each "
     "occurrence counts",
+    ("several files", "files", None, 0.0): "have rows in several files, all of which "
+    "are one table: are their scores of one model? With `item`, duplicates are errors",
+    ("negative labels", "negative", None, 0.0): "have labels below 0, which are "
+    "padding: subtract the lowest label, as only the order of labels counts to metrics "
+    "that compare them",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
     ("truncated labels", "truncated labels", None, 0.0): "have labels that are "
