@@ -137,10 +137,18 @@ def main() -> None:
     sys.exit(run(arguments))
 
 
+def installed_backends() -> list[str]:
+    """The backends that are installed, found without importing them.
+
+    NumPy, on which Keras needs JAX, is not among them.
+    """
+    backends = ("jax", "torch", "tensorflow")
+    return [name for name in backends if importlib.util.find_spec(name)]
+
+
 def _backend() -> str:
     """NumPy, the fastest for the command, or what is installed if Keras has no JAX."""
-    installed = filter(importlib.util.find_spec, ("jax", "torch", "tensorflow"))
-    backend = next(installed, "jax")
+    backend, *_ = [*installed_backends(), "jax"]
     return "numpy" if backend == "jax" else backend
 
 

@@ -428,6 +428,7 @@ WRONG = {
     "evaluate run qrels": "are they swapped?",
     "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
+    "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
     "evaluate qrels run -m tau@3": "`k` should be None",
     "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below mrr": "such as ndcg@10=0.40. Received: 'mrr'",
@@ -650,6 +651,32 @@ def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
     assert printed.err.startswith("keras-rank: error: `keras_rank.evaluation` needs ")
     assert "the extra `evaluation` installs" in printed.err
     assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [*ALONE, ""])
+def test_the_backend_that_is_installed_is_named(tmp_path, alone):
+    """Where none is named, Keras imports TensorFlow, which may not be there."""
+    code = f"""
+import sys
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *others: (
+    None if name in {[*ALONE.get(alone, ["tensorflow", "torch", "jax"])]!r}
+    else find(name, *others)
+)
+import keras_rank.metrics
+"""
+    # Keras has a config file there, which would name a backend.
+    said = started("-c", code, KERAS_HOME=str(tmp_path)).stderr
+    name = {"numpy": "jax"}.get(alone, alone)
+    export = f"It is not set: `export KERAS_BACKEND={name}`. Received: No module named"
+    install = 'for NumPy by `pip install "jax>=0.6" scipy`. Received: No module named'
+    assert f"{export if alone else install} 'tensorflow'" in said
+    # One that is named is not there: another can't be meant.
+    said = started("-c", code, KERAS_HOME=str(tmp_path), KERAS_BACKEND="tensorflow")
+    assert install in said.stderr
 
 
 @pytest.mark.slow

@@ -898,8 +898,9 @@ def test_lines_of_json_start_with_any_value(tmp_path):
         assert evaluate_run(path, {"1": ["b", "a"]}, ["mrr"])["mrr"] == 0.5
         assert evaluate(path, ["mrr"])["mrr"] == 1.0
     path.write_text('{"1": {"a": 1}}')
-    with raises("`query` should name a column"):
-        evaluate(path, ["mrr"])
+    for judgments in (path, {"1": {"a": 1}, "2": {}}):
+        with raises("with the items of each query, which `evaluate_run` takes"):
+            evaluate(judgments, ["mrr"])
 
 
 def test_standard_input_has_lines(monkeypatch):

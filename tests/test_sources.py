@@ -124,6 +124,26 @@ def test_queries_with_rows_in_several_files_are_warned_of(tmp_path, suffix):
     assert not any("several files" in x for x in evaluate(files, ["mrr"]).warnings)
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_named_as_in_other_tools(tmp_path, suffix):
+    """As `evaluate_run` knows them, where the defaults are not there."""
+    query, label, score = FRACTIONS.values()
+    (file,) = written(tmp_path, {"Q-ID": query, "rel": label, "score": score})
+    write(parquet.read_table(file), tmp_path / f"rows.{suffix}")
+    file = f"{tmp_path}/rows.{suffix}"
+    found = evaluate(file, ["mrr"])
+    assert (found["mrr"], found.query) == (1.0, "query_id")
+    for name in ("label", "Q-ID"):
+        # What is named is meant.
+        with raises(f"`query` should name a column. Received: query={name + 's'!r}"):
+            evaluate(file, ["mrr"], query=f"{name}s")
+    both = {"qid": query, "user_id": [1, 2, 3], "label": label, "score": score}
+    (file,) = written(tmp_path, both)
+    with raises("`query` should name one column. Received: query='query_id', and a"):
+        evaluate(file, ["mrr"])
+    assert list(mrr_of(file, query="qid")) == [2]
+
+
 def test_a_file_that_is_there_twice(tmp_path):
     (file,) = written(tmp_path, FRACTIONS)
     for twice in ([file, f"{tmp_path}/*.parquet"], [file, f"{tmp_path}/./0.parquet"]):

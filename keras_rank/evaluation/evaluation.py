@@ -15,7 +15,7 @@ from keras_rank.evaluation.report.comparison import Comparison, compared, worst_
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, pandas
 from keras_rank.evaluation.report.worst_lists import items_of
 from keras_rank.metrics.base import RankingMetric
 
@@ -139,6 +139,7 @@ class Evaluation:
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
+        pandas()
         return self.per_list.to_pandas()
 
     def summary(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from keras_rank.backends import Array
 from keras_rank.reading import engine, files, sources
+from keras_rank.reading.names import KNOWN, known_name
 from keras_rank.reading.part import ColumnRef, is_rank, no_score
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
@@ -112,27 +113,30 @@ def read_rows(
             ranks them: tied items in descending order, where version 9 takes scores
             that are equal in float32 for ties.
     """
-    ids = {"query": ColumnRef("query", columns.query, is_required=True)}
-    if columns.item is not None:
-        ids["item"] = ColumnRef("item", columns.item)
-    kept = {str(i): ColumnRef("keep", name) for i, name in enumerate(columns.keep)}
-    numbers = {
-        "label": ColumnRef("label", columns.label, is_finite=True),
-        "score": ColumnRef("score", columns.score),
-    }
-    if columns.weight is not None:
-        numbers["weight"] = ColumnRef("weight", columns.weight, is_required=True)
-    every = {**ids, **kept, **numbers}
-    names = {each.name for each in every.values()}
+    given = {role: getattr(columns, role) for role in ("query", "label", "score")}
+    sought = {*given.values(), *columns.keep, columns.item or "", columns.weight or ""}
+    sought = sought.union(*(KNOWN[role] for role in given))
     with files.errors_of("rows", source):
-        parts = sources.parts_of(connection, "rows", source, names)
+        parts = sources.parts_of(connection, "rows", source, sought)
+        there = parts[0].columns
+        found = {role: known_name(role, name, there) for role, name in given.items()}
+        ids = {"query": ColumnRef("query", found["query"], is_required=True)}
+        if columns.item is not None:
+            ids["item"] = ColumnRef("item", columns.item)
+        kept = {str(i): ColumnRef("keep", name) for i, name in enumerate(columns.keep)}
+        numbers = {
+            "label": ColumnRef("label", found["label"], is_finite=True),
+            "score": ColumnRef("score", found["score"]),
+        }
+        if columns.weight is not None:
+            numbers["weight"] = ColumnRef("weight", columns.weight, is_required=True)
         tables = sources.select(parts, {**ids, **kept}, numbers)
         sizes: list[int] = []
         if columns.item is None and files.are_files(source):
             for part, table in zip(parts, tables, strict=True):
                 sizes += part.sizes_of_files(table)
     ends = np.cumsum(sizes) if len(sizes) > 1 else None
-    read = [*every] if ends is None else [*every, "row"]
+    read = [*ids, *kept, *numbers, *(["row"] if len(sizes) > 1 else [])]
     rows = engine.numbered(sources.union(tables))
     batches = sorted_batches(rows, "rows", source, read, order)
     twice = functools.partial(sources.received_twice, "rows", source, ids)

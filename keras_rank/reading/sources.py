@@ -24,6 +24,8 @@ _TEXTS: dict[str, Callable[..., Part]] = {
     "json": JsonPart,
     "lines": text.LinesPart,
 }
+# What is no table of rows.
+_OF_QUERIES = ", with the items of each query, which `evaluate_run` takes"
 
 
 def select(
@@ -90,7 +92,11 @@ def parts_of(
     (layout,) = found
     with files.errors_of(argument, filled[0] if len(filled) == 1 else source):
         if layout in _TEXTS:
-            return [_TEXTS[layout](connection, argument, x, names) for x in filled]
+            parts = [_TEXTS[layout](connection, argument, x, names) for x in filled]
+            is_other = argument == "rows" and set(names).isdisjoint(parts[0].columns)
+            if is_other and layout_of("qrels", filled[0]) == "nested":
+                raise not_understood(argument, files.named(source) + _OF_QUERIES)
+            return parts
         return list(parts_of_files(connection, filled, layout))
 
 
@@ -109,6 +115,11 @@ def _tabular(argument: str, source: Any) -> Any:
             argument,
             files.named(source) + f", which its method {advice}" * has_method,
         )
+    of_queries = isinstance(source, Mapping) and any(
+        isinstance(items, Mapping) for items in source.values()
+    )
+    if argument == "rows" and of_queries:
+        raise not_understood(argument, files.named(source) + _OF_QUERIES)
     try:
         if isinstance(source, Mapping):
             source = {name: _flat(values) for name, values in source.items()}
