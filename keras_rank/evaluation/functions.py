@@ -46,8 +46,8 @@ def evaluate(
     A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
     and counts nowhere, and a query of such rows only is left out of the means. The
     summary says how many there are. An item whose score is missing or NaN was not
-    retrieved: the summary counts these too. Missing queries or weights, labels that are not numbers, and duplicate
-    items of a query are errors.
+    retrieved: the summary counts these too. Missing queries or weights, labels that are
+    not numbers, and duplicate items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as

@@ -17,7 +17,7 @@ import pyarrow as pa
 from keras_rank.backends import Array
 from keras_rank.reading import engine, files, sources
 from keras_rank.reading.names import KNOWN, known_name
-from keras_rank.reading.part import ColumnRef, is_rank, no_score
+from keras_rank.reading.part import ColumnRef, is_called, is_rank, no_score
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
 # trec_eval compares ids as text, even numbers.
@@ -114,12 +114,12 @@ def read_rows(
             that are equal in float32 for ties.
     """
     given = {role: getattr(columns, role) for role in ("query", "label", "score")}
-    sought = {*given.values(), *columns.keep, columns.item or "", columns.weight or ""}
-    sought = sought.union(*(KNOWN[role] for role in given))
+    others = {*columns.keep, columns.item or "", columns.weight or ""}
+    sought = others.union(given.values(), *(KNOWN[role] for role in given))
     with files.errors_of("rows", source):
         parts = sources.parts_of(connection, "rows", source, sought)
-        there = parts[0].columns
-        found = {role: known_name(role, name, there) for role, name in given.items()}
+        free = [x for x in parts[0].columns if x not in others]
+        found = {role: _only_name(role, name, free) for role, name in given.items()}
         ids = {"query": ColumnRef("query", found["query"], is_required=True)}
         if columns.item is not None:
             ids["item"] = ColumnRef("item", columns.item)
@@ -141,6 +141,12 @@ def read_rows(
     batches = sorted_batches(rows, "rows", source, read, order)
     twice = functools.partial(sources.received_twice, "rows", source, ids)
     return Rows(batches, twice=twice, ends=ends)
+
+
+def _only_name(role: str, given: str, names: Sequence[str]) -> str:
+    """The name of a column, or that of a known tool if no other may be meant."""
+    may_be_meant = [name for name in names if is_called(role, name)]
+    return known_name(role, given, names) if len(may_be_meant) == 1 else given
 
 
 def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:
