@@ -1,6 +1,5 @@
 """Exports the state of a metric, and merges states."""
 
-import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -96,8 +95,7 @@ def merge_state(
     >>> f"{float(restored.result()):.4f}"
     '0.6667'
     """
-    is_single = isinstance(others, Mapping | keras.metrics.Metric)
-    if is_single or not isinstance(others, Iterable):
+    if isinstance(others, Mapping | keras.metrics.Metric):
         raise ValueError(
             "`others` should be a list of metrics or states. Received: a single "
             f"{type(others).__name__}"
@@ -139,11 +137,6 @@ def _values(metric: Any, other: Any) -> list[Any]:
                 "error: export them again" * is_old
             )
         return [other[name] for name in expected]
-    if not isinstance(other, keras.metrics.Metric):
-        raise ValueError(
-            "`others` should hold metrics, or states as `export_state` returns them. "
-            f"Received: a list with {reprlib.repr(other)}"
-        )
     # Names and seeds may differ.
     mine, its = (_without_names_and_seeds(x.get_config()) for x in (metric, other))
     if type(metric) is not type(other) or mine != its:
