@@ -100,7 +100,8 @@ _TESTS = """
     (default: holm)
 """
 _COMPARE = """
---fail-if-worse (all): exit with 1 if a model is worse, and p is below 1 - confidence
+--fail-if-worse (all): exit with 1 if a model is worse, and corrected_p (p with
+    --correction none) is below 1 - confidence; what is worse by p alone is a warning
 """
 _REPORT = """
 -o --output FILE (all): the page, which replaces a file of this name (default:
@@ -136,10 +137,18 @@ def main() -> None:
     sys.exit(run(arguments))
 
 
+def installed_backends() -> list[str]:
+    """The backends that are installed, found without importing them.
+
+    NumPy, on which Keras needs JAX, is not among them.
+    """
+    backends = ("jax", "torch", "tensorflow")
+    return [name for name in backends if importlib.util.find_spec(name)]
+
+
 def _backend() -> str:
     """NumPy, the fastest for the command, or what is installed if Keras has no JAX."""
-    installed = filter(importlib.util.find_spec, ("jax", "torch", "tensorflow"))
-    backend = next(installed, "jax")
+    backend, *_ = [*installed_backends(), "jax"]
     return "numpy" if backend == "jax" else backend
 
 

@@ -733,3 +733,20 @@ def test_a_mask_goes_with_ids():
     ):
         values = functional.reciprocal_rank(labels, SCORES, sparse_labels=True)
         np.testing.assert_allclose(ops.convert_to_numpy(values), expected)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "asks"),
+    [
+        ([1, 2], np.zeros((2, 10)), True),
+        ([[1, 2], [2, -1]], np.zeros((2, 10)), True),
+        ([[1.0, 0.0], [1.0, 0.0]], np.zeros((2, 10)), False),
+        ([[1, 2]], np.zeros((2, 10)), False),
+        ([1, 0], np.zeros((2, 1)), False),
+    ],
+)
+def test_ids_without_sparse_labels_are_asked_for(labels, scores, asks):
+    for call in (metrics.NDCG().update_state, functional.ndcg):
+        with pytest.raises(ValueError, match=r"`y_pred` should have the same") as error:
+            call(np.array(labels), scores)
+        assert ("need `sparse_labels=True`" in str(error.value)) == asks

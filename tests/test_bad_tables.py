@@ -324,10 +324,9 @@ def test_queries_in_the_type_of_text_of_other_tools():
 
 
 OFFERED = [
-    *(("query", "query_id", x) for x in ("qid", "q_id", "query-id", "QueryID")),
-    *(("query", "query_id", x) for x in ("user_id", "session", "query_ids")),
-    *(("label", "label", x) for x in ("relevance", "Label", "rating", "labels")),
-    *(("score", "score", x) for x in ("prediction", "y_pred", "Score", "scores")),
+    *(("query", "query_id", x) for x in ("topic", "QueryID", "session", "query_ids")),
+    *(("label", "label", x) for x in ("grade", "y_true", "labels")),
+    *(("score", "score", x) for x in ("prediction", "y_pred", "scores")),
     *(("item", "item_id", x) for x in ("doc_id", "docno", "Item ID", "item_ids")),
     ("weight", "weight", "sample_weight"),
     ("keep", "market", "markets"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,7 +17,7 @@ from tables import only_where_it_is_quick, rows_of
 
 import keras_rank
 import keras_rank_command
-from keras_rank.evaluation import Evaluation, evaluate
+from keras_rank.evaluation import Evaluation, compare, evaluate
 from keras_rank.evaluation.command import printing, run
 from keras_rank.evaluation.lists import metric_names, settings
 from keras_rank.evaluation.report import comparison
@@ -255,8 +256,31 @@ def test_a_gate_is_shut_where_too_few_lists_are_worse(command):
     pathlib.Path("one").write_text("1 0 a 1\n")
     pathlib.Path("worse").write_text("1 Q0 b 1 0.9 t\n")
     line = "compare --qrels one run worse -m mrr --fail-if-worse"
-    assert "mrr is worse by 0.5000, p=nan" in command(line, expected=1).err
+    assert "worse by 0.5000, p=nan, corrected p=nan" in command(line, expected=1).err
     command(line.replace("run worse", "worse run"))
+
+
+def test_a_gate_names_what_is_worse_by_p_alone(command):
+    """Each metric that is compared beside it weakens the gate."""
+    number, worse = 40, 5
+    query = np.repeat(np.arange(number), 2)
+    rows = {"query_id": query, "label": np.tile([1, 0], number)}
+    for name, lost in (("good", 0), ("bad", worse)):
+        score = np.where(query < lost, [0, 1] * number, [1, 0] * number)
+        parquet.write_table(pa.table({**rows, "score": score}), f"{name}.parquet")
+    line = "compare good.parquet bad.parquet --fail-if-worse -m mrr"
+    p = compare(*(evaluate(f"{x}.parquet", ["mrr"]) for x in ("good", "bad")))["p"][0]
+    assert p < 0.05 < 3 * p
+    said = f"mrr is worse by {0.5 * worse / number:.4f}, p={p:.2g}"
+    alone = command(line, expected=1).err
+    assert f"keras-rank: {said}, corrected p={p:.2g}\n" in alone
+    beside = f"{line} precision@1 recall@2"
+    warning = (
+        f"Warning: {said}, corrected p={3 * p:.2g}: the gate reads the corrected p"
+    )
+    assert warning in command(beside).err
+    assert said in command(f"{beside} --correction none", expected=1).err
+    assert "Warning: mrr" not in command(f"{beside} --correction none", expected=1).err
 
 
 LEVEL = "evaluate qrels run -o tsv -m ndcg map"
@@ -404,6 +428,7 @@ WRONG = {
     "evaluate run qrels": "are they swapped?",
     "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
     "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
+    "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
     "evaluate qrels run -m tau@3": "`k` should be None",
     "evaluate qrels run --by market": "should be left out with qrels and runs",
     "evaluate qrels run --fail-below mrr": "such as ndcg@10=0.40. Received: 'mrr'",
@@ -626,6 +651,32 @@ def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
     assert printed.err.startswith("keras-rank: error: `keras_rank.evaluation` needs ")
     assert "the extra `evaluation` installs" in printed.err
     assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [*ALONE, ""])
+def test_the_backend_that_is_installed_is_named(tmp_path, alone):
+    """Where none is named, Keras imports TensorFlow, which may not be there."""
+    code = f"""
+import sys
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *others: (
+    None if name in {[*ALONE.get(alone, ["tensorflow", "torch", "jax"])]!r}
+    else find(name, *others)
+)
+import keras_rank.metrics
+"""
+    # Keras has a config file there, which would name a backend.
+    said = started("-c", code, KERAS_HOME=str(tmp_path)).stderr
+    name = {"numpy": "jax"}.get(alone, alone)
+    export = f"It is not set: `export KERAS_BACKEND={name}`. Received: No module named"
+    install = 'for NumPy by `pip install "jax>=0.6" scipy`. Received: No module named'
+    assert f"{export if alone else install} 'tensorflow'" in said
+    # One that is named is not there: another can't be meant.
+    said = started("-c", code, KERAS_HOME=str(tmp_path), KERAS_BACKEND="tensorflow")
+    assert install in said.stderr
 
 
 @pytest.mark.slow

@@ -672,7 +672,11 @@ def test_health_tells_why_to_mistrust_a_number():
     of_ties = {"worst": 1 / 3, "average": 11 / 18, "best": 1.0}
     for order, value in of_ties.items():
         assert found["ties of mrr"][order] == pytest.approx((value + 0 + 1 + 1) / 4)
-    assert any("1 of 4 lists have tied items: mrr is" in w for w in evaluation.warnings)
+    of_ties = [w for w in evaluation.warnings if "have tied items" in w]
+    start = "Warning: 1 of 4 lists have tied items: ndcg@2 is "
+    # One for all metrics.
+    assert [w.startswith(start) for w in of_ties] == [True]
+    assert of_ties[0].endswith(". Their order also changes mrr: see `health`.")
     assert all(warning in str(evaluation) for warning in evaluation.warnings)
 
 
@@ -751,19 +755,56 @@ def test_the_worst_order_is_never_better_than_the_best():
 
 
 def test_health_of_chosen_metrics_is_not_that_of_others():
-    """What is relevant is known of the first metric alone."""
+    """Each has relevant items of its own, but for a file of version 0.5.0."""
     rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 0.5, 1, 2]}
     of_two = MeanReciprocalRank(relevance_threshold=2, name="2")
     evaluation = evaluate(rows, [of_two, "mrr"])
-    first = Evaluation(evaluation._values.of_metrics(["2"]).table)
-    for each in (evaluation, first):
-        assert checks(each)["nothing relevant"]["lists"] == 2
+    for names in (["2", "mrr"], ["mrr", "2"]):
+        found = checks(evaluate(rows, [{"2": of_two}.get(x, x) for x in names]))
+        assert found["nothing relevant to 2"]["lists"] == 2
+        assert found["nothing relevant to mrr"]["lists"] == 0
+    old = evaluation.table.drop_columns(["health/mrr/relevant"])
+    old = old.rename_columns({"health/2/relevant": "health/relevant"})
+    old = old.replace_schema_metadata(evaluation.table.schema.metadata)
+    assert Evaluation(old).table.schema.metadata == old.schema.metadata
+    for table in (evaluation._values.of_metrics(["2"]).table, old):
+        assert checks(Evaluation(table))["nothing relevant"]["lists"] == 2
     for each in (
         Evaluation(evaluation._values.of_metrics(["mrr"]).table),
         Evaluation(evaluation.table, metrics=[MeanReciprocalRank()]),
     ):
-        assert "nothing relevant" not in checks(each)
+        assert checks(each)["nothing relevant"]["lists"] == 0
         assert each.warnings == []
+    alone = Evaluation(old, metrics=[MeanReciprocalRank()])
+    assert "nothing relevant" not in checks(alone)
+
+
+@pytest.mark.parametrize(
+    ("labels", "metrics", "said"),
+    [
+        # Grades that were scaled to 0..1.
+        (
+            [0, 0.5, 0.75],
+            ["ndcg", "mrr"],
+            "mrr: .* of 12 of them are below `relevance_threshold`, 1.$",
+        ),
+        ([0, 0, 0], ["mrr", "map"], "items for mrr, map: .* for any model.$"),
+        ([0, 0.5, 1], ["ndcg", "mrr"], None),
+        # Where all are relevant, none counts to fall-out.
+        ([1, 2, 3], ["ndcg", "fall_out"], None),
+        (
+            [1, 1, 1],
+            ["map", "tau"],
+            "no different labels, for tau: .* leaves them out.$",
+        ),
+    ],
+)
+def test_every_metric_is_asked_what_is_relevant(labels, metrics, said):
+    rows = {"query_id": np.repeat(np.arange(12), 3), "label": labels * 12}
+    rows["score"] = np.tile([1, 2, 3.5], 12)
+    warned = [x for x in evaluate(rows, metrics).warnings if "no relevant items" in x]
+    assert len(warned) == (said is not None)
+    assert all(re.search(f"12 of 12 lists .* {said}", x) for x in warned)
 
 
 def test_nothing_is_said_of_no_lists():

@@ -311,6 +311,11 @@ SHOWN += "of all items in `y_pred`. Received: "
             "the number of candidates, 4. Received: items=5, of 'gini_at_2'",
         ),
         (
+            lambda: catalogue.evaluate([0], ROW, np.ones((4, 4)), [Novelty(2, [1, 1])]),
+            "`popularity` should have a number for each of the 4 candidates. Received: "
+            "2 numbers, of 'novelty_at_2'",
+        ),
+        (
             lambda: Gini(2, 4).standard_error(),
             "Only metrics that are means over lists have a standard error. "
             "Received: 'gini_at_2'",

@@ -898,8 +898,9 @@ def test_lines_of_json_start_with_any_value(tmp_path):
         assert evaluate_run(path, {"1": ["b", "a"]}, ["mrr"])["mrr"] == 0.5
         assert evaluate(path, ["mrr"])["mrr"] == 1.0
     path.write_text('{"1": {"a": 1}}')
-    with raises("`query` should name a column"):
-        evaluate(path, ["mrr"])
+    for judgments in (path, {"1": {"a": 1}, "2": {}}):
+        with raises("with the items of each query, which `evaluate_run` takes"):
+            evaluate(judgments, ["mrr"])
 
 
 def test_standard_input_has_lines(monkeypatch):
@@ -932,6 +933,11 @@ def test_few_judgments_are_no_reason_for_warnings():
         "Warning: 100 of 100 lists have no judged items with a score: do the judgments "
         "and the run have the same item ids?"
     ]
+    # Those with results have no judged ones, however many have none.
+    judged, run = sparse(0.0)
+    nothing = {q: {} for q in list(run)[:30]}
+    warnings = evaluate_run(judged, run | nothing, ["ndcg@10"]).warnings
+    assert any("70 of 100 lists have no judged items" in x for x in warnings)
 
 
 def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():

@@ -105,6 +105,47 @@ def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
     assert evaluate_run({"1": ["a"]}, tmp_path / "run[1]", ["mrr"])["mrr"] == 1.0
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+def test_queries_with_rows_in_several_files_are_warned_of(tmp_path, suffix):
+    """As of two models, which nothing tells apart without `item`."""
+    one = {**FRACTIONS, "query_id": [1, 2, 2], "item": list("abc")}
+    other = {**FRACTIONS, "query_id": [3, 1, 4], "item": list("xyz")}
+    files = written(tmp_path, one, {**one, "query_id": [5] * 3}, other, suffix=suffix)
+    for given, number in ((files, 1), (files[:2], 0), (files[::2], 1), (files[0], 0)):
+        found = evaluate(given, ["mrr"])
+        warned = [x for x in found.warnings if "have rows in several files" in x]
+        assert len(warned) == number
+        expected = f"Warning: 1 of {len(found)} lists have rows in several files"
+        assert all(x.startswith(expected) for x in warned)
+    assert not any("files" in x for x in evaluate(files, ["mrr"], item="item").warnings)
+    # A row of padding in another file is none of the list.
+    other = {**other, "label": [1, None, 0]}
+    files = written(tmp_path, one, other, suffix="parquet")
+    assert not any("several files" in x for x in evaluate(files, ["mrr"]).warnings)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_named_as_in_other_tools(tmp_path, suffix):
+    """As `evaluate_run` knows them, where the defaults are not there."""
+    query, label, score = FRACTIONS.values()
+    (file,) = written(tmp_path, {"Q-ID": query, "rel": label, "score": score})
+    write(parquet.read_table(file), tmp_path / f"rows.{suffix}")
+    file = f"{tmp_path}/rows.{suffix}"
+    found = evaluate(file, ["mrr"])
+    assert (found["mrr"], found.query) == (1.0, "query_id")
+    for name in ("label", "Q-ID"):
+        # What is named is meant.
+        with raises(f"`query` should name a column. Received: query={name + 's'!r}"):
+            evaluate(file, ["mrr"], query=f"{name}s")
+    # One that is known is not meant where another may be, or if it is for slices.
+    rows = {"user_id": [1, 2, 3], "label": label, "score": score}
+    for more, keep in (({"session": query}, ()), ({"visit": query}, "user_id")):
+        (file,) = written(tmp_path, {**rows, **more})
+        with raises("`query` should name a column. Received: query='query_id', and"):
+            evaluate(file, ["mrr"], keep=keep)
+    assert list(mrr_of(file)) == [1, 2, 3]
+
+
 def test_a_file_that_is_there_twice(tmp_path):
     (file,) = written(tmp_path, FRACTIONS)
     for twice in ([file, f"{tmp_path}/*.parquet"], [file, f"{tmp_path}/./0.parquet"]):
@@ -430,7 +471,8 @@ def test_two_columns_of_one_name(tmp_path):
     columns = [*map(pa.array, FRACTIONS.values()), pa.array([1.0, 2.0, 3.0])]
     table = pa.Table.from_arrays(columns, names=[*FRACTIONS, "score"])
     (tmp_path / "rows.csv").write_text("query_id,label,score,score\n1,1,1,1\n")
-    for source in (table, *written(tmp_path, table), tmp_path / "rows.csv"):
+    files = written(tmp_path, table, table)
+    for source in (table, files[0], files, tmp_path / "rows.csv"):
         with raises("`score` should name one column. Received: score='score', which"):
             evaluate(source, ["mrr"])
         # Nobody asks for it, so that it does not matter.

@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +32,19 @@ def test_in_a_terminal():
         "                 0.5000      0",
         "A note.",
     ]
+
+
+def test_rows_by_number():
+    assert (TABLE[0], TABLE[-1]) == (TABLE.rows[0], TABLE.rows[1])
+    with pytest.raises(IndexError):
+        TABLE[2]
+
+
+def test_pandas_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for each in (TABLE, evaluate(rows_of(), ["mrr"])):
+        with pytest.raises(ImportError, match="`to_pandas` needs pandas: `pip install"):
+            each.to_pandas()
 
 
 def test_in_a_notebook():

@@ -1,5 +1,7 @@
 """Rows of tables without a label: padding, as in `fit`, and said so."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -222,3 +224,37 @@ def test_the_command_says_the_rule(tmp_path, monkeypatch, capsys):
         for others in ("", " --baseline base.parquet"):
             printed(f"report new.parquet -o page.html{option}{others}")
             assert (tmp_path / "page.html").read_text().count(text) == 2
+
+
+@pytest.mark.parametrize("missing", [None, NAN])
+def test_rows_without_a_score_are_counted(missing):
+    """A join that found nothing takes a number down, without an error."""
+    rows = {"query_id": [1, 1, 1, 2, 2], "label": [1, 0, None, 1, 0]}
+    whole = evaluate({**rows, "score": [2, 1, 1, -np.inf, 1]}, ["mrr"])
+    assert not any("Missing scores" in note for note in whole.summary().notes)
+    # One of padding is not missed.
+    torn = evaluate({**rows, "score": [2.0, 1.0, missing, missing, 1.0]}, ["mrr"])
+    assert "Missing scores: 1 of 4 items, not retrieved." in torn.summary().notes
+    for new, base, owner in ((torn, whole, "the new one"), (whole, torn, "baseline")):
+        (note,) = (x for x in new.compare(base).notes if "Missing scores" in x)
+        assert re.fullmatch(f"Missing scores of .*{owner}: 1 of 4 .*", note)
+    # In a run, items without a score are those that were not found.
+    of_run = evaluate_run({"1": {"a": 1, "b": 1}}, {"1": {"a": 0.5}}, ["mrr"])
+    assert not any("Missing scores" in note for note in of_run.summary().notes)
+
+
+@pytest.mark.parametrize(
+    ("labels", "metric", "warns"),
+    [
+        ([-1.5, 0.5, 1.5], "tau", True),
+        ([-2, 0, 1], "pairwise_accuracy", True),
+        ([-1, 0, 1], "tau", False),
+        ([-1.5, 0.5, 1.5], "ndcg", False),
+    ],
+)
+def test_labels_below_0_are_warned_of_where_labels_are_compared(labels, metric, warns):
+    """Such as z-scores. One of -1 is a usual sign of padding."""
+    rows = {"query_id": [1] * 3 + [2] * 3, "score": [1.5, 2, 3, 3, 2, 1]}
+    warnings = evaluate({**rows, "label": labels * 2}, [metric]).warnings
+    expected = "Warning: 2 of 2 lists have labels below 0, which are padding"
+    assert any(x.startswith(expected) for x in warnings) == warns

@@ -15,7 +15,7 @@ from keras_rank.evaluation.report.comparison import Comparison, compared, worst_
 from keras_rank.evaluation.report.intervals import Values
 from keras_rank.evaluation.report.page import Page
 from keras_rank.evaluation.report.summary import summarized
-from keras_rank.evaluation.report.table import Table
+from keras_rank.evaluation.report.table import Table, pandas
 from keras_rank.evaluation.report.worst_lists import items_of
 from keras_rank.metrics.base import RankingMetric
 
@@ -139,6 +139,7 @@ class Evaluation:
 
     def to_pandas(self) -> Any:
         """Returns `per_list` as a `pandas.DataFrame`."""
+        pandas()
         return self.per_list.to_pandas()
 
     def summary(
@@ -211,14 +212,15 @@ class Evaluation:
 
         Returns:
             A `keras_rank.evaluation.Table` with the columns `check`, `lists` (how many
-            are affected), `share` (of all lists; for `judged`, the mean share of
-            judged items), and `threshold` (beyond which there is a warning; for
-            `judged`, below which). Checks of ties also have the `worst`, `average` and
-            `best` values over all orders of the tied items; their `share` is the
-            difference between best and worst. For `MeanAveragePrecision` with weights
-            of items or `normalizer="retrieved"`, for metrics of subtopics, and for
-            those of your own, `worst` and `best` are those of two orders: higher labels
-            first, and last. The notes are the warnings.
+            are affected), `share` (of all lists, or of those with results for checks of
+            their scores; for `judged`, the mean share of judged items), and `threshold`
+            (beyond which there is a warning; for `judged`, below which). Checks of ties
+            also have the `worst`, `average` and `best` values over all orders of the
+            tied items; their `share` is the difference between best and worst. For
+            `MeanAveragePrecision` with weights of items or `normalizer="retrieved"`,
+            for metrics of subtopics, and for those of your own, `worst` and `best` are
+            those of two orders: higher labels first, and last. The notes are the
+            warnings.
 
         Raises:
             ValueError: if the table lacks the columns for it.

@@ -46,8 +46,8 @@ def evaluate(
     A row whose label is missing, NaN or below 0 is padding, as in `fit`: it has no rank
     and counts nowhere, and a query of such rows only is left out of the means. The
     summary says how many there are. An item whose score is missing or NaN was not
-    retrieved. Missing queries or weights, labels that are not numbers, and duplicate
-    items of a query are errors.
+    retrieved: the summary counts these too. Missing queries or weights, labels that are
+    not numbers, and duplicate items of a query are errors.
 
     Args:
         rows: Parquet, CSV, JSON lines or Arrow files: a path, a pattern such as
@@ -64,9 +64,10 @@ def evaluate(
             string has that string as its name. Metrics without a `seed` get the seed 0,
             so that a table always gives the same numbers.
         query: str. The column that identifies the list of a row: the query, user or
-            session. Defaults to `"query_id"`.
+            session. Defaults to `"query_id"`, or what known tools call it, as for
+            `evaluate_run`.
         label: str. The column of the labels: how relevant an item is, 0 if irrelevant.
-            Defaults to `"label"`.
+            Defaults to `"label"`, or what known tools call it.
         score: str. The column of the scores of the model. Defaults to `"score"`.
         item: str. The column of the items, to detect duplicates. With it, the numbers
             do not depend on the order of the rows, except for metrics with

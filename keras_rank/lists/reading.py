@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -292,6 +293,11 @@ def _require_same_shape(
         expected = f"have the same shape as `{name}`, a row for each list with a "
         expected += "number for each item"
         expected += f". Scores of shape (n, 1) are {SINGLE}" * are_single
+        may_be_ids = argument == "y_pred" and not keras.backend.is_float_dtype(
+            like.dtype
+        )
+        if may_be_ids and shape_of(x)[:-1] == shape_of(like)[:1] and not are_single:
+            expected += ". Ids of the relevant items need `sparse_labels=True`"
         received = f"{argument}.shape={shape_of(x)}, {name}.shape={shape_of(like)}"
         raise refused(argument, expected, received)
 

@@ -111,10 +111,8 @@ class ExposureMetric(ordered.OrderedMetric):
     def of_shown(self, ids: Tensor, items: int) -> Tensor:
         """Returns the result for the shown ids, in a catalogue of `items` items."""
         if self.items not in (None, items):
-            raise ValueError(
-                f"`items` should be the number of candidates, {items}. Received: "
-                f"items={self.items}, of {self.name!r}"
-            )
+            received = self._fits.format(items, self.items)
+            raise ValueError(f"{received}, of {self.name!r}")
         counts = backend.enter(shown.count_each, items, ids[:, : self.k])
         return self._of_counts(counts)
 
@@ -124,6 +122,9 @@ class ExposureMetric(ordered.OrderedMetric):
             "items": self.items,
             "sparse_labels": self.sparse_labels,
         }
+
+    # What has to fit the catalogue, as errors say it.
+    _fits = "`items` should be the number of candidates, {}. Received: items={}"
 
     # The formula of the counts and, if there are any, of a number of each item.
     _formula: Callable[..., Tensor]

@@ -77,6 +77,9 @@ BY_NAME = {str(getattr(metric, "base_name", None)): metric for metric in _METRIC
     "spearman": SpearmanCorrelation,
 }
 
+# Those that no string can stand for.
+_OF_POPULARITY = {"novelty": "Novelty", "average_popularity": "AveragePopularity"}
+
 # The names of trec_eval (lower case, `P`, `Rprec`), ndeval and ir_measures, with `k`
 # for a cutoff, as docs/tables.md lists them. They also accept `P.5` for `P_5`, and
 # `AP(rel=2)@100`.
@@ -128,6 +131,8 @@ def question_of(string: str) -> str:
 
     It is empty if there is none.
     """
+    if "," in string:
+        return ". Each should be a string of its own, or a word in the command: -m a b"
     spelled = spelled_elsewhere(string)
     if spelled is not None:
         own = f'Did you mean "{spelled.own}", as defined here? ' * (
@@ -142,6 +147,9 @@ def question_of(string: str) -> str:
     if k is not None and _F.fullmatch(name):
         # F2 and F.5 are other metrics.
         return ""
+    if name in _OF_POPULARITY:
+        call = f"{_OF_POPULARITY[name]}(k={k or 10}, popularity=...)"
+        return f". It needs the popularity of items: `keras_rank.metrics.{call}`"
     meant = closest(name, _MEANT)
     at_k = "" if k is None else f"@{k}"
     return "" if meant is None else f'. Did you mean "{meant}{at_k}"?'

@@ -25,6 +25,8 @@ class _MeanOverShown(ExposureMetric):
         super().__init__(k, len(self.popularity), **arguments)
 
     _formula = staticmethod(mean_over_shown)
+    _fits = "`popularity` should have a number for each of the {} candidates. Received:"
+    _fits += " {} numbers"
 
     # Which numbers are accepted, and how errors say it.
     _accepts: Callable[[Array], Array]

@@ -43,6 +43,13 @@ class ArrowPart(Part):
         empty = pa.schema([self._schema.field(place)]).empty_table()
         return str(self._connection.from_arrow(empty).types[0])
 
+    def sizes_of_files(self, selected: Relation) -> list[int]:
+        # A stream can't be counted before it is read, but files tell.
+        # Of one column, as others may have the same name.
+        first = pa.schema([self._source.schema.field(0)])
+        fragments = self._source.get_fragments()
+        return [x.scanner(schema=first).count_rows() for x in fragments]
+
     def scan(self, places: Sequence[int]) -> Relation:
         # One is read in any case, as all others may be those of folders.
         read = sorted({x for x in (*places, 0) if x < len(self._schema)})

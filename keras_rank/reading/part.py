@@ -101,6 +101,10 @@ class Part(abc.ABC):
     def scan(self, places: Sequence[int]) -> Relation:
         """Returns at least the columns at places, but those of folders, by place."""
 
+    def sizes_of_files(self, selected: Relation) -> list[int]:
+        """Returns the number of rows of each of its files, from what it selected."""
+        return [len(selected)]
+
     def with_lists(self, name: str) -> "Part":
         """Returns the part with types of lists, if a column of text has lists."""
         return self

@@ -8,27 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from keras_rank.reading import engine, files, layouts, lists, query_dicts, text
 from keras_rank.reading.layouts import plain_name
+from keras_rank.reading.names import KNOWN, known_name
 from keras_rank.reading.part import FINITE, Part
 from keras_rank.reading.rows import Columns
 from keras_rank.reading.sources import parts_of
 
-# The names of columns in known tools, BEIR, ir_measures, ranx, PyTerrier, Hugging Face
-# and Quepid among them, in lower case and with underscores.
-_KNOWN = {
-    "query": ("query_id", "q_id", "qid", "user_id", "query"),
-    "item": ("item_id", "corpus_id", "doc_id", "docno", "docid", "item"),
-    "label": ("label", "relevance", "rel", "rating"),
-    "score": ("score",),
-    "subtopic": ("subtopic_id", "subtopic", "iteration"),
-}
-# Beside those of ids there may be the text of a query or an item, PyTerrier's number of
-# a document, and TREC's iteration.
-_BESIDE = {
-    "query": {"query_id", "q_id", "qid"},
-    "item": {*_KNOWN["item"]},
-    "docid": {"docno"},
-    "iteration": {"subtopic_id", "subtopic"},
-}
 # The queries and items of judgments whose label is named `score`.
 _SCORED = (("query_id", "corpus_id"), ("q_id", "doc_id"), ("query", "doc_id"))
 # The places of query, item and number in rows without names, by their length.
@@ -60,7 +44,7 @@ def are_judgments(file: str, columns: Columns) -> bool:
 def names_of(columns: Columns) -> set[str]:
     """All names that columns may have."""
     given = {columns.query, columns.item or "", columns.label, columns.score}
-    return given.union(*_KNOWN.values())
+    return given.union(*KNOWN.values())
 
 
 def roles_of(name: str, part: Part, columns: Columns) -> dict[str, str]:
@@ -153,23 +137,15 @@ def by_name(names: Sequence[str], columns: Columns, number: str) -> dict[str, st
 def are_ids(parts: Sequence[Part], found: Mapping[str, str], columns: Columns) -> bool:
     """Whether judgments have nothing but ids: all of their items are relevant."""
     ids = {name for role, name in found.items() if role != "label"}
-    is_default = columns.label == _KNOWN["label"][0]
+    is_default = columns.label == KNOWN["label"][0]
     return is_default and all(set(part.columns) == ids for part in parts)
 
 
 def _known_name(role: str, names: Sequence[str], columns: Columns) -> str:
     """The name of a column: as it was given, or that of a known tool."""
     given: str = getattr(columns, role) or ""
-    if given in names or not (given == _KNOWN[role][0] or text.PLACE.fullmatch(given)):
-        return given
-    plain = {name: plain_name(name) for name in names}
-    found = [name for name in names if plain[name] in _KNOWN[role]]
-    others = {name: _BESIDE.get(plain[name], set()) - {plain[name]} for name in found}
-    found = [x for x in found if others[x].isdisjoint(plain[y] for y in found)]
-    if len(found) > 1:
-        raise ValueError(
-            f"`{role}` should name one column. Received: {role}={given!r}, and a table "
-            f"with {' and '.join(map(repr, found))}: say which, such as "
-            f"{role}={found[0]!r} (--{role} {found[0]}), or leave out the others"
-        )
-    return found[0] if found else given
+    if given not in names and text.PLACE.fullmatch(given):
+        # Of the other side, whose columns have no names.
+        found = known_name(role, KNOWN[role][0], names)
+        return found if found in names else given
+    return known_name(role, given, names)

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from keras_rank.backends import Array
 from keras_rank.reading import engine, files, sources
-from keras_rank.reading.part import ColumnRef, is_rank, no_score
+from keras_rank.reading.names import KNOWN, known_name
+from keras_rank.reading.part import ColumnRef, is_called, is_rank, no_score
 
 Order: TypeAlias = Literal["row", "item", "trec_eval", "trec_eval-9"]
 # trec_eval compares ids as text, even numbers.
@@ -87,6 +88,8 @@ class Rows:
         has_scores: whether the scores are given, not only an order.
         twice: function from a query and an item, which it has twice, to the error, if
             there may be any.
+        ends: the last `row` of each file, if there are several and items are not known:
+            then rows have their number as another column.
     """
 
     batches: Iterator[pa.RecordBatch]
@@ -94,6 +97,7 @@ class Rows:
     some: Sequence[Any] = ()
     has_scores: bool = True
     twice: Callable[[tuple[Any, Any]], ValueError] | None = None
+    ends: Array | None = None
 
 
 def read_rows(
@@ -109,24 +113,40 @@ def read_rows(
             ranks them: tied items in descending order, where version 9 takes scores
             that are equal in float32 for ties.
     """
-    ids = {"query": ColumnRef("query", columns.query, is_required=True)}
-    if columns.item is not None:
-        ids["item"] = ColumnRef("item", columns.item)
-    kept = {str(i): ColumnRef("keep", name) for i, name in enumerate(columns.keep)}
-    numbers = {
-        "label": ColumnRef("label", columns.label, is_finite=True),
-        "score": ColumnRef("score", columns.score),
-    }
-    if columns.weight is not None:
-        numbers["weight"] = ColumnRef("weight", columns.weight, is_required=True)
-    every = {**ids, **kept, **numbers}
-    names = {each.name for each in every.values()}
+    given = {role: getattr(columns, role) for role in ("query", "label", "score")}
+    others = {*columns.keep, columns.item or "", columns.weight or ""}
+    sought = others.union(given.values(), *(KNOWN[role] for role in given))
     with files.errors_of("rows", source):
-        parts = sources.parts_of(connection, "rows", source, names)
-        table = sources.select(parts, {**ids, **kept}, numbers)
-    batches = sorted_batches(engine.numbered(table), "rows", source, every, order)
+        parts = sources.parts_of(connection, "rows", source, sought)
+        free = [x for x in parts[0].columns if x not in others]
+        found = {role: _only_name(role, name, free) for role, name in given.items()}
+        ids = {"query": ColumnRef("query", found["query"], is_required=True)}
+        if columns.item is not None:
+            ids["item"] = ColumnRef("item", columns.item)
+        kept = {str(i): ColumnRef("keep", name) for i, name in enumerate(columns.keep)}
+        numbers = {
+            "label": ColumnRef("label", found["label"], is_finite=True),
+            "score": ColumnRef("score", found["score"]),
+        }
+        if columns.weight is not None:
+            numbers["weight"] = ColumnRef("weight", columns.weight, is_required=True)
+        tables = sources.select(parts, {**ids, **kept}, numbers)
+        sizes: list[int] = []
+        if columns.item is None and files.are_files(source):
+            for part, table in zip(parts, tables, strict=True):
+                sizes += part.sizes_of_files(table)
+    ends = np.cumsum(sizes) if len(sizes) > 1 else None
+    read = [*ids, *kept, *numbers, *(["row"] if len(sizes) > 1 else [])]
+    rows = engine.numbered(sources.union(tables))
+    batches = sorted_batches(rows, "rows", source, read, order)
     twice = functools.partial(sources.received_twice, "rows", source, ids)
-    return Rows(batches, twice=twice)
+    return Rows(batches, twice=twice, ends=ends)
+
+
+def _only_name(role: str, given: str, names: Sequence[str]) -> str:
+    """The name of a column, or that of a known tool if no other may be meant."""
+    may_be_meant = [name for name in names if is_called(role, name)]
+    return known_name(role, given, names) if len(may_be_meant) == 1 else given
 
 
 def labels_of(labels: Array, starts: Array, drop_unjudged: bool) -> Array:

@@ -142,7 +142,7 @@ def _create(
                 for part in parts
             ]
         has_column = has_numbers or are_lists
-        rows = sources.select(parts, ids, numbers if has_column else {})
+        rows = sources.union(sources.select(parts, ids, numbers if has_column else {}))
         if not has_column:
             rows = rows.project("*, 1::DOUBLE AS label")
         numbered(rows).create(name)

@@ -24,12 +24,14 @@ _TEXTS: dict[str, Callable[..., Part]] = {
     "json": JsonPart,
     "lines": text.LinesPart,
 }
+# What is no table of rows.
+_OF_QUERIES = ", with the items of each query, which `evaluate_run` takes"
 
 
 def select(
     parts: Sequence[Part], ids: ColumnRefs, numbers: ColumnRefs
-) -> engine.Relation:
-    """Returns columns of the parts of a table under new names, in the order of rows.
+) -> list[engine.Relation]:
+    """Returns columns of each part of a table under new names, in the order of rows.
 
     Args:
         parts: the parts.
@@ -45,16 +47,16 @@ def select(
     for key, sought in numbers.items():
         of_parts = {part.number_type(sought) for part in parts}
         types[key] = "FLOAT" if of_parts == {"FLOAT"} else "DOUBLE"
-    return _union([part.select({**ids, **numbers}, types) for part in parts])
+    return [part.select({**ids, **numbers}, types) for part in parts]
 
 
-def _union(tables: Sequence[engine.Relation]) -> engine.Relation:
+def union(tables: Sequence[engine.Relation]) -> engine.Relation:
     """Concatenates tables."""
     if len(tables) == 1:
         return tables[0]
     # In halves, as DuckDB limits the depth of a query.
     half = len(tables) // 2
-    return _union(tables[:half]).union(_union(tables[half:]))
+    return union(tables[:half]).union(union(tables[half:]))
 
 
 def parts_of(
@@ -90,7 +92,11 @@ def parts_of(
     (layout,) = found
     with files.errors_of(argument, filled[0] if len(filled) == 1 else source):
         if layout in _TEXTS:
-            return [_TEXTS[layout](connection, argument, x, names) for x in filled]
+            parts = [_TEXTS[layout](connection, argument, x, names) for x in filled]
+            is_other = argument == "rows" and set(names).isdisjoint(parts[0].columns)
+            if is_other and layout_of("qrels", filled[0]) == "nested":
+                raise not_understood(argument, files.named(source) + _OF_QUERIES)
+            return parts
         return list(parts_of_files(connection, filled, layout))
 
 
@@ -109,6 +115,11 @@ def _tabular(argument: str, source: Any) -> Any:
             argument,
             files.named(source) + f", which its method {advice}" * has_method,
         )
+    of_queries = isinstance(source, Mapping) and any(
+        isinstance(items, Mapping) for items in source.values()
+    )
+    if argument == "rows" and of_queries:
+        raise not_understood(argument, files.named(source) + _OF_QUERIES)
     try:
         if isinstance(source, Mapping):
             source = {name: _flat(values) for name, values in source.items()}

@@ -125,8 +125,9 @@ def _compare(parsed: Namespace) -> _Report:
     failed: list[str] = []
     if parsed.fail_if_worse:
         values = {file: model._values for file, model in models.items()}
-        failed += gates.incomplete(values, base._values)
-        failed += gates.worse(comparison, base._values, parsed.confidence)
+        worse, doubtful = gates.worse(comparison, base._values, parsed.confidence)
+        failed += [*gates.incomplete(values, base._values), *worse]
+        notes += doubtful
     return {"comparison": without_notes(comparison)}, notes, failed
 
 

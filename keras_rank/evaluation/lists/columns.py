@@ -11,11 +11,15 @@ OWN_WEIGHT = "{}_weight"
 HEALTH = "health/"
 # The column of a metric with one of the orders of tied items.
 SPREAD = HEALTH + "{}/{}"
+# Whether a list has relevant items for a metric.
+RELEVANT = HEALTH + "{}/relevant"
 ORDERS: dict[str, Ties] = {"worst": "stable", "average": "average", "best": "stable"}
 # The items of a list that are kept.
 ITEMS = HEALTH + "kept items"
 # The number of rows of a list that were left out, if the rule is to leave them out.
 PADDING = HEALTH + "padding"
+# The number of these with a label below 0, if labels are compared with each other.
+NEGATIVE = HEALTH + "negative"
 # The sum of the labels of a list, in which other judgments show.
 LABEL_SUM = "label sum"
 # The number of queries that were left out, and the definitions of the metrics. They are

@@ -48,10 +48,11 @@ class ListTable:
         self.rules: str | None = rules or known["rules"]
         _require_columns(table, self.query, self.metric_names)
         columns.require_free_names([self.query, *self.metric_names], self.metric_names)
-        if known["metrics"] and known["metrics"][0].name != self.metric_names[0]:
-            # It holds what is relevant to the metric that was the first one.
-            others = [x for x in table.column_names if x != HEALTH + "relevant"]
-            table = table.select(others)
+        if known["metrics"] and HEALTH + "relevant" in table.column_names:
+            # Version 0.5.0 wrote it of the first metric alone.
+            new = columns.RELEVANT.format(known["metrics"][0].name)
+            renamed = table.rename_columns({HEALTH + "relevant": new})
+            table = renamed.replace_schema_metadata(table.schema.metadata)
         if left_out is None and LEFT_OUT not in table.column_names:
             left_out = known["left_out"]
         if left_out is not None:
@@ -137,7 +138,7 @@ class ListTable:
         """Returns the table without the columns of other metrics."""
         dropped = {columns.DEFINITION}
         for name in set(self.metric_names) - set(names):
-            dropped |= {name, OWN_WEIGHT.format(name)}
+            dropped |= {name, OWN_WEIGHT.format(name), columns.RELEVANT.format(name)}
             dropped |= {columns.SPREAD.format(name, order) for order in columns.ORDERS}
         left = [name for name in self.table.column_names if name not in dropped]
         metrics = [metric for metric in self.metrics if metric.name in names]

@@ -13,7 +13,13 @@ from scipy import stats
 from keras_rank import functional
 from keras_rank.arrays.limits import limits_of
 from keras_rank.backends import Array, backend
-from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, OWN_WEIGHT, SPREAD
+from keras_rank.evaluation.lists.columns import (
+    HEALTH,
+    ORDERS,
+    OWN_WEIGHT,
+    RELEVANT,
+    SPREAD,
+)
 from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.reading import Reading, check_told_apart, read
@@ -83,8 +89,7 @@ def _of_batch(settings: Settings, batch: Batch, numbers: Array) -> Batch:
         found[metric.name] = values
         if "weight" in batch:
             found[OWN_WEIGHT.format(metric.name)] = weights
-        if metric is metrics[0]:
-            health["relevant"] = has_relevant
+        found[RELEVANT.format(metric.name)] = has_relevant
         for order in ORDERS:
             spread[SPREAD.format(metric.name, order)] = values.astype("float32")
     if health["ties"].any():

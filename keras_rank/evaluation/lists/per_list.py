@@ -20,6 +20,7 @@ from keras_rank.evaluation.lists.columns import (
     ITEMS,
     LABEL_SUM,
     LEFT_OUT,
+    NEGATIVE,
     NO_SCORES,
     OWN_WEIGHT,
     PADDING,
@@ -136,7 +137,7 @@ def _whole_lists(rows: Rows, query_name: str) -> Iterator[pa.Table]:
 def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Table:
     """Returns the table of whole lists."""
     columns, is_table = settings.columns, source.left_out is None
-    rows, of_lists = _without_padding(rows, is_table and settings.unjudged == "drop")
+    rows, of_lists = _without_padding(rows, settings) if is_table else (rows, {})
     lists = _Lists.of(rows["query"].combine_chunks())
     found: dict[str, Any] = {columns.query: lists.queries, **of_lists}
     for i, name in enumerate(columns.keep):
@@ -173,7 +174,7 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
         for metric in settings.metrics:
             name = OWN_WEIGHT.format(metric.name)
             found[name] = _exact(found[name], items["weight"], lists.starts)
-    for name, values in _health_of_rows(rows, items, lists).items():
+    for name, values in _health_of_rows(rows, items, lists, source.ends).items():
         found[HEALTH + name] = values
     if columns.item is not None:
         found[HEALTH + "duplicates"], twice = _duplicates(rows["item"], lists)
@@ -189,23 +190,29 @@ def _table_of_lists(rows: pa.Table, settings: Settings, source: Rows) -> pa.Tabl
     return pa.table({name: _column(found[name]) for name in names if name in found})
 
 
-def _without_padding(rows: pa.Table, drops: bool) -> tuple[pa.Table, dict[str, Array]]:
+def _without_padding(
+    rows: pa.Table, settings: Settings
+) -> tuple[pa.Table, dict[str, Array]]:
     """The rows with labels, and how many others each list had, if these are dropped.
 
     Of a list without any label, its first row remains, without one.
     """
-    if not drops:
+    if settings.unjudged != "drop":
         return rows, {}
     lists, label = _Lists.of(rows["query"].combine_chunks()), rows["label"].to_numpy()
     is_item = label >= 0.0
     padding = lists.counts(~is_item)
+    counts = {PADDING: padding}
+    if any(metric._compares_labels for metric in settings.metrics):
+        # -1 is the usual sign of padding, so that nobody means it as a label.
+        counts[NEGATIVE] = lists.counts((label < 0.0) & (label != -1.0))
     if not padding.any():
-        return rows, {PADDING: padding}
+        return rows, counts
     labels = pa.array(label, mask=~is_item)
     is_item[lists.starts[padding == lists.sizes]] = True
     place = rows.column_names.index("label")
     rows = rows.set_column(place, "label", labels).filter(pa.array(is_item))
-    return rows, {PADDING: padding}
+    return rows, counts
 
 
 def _of_subtopics(
@@ -227,19 +234,23 @@ def _of_subtopics(
 
 
 def _health_of_rows(
-    rows: pa.Table, items: dict[str, Array], lists: _Lists
+    rows: pa.Table, items: dict[str, Array], lists: _Lists, ends: Array | None
 ) -> dict[str, Array]:
     """The columns of health for which no list need be padded."""
     label, score = rows["label"].to_numpy(), items["score"]
     is_counted = {
         "items": items["label"] >= 0.0,
         "judged": items["judged"] > 0.0,
+        "unscored": np.isnan(score) & (items["label"] >= 0.0),
         "nan": np.isnan(score) & np.asarray(rows["score"].is_valid()),
         "fractional labels": np.floor(label) < label,
         "fractional scores": np.floor(score) < score,
     }
     if "weight" in items:
         is_counted["weightless"] = items["weight"] <= 0.0
+    if ends is not None:
+        file = np.searchsorted(ends, rows["row"].to_numpy())
+        is_counted["files"] = file != file[lists.starts][lists.of_row]
     labels = np.maximum(items["label"], 0.0)
     return {
         **{name: lists.counts(counted) for name, counted in is_counted.items()},

@@ -17,6 +17,8 @@ from keras_rank.evaluation.report.intervals import Values, corrected
 
 TESTS = ("t", "permutation")
 CORRECTIONS = ("holm", "bh", "by")
+# What a model is called that has no name.
+_NEW = "the new one"
 # The columns of a comparison, without those of the slices, which follow the first.
 _COLUMNS = (
     *("model", "metric", "baseline", "value", "difference", "low", "high"),
@@ -121,13 +123,16 @@ def compared(
         )
     rows: list[dict[str, Any]] = []
     notes = summary.notes_of_labels(baseline)
+    notes += summary.notes_of_scores(baseline, " of the baseline")
     differences = []
     for name, model in models.items():
         of_model = {"model": name} if len(models) > 1 else {}
         places = places_of(model, baseline)
-        notes += _notes_of(name or "the new one", model, baseline, places)
+        notes += _notes_of(name or _NEW, model, baseline, places)
         pairs = _pairs_of(model, baseline, places)
-        notes += [x for x in summary.notes_of_labels(model) if x not in notes]
+        of_model_alone = summary.notes_of_labels(model)
+        of_model_alone += summary.notes_of_scores(model, f" of {name or _NEW}")
+        notes += [x for x in of_model_alone if x not in notes]
         differences.append(_differences(of_model, baseline, pairs, places))
         by = summary.slice_columns(model, by, _COLUMNS)
         how = (by, cluster, confidence, test == "permutation")

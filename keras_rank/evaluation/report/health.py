@@ -1,12 +1,12 @@
 """Checks of the lists: reasons to mistrust a number."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_rank.backends import Array
-from keras_rank.evaluation.lists.columns import HEALTH, ORDERS, SPREAD
+from keras_rank.evaluation.lists.columns import HEALTH, LABEL_SUM, ORDERS, SPREAD
 from keras_rank.evaluation.lists.list_table import ListTable
 from keras_rank.evaluation.lists.metric_names import Measured
 from keras_rank.evaluation.report.intervals import Values
@@ -46,9 +46,6 @@ _NEARLY_ALL = 0.98
 # number to look for, `None` for any but 0, the share of lists that may have it, and the
 # warning if more do. Without the column there is no check.
 _SOUGHT = {
-    ("nothing relevant", "relevant", 0, 0.1): "have no relevant items for "
-    "{first_metric}: all orders of their items are equally good, so they change the "
-    "mean in the same way for any model",
     ("every item relevant", "only relevant", None, 0.5): "have only relevant items: "
     "metrics such as map and mrr are 1 in any order. Are irrelevant items missing, or "
     "is `relevance_threshold` too low?",
@@ -66,6 +63,11 @@ _SOUGHT = {
     "the judgments and the run have the same item ids?",
     ("duplicated items", "duplicates", None, 0.0): "have duplicate items: each "
     "occurrence counts",
+    ("several files", "files", None, 0.0): "have rows in several files, all of which "
+    "are one table: are their scores of one model? With `item`, duplicates are errors",
+    ("negative labels", "negative", None, 0.0): "have labels below 0, which are "
+    "padding: subtract the lowest label, as only the order of labels counts to metrics "
+    "that compare them",
     ("items without weight", "weightless", None, 0.0): "have items with a weight of 0 "
     "or less, which are left out",
     ("truncated labels", "truncated labels", None, 0.0): "have labels that are "
@@ -76,13 +78,25 @@ _SOUGHT = {
 }
 
 
-# The first warning, of a metric that leaves such lists out.
-_LEFT_OUT = (
-    "have no relevant items, or no different labels, for {first_metric}: all orders of "
-    "their items are equally good, so its mean leaves them out"
+# The first warnings: of metrics to which such lists count, and of those which leave
+# them out. Then of lists whose labels are too low for a threshold.
+_NOTHING_RELEVANT = (
+    "have no relevant items for {}: all orders of their items are equally good, so "
+    "they change the mean in the same way for any model"
 )
+_LEFT_OUT = (
+    "have no relevant items, or no different labels, for {}: all orders of their items "
+    "are equally good, so its mean leaves them out"
+)
+_BELOW_THRESHOLD = (
+    ". The labels above 0 of {} of them are below `relevance_threshold`, {:g}"
+)
+# The checks of scores, of which lists without results have none.
+_OF_RESULTS = ("constant scores", "scores like ranks", "nothing judged")
 # What may be swapped in tables, and in runs.
 _SWAPPED = ("`label` and `score`", "`qrels` and `run`")
+# The start of the checks of ties, which metrics follow.
+_TIES = "ties of "
 # Checks that a run does not fail: its items are those found in a collection, or judged.
 _NOT_OF_RUNS = ("one item", "shorter than")
 
@@ -105,7 +119,7 @@ def checks_of(lists: ListTable) -> list[Check]:
     if not has_items.any():
         return []
     columns = {name: values[has_items] for name, values in columns.items()}
-    checks = _checks_of_lists(columns, lists.metrics[0])
+    checks = [*_checks_of_relevance(columns, lists.metrics), *_checks_of_lists(columns)]
     for k in sorted({metric.k for metric in lists.metrics if metric.k is not None}):
         checks += _checks_of_cutoff(columns, k)
     if lists.rules is not None:
@@ -128,7 +142,7 @@ def checks_of(lists: ListTable) -> list[Check]:
         )
         share = abs(best - worst)
         # It is NaN, which passes, for a metric that leaves out all lists.
-        found = f"ties of {name}", tied, share, 0.01, warning * (share > 0.01)
+        found = _TIES + name, tied, share, 0.01, warning * (share > 0.01)
         checks.append(Check(*found, worst, average, best))
     return checks
 
@@ -141,12 +155,19 @@ def warnings_of(lists: ListTable) -> list[str]:
 def _warnings_of(lists: ListTable, checks: Sequence[Check]) -> list[str]:
     """The warnings of failed checks, and of queries that were left out."""
     with_items = int(np.sum(lists.array(HEALTH + "items") > 0))
+    failed = [check for check in checks if check.warning]
+    # That of ties is the same for all metrics.
+    of_ties = [check for check in failed if check.worst is not None]
+    if of_ties:
+        failed = [check for check in failed if check.worst is None] + of_ties[:1]
+    others = ", ".join(x.check.removeprefix(_TIES) for x in of_ties[1:])
     warnings = [
         f"Warning: {check.lists} of {with_items} lists {check.warning}"
         + "." * (not check.warning.endswith("?"))
-        for check in checks
-        if check.warning
+        for check in failed
     ]
+    if others:
+        warnings[-1] += f" Their order also changes {others}: see `health`."
     if with_items < len(lists):
         warnings.append(
             f"Warning: lists without a label of 0 or more are left out of the means "
@@ -169,34 +190,57 @@ def table_of_checks(lists: ListTable) -> Table:
     return Table(found, notes=_warnings_of(lists, checks), marks=marks)
 
 
-def _checks_of_lists(columns: dict[str, Array], first_metric: Measured) -> list[Check]:
-    """The checks of lists, by columns.
+def _checks_of_relevance(
+    columns: dict[str, Array], metrics: Sequence[Measured]
+) -> Iterator[Check]:
+    """Yields a check for each set of metrics to which the same lists have nothing."""
+    alike: dict[Any, list[Measured]] = {}
+    for metric in metrics:
+        relevant = columns.get(f"{metric.name}/relevant")
+        # To fall-out, what is not relevant counts.
+        if relevant is not None and _argument(metric, "class_name") != "FallOut":
+            key = relevant.tobytes(), metric.empty_value is None
+            alike.setdefault(key, []).append(metric)
+    for same in alike.values():
+        has = ~columns[f"{same[0].name}/relevant"]
+        names = ", ".join(metric.name for metric in same)
+        left_out = same[0].empty_value is None
+        warning = (_LEFT_OUT if left_out else _NOTHING_RELEVANT).format(names)
+        levels = [_argument(metric, "relevance_threshold") for metric in same]
+        too_low = int(np.sum(has & (columns[LABEL_SUM] > 0.0)))
+        if any(levels) and too_low:
+            warning += _BELOW_THRESHOLD.format(too_low, min(filter(None, levels)))
+        name = "nothing relevant" + f" to {names}" * (len(alike) > 1)
+        yield _share_of(has, name, 0.1, warning)
 
-    Args:
-        columns: arrays of shape `(lists,)` by what they hold. Those that are not
-            known are missing.
-        first_metric: the metric that tells what is relevant.
-    """
+
+def _argument(metric: Measured, name: str) -> Any:
+    """An argument of a metric, or its class, as far as it is known."""
+    return (metric.definition or {}).get(name)
+
+
+def _checks_of_lists(columns: dict[str, Array]) -> Iterator[Check]:
+    """Yields the checks of lists, by columns, of which those not known are missing."""
     if np.any(columns["fractional scores"] > 0):
         columns = {k: v for k, v in columns.items() if k != "fractional labels"}
     has_few = _has_few_judgments(columns, _FEW_JUDGMENTS)
-    checks = []
     for (name, column, number, threshold), warning in _SOUGHT.items():
         if column in columns:
             values = columns[column]
             has = values > 0 if number is None else values == number
             if has_few and name == "nothing judged":
                 threshold = _NEARLY_ALL
-            if first_metric.empty_value is None and name == "nothing relevant":
-                warning = _LEFT_OUT
-            text = warning.format(first_metric=first_metric.name)
-            checks.append(_share_of(has, name, threshold, text))
-    return checks
+            of_results = columns.get("retrieved") if name in _OF_RESULTS else None
+            among = None if of_results is None else int(np.sum(of_results > 0))
+            yield _share_of(has, name, threshold, warning, among)
 
 
-def _share_of(has: Array, name: str, threshold: float, warning: str) -> Check:
-    """A check of how many lists have something."""
-    lists, share = int(np.sum(has)), float(np.mean(has))
+def _share_of(
+    has: Array, name: str, threshold: float, warning: str, among: int | None = None
+) -> Check:
+    """A check of how many lists have something, among all or so many of them."""
+    lists = int(np.sum(has))
+    share = lists / max(1, len(has) if among is None else among)
     return Check(name, lists, share, threshold, warning * (share > threshold))
 
 

@@ -34,7 +34,7 @@ def summarized(
     metrics = {x.name: (Values.of(lists, x),) for x in lists.metrics}
     rows = [*estimates_of(lists, metrics, by, cluster, confidence)]
     notes = [] if lists.rules is None else [f"Rules: {rules_of(lists.rules)}"]
-    notes += notes_of_labels(lists)
+    notes += [*notes_of_labels(lists), *notes_of_scores(lists)]
     if np.any(lists.health.get("truncated labels", 0)):
         notes.append("Labels that are fractions were truncated, as in trec_eval.")
     notes += of_few_lists(rows, cluster)
@@ -60,6 +60,15 @@ def unlabeled_of(lists: ListTable) -> tuple[str, int, int] | None:
         padding = int(lists.array(PADDING).sum())
         return "drop", padding, items + padding
     return "irrelevant", items - judged, items
+
+
+def notes_of_scores(lists: ListTable, owner: str = "") -> list[str]:
+    """Says how many rows of a table have no scores, if any, and whose these are."""
+    found = lists.health.get("unscored")
+    if lists.rules is not None or found is None or not found.any():
+        return []
+    number, items = int(found.sum()), int(lists.array(ITEMS).sum())
+    return [f"Missing scores{owner}: {number:,} of {items:,} items, not retrieved."]
 
 
 def notes_of_labels(lists: ListTable) -> list[str]:

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 # Columns of numbers of any size.
 _OF_ANY_SIZE = ("label", "score")
@@ -30,8 +30,8 @@ class Marks(NamedTuple):
 class Table:
     """Results in named columns.
 
-    `print` and notebooks show it. `table["value"]` is a column, and `table.rows` a list
-    of dicts.
+    `print` and notebooks show it. `table["value"]` is a column, `table[0]` a row, and
+    `table.rows` a list of these dicts.
 
     Args:
         columns: dict from names to lists of values, all of the same length.
@@ -69,7 +69,13 @@ class Table:
                 f"`columns` should have equally many values. Received: {sizes}"
             )
 
-    def __getitem__(self, name: str) -> list[Any]:
+    @overload
+    def __getitem__(self, name: str) -> list[Any]: ...
+    @overload
+    def __getitem__(self, name: int) -> dict[str, Any]: ...
+    def __getitem__(self, name: str | int) -> list[Any] | dict[str, Any]:
+        if isinstance(name, int):
+            return self.rows[name]
         if name not in self.columns:
             is_metric = name in self.columns.get("metric", ())
             hint = (
@@ -143,9 +149,7 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Returns a `pandas.DataFrame`."""
-        import pandas as pd
-
-        return pd.DataFrame(self.columns)
+        return pandas().DataFrame(self.columns)
 
     def _are_numbers(self) -> list[bool]:
         return [
@@ -172,6 +176,17 @@ class Table:
     def _lines_below(self) -> list[str]:
         meaning = self.marks.meaning if self._has_marks and self.marks else ""
         return [*([f"* {meaning}"] if meaning else []), *self.notes]
+
+
+def pandas() -> Any:
+    """The module. Raises unless it is installed."""
+    try:
+        import pandas as found
+    except ImportError as error:
+        raise ImportError(
+            f"`to_pandas` needs pandas: `pip install pandas`. Received: {error}"
+        ) from error
+    return found
 
 
 def columns_of(
