@@ -46,6 +46,7 @@ def _with_folded_labels(
             y_pred = keras.tree.map_structure(backend.with_layer_mask, *y_pred)
         return method(self, x, _folded(y), y_pred, weights, *args, **kwargs)
 
+    vars(with_folded_labels)["takes_masks"] = True
     return with_folded_labels
 
 
@@ -86,7 +87,8 @@ def _require_own_names(found: list[keras.metrics.Metric], has_one_output: bool) 
                 raise ValueError(
                     "`metrics` should have results with names of their own, as Keras "
                     "logs only the last of one name: give a group another `prefix`. "
-                    f"Received twice: {name!r}, of {taken[name]!r} and {metric!r}"
+                    f"Received twice: {name!r}, of {taken[name]!r} and {metric!r}, "
+                    "compiled or attributes of the model"
                 )
             taken[name] = metric
 
@@ -107,9 +109,11 @@ def _with_layer_masks(train_step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(train_step)
     def with_layer_masks(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        inherited = RankingModel.compute_loss_and_updates
-        # A method of a user's may look at the outputs.
-        self._keeps_masks = type(self).compute_loss_and_updates is inherited
+        kind, inherited = type(self), RankingModel.compute_loss_and_updates
+        # Methods of a user's may look at the outputs.
+        is_own = kind.compute_loss_and_updates is not inherited
+        takes_masks = hasattr(kind.compute_metrics, "takes_masks")
+        self._keeps_masks = takes_masks and not is_own
         try:
             return train_step(self, *args, **kwargs)
         finally:

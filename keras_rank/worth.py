@@ -50,9 +50,10 @@ def _check_highest_gain(gain: Function, max_grade: float) -> None:
     with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
         grades = ops.linspace(0.0, max_grade, 65, dtype="float32")
         values = np.broadcast_to(ops.convert_to_numpy(gain(grades)), (65,))
-    if values is not None and not 0.0 < values[-1] >= values.max() * (1.0 - 1e-5):
+    highest = 0.0 if values is None else np.fmax.reduce(values)
+    if values is not None and not 0.0 < values[-1] >= highest * (1.0 - 1e-5):
         accepted = "the grade with the highest gain, which is above 0"
-        hint = f", with gains of up to {values.max():.4g}, and {values[-1]:.4g} there"
+        hint = f", with gains of up to {highest:.4g}, and {values[-1]:.4g} there"
         raise unaccepted("max_grade", accepted, max_grade, hint)
 
 

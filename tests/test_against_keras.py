@@ -138,6 +138,13 @@ def test_rows(shape, weighted):
         check(logs)
 
 
+def test_masked_rows():
+    """Whose mask has the shape of the ids."""
+    words, ids, _ = data()
+    words[::3] = 0
+    check(evaluated(make_model((), mask_zero=True, metrics=both()), words, ids)[0])
+
+
 @pytest.mark.parametrize("mask_zero", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_weights_of_positions(weighted, mask_zero):

@@ -368,8 +368,14 @@ def test_arguments_that_a_config_would_lose_are_an_error():
         def __init__(self, **arguments):
             super().__init__(5, **arguments)
 
-    with pytest.raises(NotImplementedError, match="argument 'scale', which"):
+    class Passing(metrics.NDCG):
+        def __init__(self, *arguments, **others):
+            super().__init__(*arguments, **others)
+
+    with pytest.raises(NotImplementedError, match=r"scale=2.0, which would be lost"):
         Scaled(scale=2.0).get_config()
+    assert Scaled.from_config(Scaled(3).get_config()).k == 3
+    assert Passing(3).get_config()["k"] == 3
     assert Kept.from_config(Kept(scale=2.0).get_config()).scale == 2.0
     assert Fixed().get_config()["k"] == 5
 

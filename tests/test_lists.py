@@ -515,6 +515,7 @@ LOW = "No label reaches `relevance_threshold=1.0`: the highest is 0.9"
 BELOW = "Labels below 0 are padding, and some are not -1"
 NONE = "1 of 2 lists have no relevant item, as all their ids are -1, and count as 0"
 NAN = "`sample_weight` has 1 NaN in the first batch"
+WRAPPED = "Ids below -1 are no targets, as -1 is: the lowest is -7"
 IDS = {"sparse_labels": True}
 
 
@@ -540,6 +541,9 @@ IDS = {"sparse_labels": True}
         (metrics.HitRate(1, **IDS), ([0, -1], HALF, [1.0, 0.0]), None),
         (metrics.HitRate(1, **IDS), ([[0, -1]], [HALF]), None),
         (metrics.NDCG(1), ([[1, 0], [0, 1]], HALF, [np.nan, 1.0]), NAN),
+        (metrics.HitRate(1, **IDS), ([0, -7], HALF, [1.0, 1.0]), WRAPPED),
+        (metrics.HitRate(1, **IDS), ([[[0], [-7]]], [HALF]), WRAPPED),
+        (metrics.HitRate(1, **IDS), ([[0, -100]], [HALF]), None),
     ],
 )
 def test_what_the_first_batch_is_warned_of(metric, given, message):

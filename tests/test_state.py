@@ -1,8 +1,5 @@
 """Sums that stay exact, and states that add up."""
 
-import copy
-import pickle
-
 import keras
 import numpy as np
 import pytest
@@ -87,31 +84,16 @@ def test_adding_variables_is_merging(rng):
     assert int(merged.variables[-1] + 0) == int(whole.variables[-1] + 0)
 
 
-def test_states_know_their_configuration():
-    """Until they are rebuilt from their arrays."""
-    linear = metrics.NDCG(2, gain_fn="linear")
-    linear.update_state([[2, 0, 1]], [[0.1, 0.3, 0.2]])
-    given = utils.export_state(linear)
-    for state in (given, pickle.loads(pickle.dumps(given)), copy.copy(given)):
-        with pytest.raises(ValueError, match="of the same class and configuration as"):
-            utils.merge_state(metrics.NDCG(2), [state])
-        with pytest.raises(ValueError, match="an element of type NoneType"):
-            utils.merge_state(metrics.NDCG(2, gain_fn="linear"), [state, None])
-        merged = utils.merge_state(metrics.NDCG(2, gain_fn="linear", seed=3), [state])
-        assert float(merged.result()) == float(linear.result())
-    assert float(utils.merge_state(metrics.NDCG(2), [dict(given)]).result()) > 0
-    own = metrics.NDCG(2, gain_fn=lambda labels: labels)
-    utils.merge_state(own, [utils.export_state(own)])
-    group = metrics.RankingMetrics([metrics.NDCG(2)])
-    other = metrics.RankingMetrics([metrics.NDCG(2, gain_fn="linear")])
-    state = utils.export_state(other)
-    with pytest.raises(ValueError, match="of the same class and configuration as"):
-        utils.merge_state(group, [state])
+def test_an_element_that_is_no_state_is_an_error():
+    state = utils.export_state(metrics.NDCG(2))
+    assert type(state) is dict
+    with pytest.raises(ValueError, match="an element of type NoneType"):
+        utils.merge_state(metrics.NDCG(2), [state, None])
 
 
 def test_merging_different_metrics_is_an_error():
     for other, message in (
-        (metrics.NDCG(k=2), "`others` should be of the same class"),
+        (metrics.NDCG(k=2), "`others` should be metrics of the same"),
         (metrics.DCG(k=1), "Received: DCG with"),
     ):
         with pytest.raises(ValueError, match=message):

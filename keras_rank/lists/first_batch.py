@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_rank.backends import Array, Tensor, backend
+from keras_rank.lists.ids import NO_CANDIDATE
 from keras_rank.lists.reading import SINGLE, RawBatch, Reading
 
 
@@ -25,8 +26,11 @@ def warn_of_first_batch(
     if not sparse_labels:
         warn_of_rows(reading)
     if reading.labels is not None:
-        _warn_of_labels(reading.labels.numbers, given.mask is not None, metrics)
-    elif sparse_labels and not reading.at_positions:
+        is_masked = given.mask is not None or given.layer_mask is not None
+        _warn_of_labels(reading.labels.numbers, is_masked, metrics)
+    if sparse_labels and given.mask is None:
+        _warn_of_low_ids(given)
+    if sparse_labels and reading.labels is None and not reading.at_positions:
         _warn_of_no_targets(given, metrics)
 
 
@@ -57,10 +61,29 @@ def _warn_of_labels(given: Any, is_masked: bool, metrics: Sequence[Any]) -> None
             stacklevel=2,
         )
     compare = any(metric._compares_labels for metric in metrics)
-    if compare and not is_masked and np.any((labels < 0) & (labels != -1)):
+    if compare and not is_masked and np.any(_are_odd(labels, -1)):
         warnings.warn(
             "Labels below 0 are padding, and some are not -1. If they are labels, add "
             "the same number to all of a list: only their order counts.",
+            stacklevel=2,
+        )
+
+
+def _are_odd(numbers: Array, lowest: int) -> Array:
+    """Where numbers are below those that pad here, and in other libraries: -100."""
+    odd: Array = (numbers < 0) & (numbers != -1) & (numbers != -100)
+    return odd & (numbers < lowest) if lowest < -1 else odd
+
+
+def _warn_of_low_ids(given: RawBatch) -> None:
+    """Warns of ids below 0 that may have wrapped, as in a small integer type."""
+    ids = _seen(given.labels)
+    # Graded ids have one more, of relevant items that are no candidates.
+    lowest = -1 if given.grades is None else NO_CANDIDATE
+    if ids is not None and ids.dtype.kind == "i" and np.any(_are_odd(ids, lowest)):
+        warnings.warn(
+            f"Ids below -1 are no targets, as -1 is: the lowest is {ids.min()}. They "
+            "may have wrapped in a small integer type.",
             stacklevel=2,
         )
 

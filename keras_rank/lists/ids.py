@@ -193,26 +193,6 @@ def _check_dtype(argument: str, dtype: str, items: int | None) -> None:
         raise refused(argument, expected, received)
 
 
-def as_relevant_ids(given: Given, items: int | None, labels: Given | None) -> Given:
-    """Ids of relevant items, padded with -1: see `as_ids`.
-
-    Where lower ones are seen, which may have wrapped, it raises. In compiled code they
-    pad.
-    """
-    ids = as_ids(given, items)
-    if not backend.is_at_hand(ids.numbers):
-        return ids
-    # With labels, relevant items that are no candidates have an id.
-    lowest = -1 if labels is None else NO_CANDIDATE
-    array = np.asarray(backend.for_numpy(ids.numbers))
-    if array.size and array.dtype.kind == "i" and array.min() < lowest:
-        row, *_ = np.argwhere(array < lowest)[0]
-        received = f"an id of {array.min()}; the first below {lowest} is in row {row}"
-        expected = "hold ids from 0 on, padded with -1"
-        raise refused(given.argument, expected, received)
-    return ids
-
-
 def _as_integers(array: Array) -> Array:
     """Returns whole floats as integers, which no backend rounds."""
     # NaN pads, as -1 does. Half precision has no 2**63.

@@ -14,7 +14,7 @@ from keras_rank.lists.given import (
     refused,
     require_same_lengths,
 )
-from keras_rank.lists.ids import NO_CANDIDATE, as_relevant_ids, look_at_ids
+from keras_rank.lists.ids import NO_CANDIDATE, as_ids, look_at_ids
 from keras_rank.lists.tensors import as_tensor, sizes_agree
 
 _SHAPES = (
@@ -59,7 +59,7 @@ def lists_of_positions(
     if not is_dict(y_true) and labels is None:
         _check_no_pairs(ids, len(scores.shape))
     require_same_lengths(scores, ids, labels, mask, weights)
-    ids = as_relevant_ids(ids, items, labels)
+    ids = as_ids(ids, items)
     given = (ids, scores, mask, weights, labels)
     parts = [None if x is None else x.tensor() for x in given]
     for part in (ids, labels, mask):

@@ -18,7 +18,7 @@ from keras_rank.lists.given import (
     require_same_lengths,
     uneven_error,
 )
-from keras_rank.lists.ids import as_relevant_ids, look_at_ids
+from keras_rank.lists.ids import as_ids, look_at_ids
 from keras_rank.lists.positions import are_at_positions, lists_of_positions
 from keras_rank.lists.tensors import shape_of, sizes_agree
 
@@ -93,8 +93,8 @@ def read(
     if sample_weight is not None:
         sample_weight = look("sample_weight", sample_weight, 0)
     require_same_lengths(y_true, y_pred, mask, sample_weight)
-    if "int64" in str(y_pred.numbers.dtype):
-        _check_told_apart_as_ranked(y_pred)
+    if "int64" in str(y_pred.numbers.dtype) and mask is None:
+        _check_told_apart_as_ranked(y_pred, y_true)
     labels, scores = _lists(y_true, takes_subtopics), _lists(y_pred)
     like = labels
     if takes_subtopics and len(labels.shape) == len(scores.shape) + 1:
@@ -135,7 +135,11 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     given = look("y_pred", y_pred, 0, deep=True)
     at_positions = are_at_positions(given)
     layer_mask = backend.layer_mask(y_pred)
-    if layer_mask is not None:
+    if layer_mask is not None and len(layer_mask.shape) == 1:
+        # A row is the position of its own list.
+        layer_mask = if_of_shape(layer_mask, given.shape[:1])
+        layer_mask = None if layer_mask is None else layer_mask[:, None]
+    elif layer_mask is not None:
         shape = given.shape[:-1] if at_positions else given.shape[:2]
         layer_mask = if_of_shape(layer_mask, shape)
     if at_positions:
@@ -176,12 +180,17 @@ def check_told_apart(labels: Given | None, argument: str | None = None) -> None:
         raise ValueError(tied)
 
 
-def _check_told_apart_as_ranked(scores: Given) -> None:
+def _check_told_apart_as_ranked(scores: Given, labels: Given | None = None) -> None:
     """Raises for different integers in a list of scores that float64 rounds to one.
 
-    A backend without float64 ranks numbers as float32, as documented.
+    Not at padding, as far as labels are seen. A backend without float64 ranks numbers
+    as float32, as documented.
     """
     if backend.widest("float64") == "float64":
+        numbers, its = scores.numbers, None if labels is None else labels.numbers
+        are_seen = isinstance(numbers, np.ndarray) and isinstance(its, np.ndarray)
+        if are_seen and its.shape == numbers.shape:
+            scores = scores._replace(numbers=np.where(its >= 0, numbers, 0))
         tied = tied_labels(scores, what="scores")
         if tied is not None:
             raise ValueError(tied)
@@ -245,7 +254,7 @@ def read_ids(
     """
     ids, labels, mask = look_at_ids(argument, value, items)
     require_same_lengths(ids, labels, mask)
-    x = _lists(as_relevant_ids(ids, items, labels))
+    x = _lists(as_ids(ids, items))
     parts = [None if part is None else _lists(part) for part in (labels, mask)]
     for name, part in zip(("labels", "mask"), parts, strict=True):
         if part is not None:

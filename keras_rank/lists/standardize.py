@@ -149,7 +149,7 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
     scores, is_item = ranked_as(scores), None
     if layer_mask is not None:
-        is_item = ops.cast(layer_mask, "bool")
+        is_item = ops.broadcast_to(ops.cast(layer_mask, "bool"), ops.shape(scores))
         lists = _without_padding(lists, is_item)
         scores = backend.where(is_item, scores, -np.inf)
     return SparseLists(**vars(lists), scores=scores, is_item=is_item)

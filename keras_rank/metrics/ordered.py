@@ -56,7 +56,7 @@ class OrderedMetric(PlacedMetric):
         self.shuffle_ties = shuffle_ties
 
     def get_config(self) -> dict[str, Any]:
-        _require_own_config(type(self))
+        _require_own_config(self)
         return {
             "name": self.name,
             "k": self.k,
@@ -132,21 +132,23 @@ class OrderedMetric(PlacedMetric):
         return name if self.k is None else f"{name}_at_{self.k}"
 
 
-def _require_own_config(kind: type) -> None:
-    """Raises for arguments of a user's class that the inherited config lacks.
+def _require_own_config(metric: OrderedMetric) -> None:
+    """Raises for a value of a user's argument that the inherited config lacks.
 
-    A copy or a loaded metric would have their defaults.
+    A copy or a loaded metric would have the default.
     """
+    kind = type(metric)
     owner = next(base for base in kind.__mro__ if "get_config" in vars(base))
     if kind is owner or not owner.__module__.startswith("keras_rank."):
         return
     known = inspect.signature(owner).parameters
     for name, parameter in inspect.signature(kind).parameters.items():
-        if parameter.kind != parameter.VAR_KEYWORD and name not in known:
+        value = getattr(metric, name, parameter.default)
+        if name not in known and _as_text(value) != _as_text(parameter.default):
             raise NotImplementedError(
                 f"`{kind.__name__}` should have a method `get_config` that returns all "
                 f"arguments: `{{**super().get_config(), {name!r}: self.{name}}}`. "
-                f"Received: the argument {name!r}, which would be lost"
+                f"Received: {name}={_as_text(value)}, which would be lost"
             )
 
 

@@ -63,7 +63,11 @@ def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> Raw
         names = names if is_sparse else [*names, "labels", "mask"]
         parts = {name: getattr(given, name) for name in names}
         given = given._replace(
-            **{name: _of_width(x, items) for name, x in parts.items() if x is not None}
+            **{
+                name: _of_width(x, items)
+                for name, x in parts.items()
+                if x is not None and x.shape[1] != 1
+            }
         )
     return bucket_shapes(given, is_sparse)
 

@@ -1,6 +1,5 @@
 """Exports the state of a metric, and merges states."""
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,19 +9,6 @@ from keras import ops
 
 from keras_rank import state
 from keras_rank.backends import Tensor
-
-
-class ExportedState(dict[str, np.ndarray[Any, Any]]):
-    """A state that knows the configuration of its metric.
-
-    As long as it is this object, or a pickled one: plain dicts know none.
-
-    Attributes:
-        config: the configuration, without names and seeds; `None` for a metric that
-            can't be saved.
-    """
-
-    config: Any = None
 
 
 def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]]:
@@ -47,14 +33,10 @@ def export_state(metric: keras.metrics.Metric) -> dict[str, np.ndarray[Any, Any]
     >>> list(state)
     ['ndcg_at_10/totals', 'ndcg_at_10/remainders', 'ndcg_at_10/lists_seen']
     """
-    found = ExportedState(
-        (name, np.array(ops.convert_to_numpy(variable)[index]))
+    return {
+        name: np.array(ops.convert_to_numpy(variable)[index])
         for name, (variable, index) in _places(metric).items()
-    )
-    # A function without a name can't be saved, nor compared.
-    with contextlib.suppress(ValueError, NotImplementedError):
-        found.config = _configuration(metric)
-    return found
+    }
 
 
 def _places(metric: Any) -> dict[str, tuple[keras.Variable, Any]]:
@@ -89,9 +71,9 @@ def merge_state(
     Args:
         metric: a ranking metric, or a group. It is updated.
         others: list of metrics of the same class and configuration, except for names
-            and seeds, or of states that `export_state` returned for such metrics of the
-            same names. A state that was rebuilt from its arrays has no configuration:
-            make sure that its metric had the same one.
+            and seeds, or of states that `export_state` returned for metrics of the same
+            names. A state holds names and sums, but no configuration, such as a gain
+            or a discount: make sure that its metric had the same one.
 
     Returns:
         The metric.
@@ -154,30 +136,21 @@ def _values(metric: Any, other: Any) -> list[Any]:
                 + ", as an older version exports them, without the sums of a standard "
                 "error: export them again" * is_old
             )
-        its = getattr(other, "config", None)
-        if its is not None:
-            _require_same(_configuration(metric), its)
         return [other[name] for name in expected]
     if not isinstance(other, keras.metrics.Metric):
         raise ValueError(
             "`others` should hold metrics or states. Received: an element of type "
             f"{type(other).__name__}"
         )
-    _require_same(*map(_configuration, (metric, other)))
-    return list(export_state(other).values())
-
-
-def _configuration(metric: keras.metrics.Metric) -> tuple[str, Any]:
-    """The class of a metric and its configuration, where names and seeds may differ."""
-    return type(metric).__name__, _without_names_and_seeds(metric.get_config())
-
-
-def _require_same(mine: tuple[str, Any], its: tuple[str, Any]) -> None:
-    if mine != its:
+    # Names and seeds may differ.
+    mine, its = (_without_names_and_seeds(x.get_config()) for x in (metric, other))
+    if type(metric) is not type(other) or mine != its:
         raise ValueError(
-            "`others` should be of the same class and configuration as `metric`, "
-            f"{mine[0]} with {mine[1]}. Received: {its[0]} with {its[1]}"
+            "`others` should be metrics of the same class and configuration as "
+            f"`metric`, {type(metric).__name__} with {mine}. "
+            f"Received: {type(other).__name__} with {its}"
         )
+    return list(export_state(other).values())
 
 
 def _without_names_and_seeds(config: Any) -> Any:
