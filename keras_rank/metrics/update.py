@@ -15,7 +15,7 @@ from keras_rank.lists.reading import (
     read_sparse,
     warn_of_first_batch,
 )
-from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.metrics.ordered import SHUFFLE_TIES, OrderedMetric
 from keras_rank.metrics.per_list import PerListMetric
@@ -39,7 +39,7 @@ class UpdateSpec:
     Attributes:
         metrics: the metrics.
         arguments: the class and the arguments of each.
-        dtype: what is computed in.
+        kind: that of the lists that all read.
         orders: the orders that they ask for.
         order_of: the place of the order of each metric among these.
         keys: the keys of their seeds.
@@ -47,7 +47,7 @@ class UpdateSpec:
 
     metrics: tuple[PerListMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
-    dtype: str
+    kind: Kind
     orders: tuple[OrderSpec, ...]
     order_of: tuple[int, ...]
     keys: tuple[int, ...] = dataclasses.field(compare=False)
@@ -62,6 +62,7 @@ class UpdateSpec:
         for metric, its in zip(metrics, which, strict=True):
             by_order.setdefault(its, []).append(metric)
         is_sparse = metrics[0].sparse_labels
+        k = number_of_ranks(metrics) if is_sparse else None
         rules, keys = zip(*by_order, strict=True)
         orders = [
             OrderSpec(is_sparse, its_ties, number_of_ranks(members))
@@ -70,7 +71,7 @@ class UpdateSpec:
         return cls(
             metrics=tuple(metrics),
             arguments=tuple([metric._arguments for metric in metrics]),
-            dtype=metrics[0]._compute_dtype,
+            kind=Kind(is_sparse, metrics[0]._compute_dtype, k),
             orders=tuple(orders),
             order_of=tuple(map(list(by_order).index, which)),
             keys=keys,
@@ -276,15 +277,14 @@ def _columns(
     spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], first_lists: list[Tensor]
 ) -> Tensor:
     """What lists add to the totals of metrics."""
-    lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
+    lists = standardize(spec.kind, batch)
     rankings = _in_orders(spec, lists, keys, first_lists)
     return _columns_of(spec, lists, spec.rankings(rankings))
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
     """The same, with programs before and after what a user wrote."""
-    kind = spec.orders[0].of_targets, spec.dtype
-    lists = backend.enter(standardize, kind, batch)
+    lists = backend.enter(standardize, spec.kind, batch)
     rankings = [
         rank_by_scores(order, lists, key, first_list)
         if order.by_steps
@@ -323,7 +323,7 @@ def values_with(
         numbers: int tensor of shape `(batch,)`. The number that each list has in the
             shuffle.
     """
-    lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
+    lists = standardize(spec.kind, batch)
     # The place of a list in the batch is added to it.
     first_list = numbers - (ops.cumsum(ops.cast(lists.has_items, "int32")) - 1)
     rankings = _in_orders(spec, lists, keys, [first_list] * len(spec.orders))

@@ -1,6 +1,7 @@
 """The variables of metrics: sums over lists, at places of their own in a model."""
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -217,34 +218,32 @@ class Sums:
     def __init__(self, place: Place, members: Sequence[State | None] = ()) -> None:
         """Creates the variables: zeros, or the sums that members have already."""
         self._place, self._members = place, members
-        self.exist = False
         if not _are_for_a_group.get():
-            self._create()
+            _ = self.variables
 
     @property
+    def exist(self) -> bool:
+        """Whether there are variables yet."""
+        return "variables" in vars(self)
+
+    @functools.cached_property
     def variables(self) -> list[SumVariable]:
         """The variables, as in `State`."""
-        if not self.exist:
-            self._create()
-        return self._variables
-
-    def _create(self) -> None:
         shapes = State(state.SHAPE, state.SHAPE[1:], ())
         dtypes = State("float32", "float32", "int32")
-        members = self._members
+        members, self._members = self._members, ()
         many = (len(members),) if members else ()
         first: Sequence[Tensor | None] = (None, None, None)
         with backend.lasting():
             if any(members):
                 none = State(*map(ops.zeros, shapes, dtypes))
                 first = stacked([member or none for member in members])
-        self._variables = [
+        return [
             SumVariable(self._place, (*shape, *many), dtype, name, value)
             for shape, dtype, name, value in zip(
                 shapes, dtypes, State._fields, first, strict=True
             )
         ]
-        self.exist, self._members = True, ()
 
     @property
     def state(self) -> State:
