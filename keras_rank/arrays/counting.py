@@ -89,13 +89,11 @@ def count_above_and_tied(
 
     if k is None or not _is_many(entries, thresholds, k):
         return of_all()
-    largest, none_is_nan = largest_or_nan(entries, k + 1)
+    largest, is_nan = largest_or_nan(entries, k + 1)
     above, tied = _count_above_and_tied(largest, thresholds, dtype)
     matters = ops.logical_and(above < k, thresholds > -math.inf)
     others_tie = largest[:, -1:] >= range_of(thresholds)[0]
-    is_decided = ops.logical_and(
-        none_is_nan, none_of(ops.logical_and(matters, others_tie))
-    )
+    is_decided = none_of(ops.logical_or(is_nan, ops.logical_and(matters, others_tie)))
     above, tied = backend.branch(is_decided, lambda: (above, tied), of_all)
     return above, tied
 

@@ -52,14 +52,13 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 
 def largest_or_nan(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Returns the `count` largest entries of long rows, and whether none is NaN.
+    """Returns the `count` largest entries of long rows, and whether any is NaN.
 
-    If one is, they are any entries.
+    If so, they are any entries.
     """
     blocks = _best_blocks(x, count)
-    # The maximum of a block with NaN is NaN, or that of its numbers.
-    none_is_nan = ops.logical_not(ops.any(ops.isnan(blocks.maxima)))
-    return backend.top_values(blocks.entries, count), none_is_nan
+    is_nan = ops.any(ops.isnan(blocks.maxima))
+    return backend.top_values(blocks.entries, count), is_nan
 
 
 class _Blocks(NamedTuple):
