@@ -80,8 +80,8 @@ def count_above_and_tied(
         thresholds: tensor of shape `(batch, number)`, above `-inf` where counts are
             used. They are as they are ranked.
         dtype: the dtype of the counts.
-        k: `None`, or the cutoff: if so many entries are above a threshold, both counts
-            may be less than that of all, the first by no more than to k.
+        k: `None`, or the cutoff: if so many entries or more are above a threshold, the
+            first count may be any number from k on, and the second any number.
     """
 
     def of_all() -> tuple[Tensor, Tensor]:

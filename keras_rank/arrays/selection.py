@@ -52,13 +52,13 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
 
 
 def largest_or_nan(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Returns the `count` largest entries of long rows, and whether any is NaN.
+    """Returns the `count` largest entries of long rows, and whether they may be wrong.
 
-    If so, they are any entries.
+    They may be where there are NaN, which count as `-inf`.
     """
     blocks = _best_blocks(x, count)
-    is_nan = ops.any(ops.isnan(blocks.maxima))
-    return backend.top_values(blocks.entries, count), is_nan
+    entries = backend.without_nan(blocks.entries)
+    return backend.top_values(entries, count), ops.any(ops.isnan(blocks.maxima))
 
 
 class _Blocks(NamedTuple):
@@ -124,6 +124,4 @@ def largest_values(x: Tensor, count: Tensor | int) -> Tensor:
     count = at_most_size(count, size)
     if isinstance(count, int) and count == size:
         return backend.sort_descending(x)
-    if is_long(x, count):
-        x = _best_blocks(x, count).entries
-    return backend.top_values(x, count)
+    return top_k(x, count)[0] if is_long(x, count) else backend.top_values(x, count)

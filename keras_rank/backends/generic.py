@@ -642,6 +642,10 @@ def block_maxima(x: Tensor, size: int) -> Tensor:
     Args:
         x: tensor of shape `(batch, row_size)`.
         size: the number of entries of a block: see `BLOCKS_ARE_SPREAD`.
+
+    Returns:
+        A tensor of shape `(batch, blocks)`. With NaN, a maximum is NaN, or that of the
+        numbers.
     """
     number = x.shape[1] // size
     full = x if number * size == x.shape[1] else x[:, : number * size]
