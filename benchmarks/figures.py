@@ -354,15 +354,31 @@ def catalogues(found):
             "from_file"
         ]["seconds"],
         "the memory for that, MB": lambda each: each["from_file"]["MB"],
-        "HitRate@10 of 256 × 100,000, relative to the sum of scores": lambda each: each[
-            "sparse"
-        ],
     }
     return table(
         TITLES.values(),
         [
             [title, *by_backend(found, lambda each, cell=cell: short(cell(each)))]
             for title, cell in rows.items()
+        ],
+    )
+
+
+def passes(found):
+    rows = {
+        "256 x 100000, 10, 1": "HitRate@10, one target of 256 × 100,000",
+        "256 x 100000, 10, 10": "HitRate@10, ten targets of 256 × 100,000",
+        "256 x 100000, all, 1": "MRR, one target of 256 × 100,000",
+        "512 x 20000, 10, 1": "HitRate@10, one target of 512 × 20,000",
+    }
+    return table(
+        TITLES.values(),
+        [
+            [
+                title,
+                *by_backend(found, lambda each, name=name: short(each["passes"][name])),
+            ]
+            for name, title in rows.items()
         ],
     )
 
@@ -506,6 +522,7 @@ BLOCKS = {
         first_epoch,
         grouped_rows,
         catalogues,
+        passes,
         counting_cost,
         counting_chart,
         many_targets,

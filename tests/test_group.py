@@ -26,7 +26,9 @@ from keras_rank.metrics import (
     PrecisionAtK,
     RankingMetrics,
     RecallAtK,
+    variables,
 )
+from keras_rank.metrics.group import as_group
 
 NINE = ["ndcg@1", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20", "map@10", "recall@10"]
 NINE += ["precision@10", "hit_rate@10"]
@@ -123,6 +125,41 @@ def test_a_group_has_three_variables():
     group = RankingMetrics([*NINE, Coverage(k=2, items=3)])
     names = [variable.name for variable in group.variables]
     assert names == ["totals", "remainders", "lists_seen", "counts", "lists_seen"]
+
+
+@pytest.mark.parametrize("is_config", [False, True])
+def test_members_have_no_variables_of_their_own(is_config, monkeypatch):
+    """Neither of strings nor of configs: a group of nine makes three, and no more."""
+    members = NINE
+    if is_config:
+        members = [keras.saving.serialize_keras_object(NDCG(k=k)) for k in range(1, 10)]
+    made = []
+
+    class Variable(variables.SumVariable):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(variables, "SumVariable", Variable)
+    for make in (RankingMetrics, as_group):
+        made.clear()
+        group = make(members)
+        assert [id(x) for x in group.variables] == [id(x) for x in made]
+        assert [tuple(x.shape)[-1:] for x in made] == [(9,)] * 3
+
+
+def test_a_metric_made_for_a_group_may_stay_alone():
+    """As one within another that is made of a config."""
+    with variables.for_a_group():
+        alone, member = NDCG(k=2), NDCG(k=2, name="member")
+    assert not alone._sums.exist
+    alone.update_state([[1, 0]], [[0.9, 0.1]])
+    assert len(alone.variables) == 3
+    assert float(alone.result()) == 1.0
+    group = RankingMetrics([alone, member])
+    assert [float(x) for x in group.result().values()] == [1.0, 0.0]
+    member.update_state([[1, 0]], [[0.1, 0.9]])
+    assert float(group.result()["member"]) == pytest.approx(1.0 / np.log2(3.0))
 
 
 def test_members_have_their_sums_in_the_group(rng):

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_rank.arrays.arithmetic import none_of, size_of
 from keras_rank.arrays.limits import are_ranked_as, as_compared, range_of
+from keras_rank.arrays.selection import is_long, largest_or_nan
 from keras_rank.backends import Tensor, backend
 
 # Entries, of shape `(batch, size)`, and thresholds, of shape `(batch, number)`.
@@ -67,18 +68,54 @@ def _count_at_once(pairs: Sequence[Pair], matches: Matches, dtype: str) -> Tenso
 
 
 def count_above_and_tied(
-    entries: Tensor, thresholds: Tensor, dtype: str
+    entries: Tensor, thresholds: Tensor, dtype: str, k: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Counts the entries of each row ranked above each threshold, and as equal to it.
 
-    Where entries are compared, no copy is made of what they are ranked as.
+    With a cutoff, the k + 1 largest entries of a row tell what is above the first k,
+    and which entries are equal to these, unless one of the others is too.
 
     Args:
         entries: tensor of shape `(batch, size)`. NaN counts as `-inf`.
         thresholds: tensor of shape `(batch, number)`, above `-inf` where counts are
             used. They are as they are ranked.
         dtype: the dtype of the counts.
+        k: `None`, or the cutoff: if so many entries or more are above a threshold, the
+            first count may be any number from k on, and the second any number.
     """
+
+    def of_all() -> tuple[Tensor, Tensor]:
+        return _count_above_and_tied(entries, thresholds, dtype)
+
+    if k is None or not _is_many(entries, thresholds, k):
+        return of_all()
+    largest, is_nan = largest_or_nan(entries, k + 1)
+    above, tied = _count_above_and_tied(largest, thresholds, dtype)
+    matters = ops.logical_and(above < k, thresholds > -math.inf)
+    others_tie = largest[:, -1:] >= range_of(thresholds)[0]
+    is_decided = none_of(ops.logical_or(is_nan, ops.logical_and(matters, others_tie)))
+    above, tied = backend.branch(is_decided, lambda: (above, tied), of_all)
+    return above, tied
+
+
+def _is_many(entries: Tensor, thresholds: Tensor, k: int) -> bool:
+    """Whether to find the largest entries takes less time than to count among all.
+
+    It takes the same time for any number of thresholds. Where there are no branches, to
+    count among all is the only way.
+    """
+    if backend.on_accelerator() or backend.is_compiling():
+        return False
+    compared = entries.shape[1], thresholds.shape[1] or 1
+    return is_long(entries, k + 1) and math.prod(compared) >= (
+        backend.MANY_TO_COUNT * (k + 1)
+    )
+
+
+def _count_above_and_tied(
+    entries: Tensor, thresholds: Tensor, dtype: str
+) -> tuple[Tensor, Tensor]:
+    """The same of all entries. Where they are compared, none is copied as ranked."""
 
     def by_comparing() -> tuple[Tensor, Tensor]:
         least, most = range_of(thresholds)

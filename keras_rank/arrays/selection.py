@@ -1,6 +1,8 @@
 """The largest entries of rows, found by way of blocks in long ones."""
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 from keras import ops
 
@@ -42,35 +44,74 @@ def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
     """
     if not is_long(x, count):
         return backend.top_k(x, count)
+    blocks = _best_blocks(x, count)
+    values, chosen = backend.top_k(blocks.entries, count)
+    positions = backend.take(blocks.positions(), chosen)
+    # The lowest values may lie in the padding, outside of the row.
+    return values, backend.minimum(positions, x.shape[1] - 1)
+
+
+def largest_or_nan(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Returns the `count` largest entries of long rows, and whether they may be wrong.
+
+    They may be where there are NaN, which count as `-inf`.
+    """
+    blocks = _best_blocks(x, count)
+    entries = backend.without_nan(blocks.entries)
+    return backend.top_values(entries, count), ops.any(ops.isnan(blocks.maxima))
+
+
+class _Blocks(NamedTuple):
+    """The blocks of long rows that hold their largest entries.
+
+    Attributes:
+        maxima: the maxima of all blocks.
+        entries: tensor of shape `(batch, some)`. The entries of the best blocks, and
+            those at the end of the row that fill no block.
+        positions: function that returns their positions.
+    """
+
+    maxima: Tensor
+    entries: Tensor
+    positions: Callable[[], Tensor]
+
+
+def _best_blocks(x: Tensor, count: int) -> _Blocks:
+    """Cuts long rows into blocks, and takes the `count` with the largest maxima."""
     row_size = x.shape[1]
     size = _block_size(row_size, count)
-    number = -(-row_size // size)
-    # The last entries of the row may be padding.
-    padding = number * size - row_size
-    x = with_columns(x, backend.lowest_of(x.dtype), padding) if padding else x
-    place = ops.arange(size, dtype="int32")
-    if backend.BLOCKS_ARE_SPREAD:
-        blocks = ops.reshape(x, (-1, size, number))
-        best = backend.top_k(ops.amax(blocks, axis=1), count)[1]
-        entries = ops.take_along_axis(blocks, best[:, None, :], axis=2)
-        positions = ops.cast(best, "int32")[:, None, :] + place[:, None] * number
-    else:
-        blocks = ops.reshape(x, (-1, number, size))
-        best = backend.top_k(ops.amax(blocks, axis=2), count)[1]
-        # Whole blocks are copied, while `ops.take_along_axis` copies entries.
-        rows = through_batch(ops.cast(best, "int32"), number)
-        entries = backend.take_rows(ops.reshape(x, (-1, size)), rows)
-        positions = ops.cast(best, "int32")[:, :, None] * size + place
-    values, chosen = backend.top_k(ops.reshape(entries, (-1, count * size)), count)
-    positions = backend.take(ops.reshape(positions, (-1, count * size)), chosen)
-    # The lowest values may lie in the padding, outside of the row.
-    return values, backend.minimum(positions, row_size - 1)
+    number, rest = divmod(row_size, size)
+    if rest and backend.on_accelerator():
+        # To gather entries one by one would take a TPU longer than to pad the rows.
+        x = with_columns(x, backend.lowest_of(x.dtype), size - rest)
+        number, rest = number + 1, 0
+    maxima = backend.block_maxima(x, size)
+    best = ops.cast(backend.top_k(maxima, count)[1], "int32")
+
+    def positions() -> Tensor:
+        place = ops.arange(size, dtype="int32")
+        if backend.BLOCKS_ARE_SPREAD:
+            in_row = best[:, None, :] + place[:, None] * number
+        else:
+            in_row = best[:, :, None] * size + place
+        in_row = ops.reshape(in_row, (-1, count * size))
+        if not rest:
+            return in_row
+        others = ops.arange(number * size, row_size, dtype="int32")
+        others = ops.broadcast_to(others, (size_of(in_row, 0), rest))
+        return ops.concatenate([in_row, others], axis=1)
+
+    if rest or backend.BLOCKS_ARE_SPREAD:
+        return _Blocks(maxima, backend.take(x, positions()), positions)
+    # Whole blocks are copied, while `backend.take` copies entries.
+    entries = backend.take_rows(ops.reshape(x, (-1, size)), through_batch(best, number))
+    return _Blocks(maxima, ops.reshape(entries, (-1, count * size)), positions)
 
 
 def _block_size(row_size: int, count: int) -> int:
     """About `sqrt(row_size / count)`, to balance the two steps of `top_k`.
 
-    A nearby divisor of the row's size avoids padding, which copies the rows.
+    A nearby divisor of the row's size leaves no entries over.
     """
     size = round(math.sqrt(row_size / count))
     divisors = [x for x in range(size // 2 + 1, 2 * size) if row_size % x == 0]

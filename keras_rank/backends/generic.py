@@ -41,6 +41,10 @@ MOST_COMPARISONS = 16
 LONG_ROW = 4096
 BLOCKS_ARE_SPREAD = False
 
+# Of rows with fewer entries for each of the largest, it takes less time to compare all
+# with a threshold than to find the largest.
+MANY_TO_COUNT = 1000
+
 # Positions are sorted by two digits to this base, together with as many groups as there
 # are positions: all fit into int32 up to 2**20 of them.
 _DIGITS = 2**10
@@ -662,6 +666,22 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
 def row_slice(x: Tensor, first: int, number: int) -> Tensor:
     """Returns consecutive rows of a tensor or an array."""
     return x[first : first + number]
+
+
+def block_maxima(x: Tensor, size: int) -> Tensor:
+    """The maxima of blocks of entries of each row, that is of those that are full.
+
+    Args:
+        x: tensor of shape `(batch, row_size)`.
+        size: the number of entries of a block: see `BLOCKS_ARE_SPREAD`.
+
+    Returns:
+        A tensor of shape `(batch, blocks)`. With NaN, a maximum is NaN, or that of the
+        numbers.
+    """
+    number = x.shape[1] // size
+    full = x if number * size == x.shape[1] else x[:, : number * size]
+    return ops.amax(ops.reshape(full, (-1, number, size)), axis=2)
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:

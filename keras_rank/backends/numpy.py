@@ -19,6 +19,10 @@ MOST_COMPARISONS = 8
 # longer if many are equal. A maximum over adjacent entries takes ten times as long.
 LONG_ROW = 512
 BLOCKS_ARE_SPREAD = True
+# It compares and counts rows of this many in the time in which it finds the largest.
+MANY_TO_COUNT = 10_000
+# As many conditions are added as numbers of eight bytes.
+_OF_WORDS = 8 * 255
 # Rows of this many entries are sorted sooner than it would select from them.
 _SHORT_ROW = 512
 
@@ -128,9 +132,24 @@ def running_total(x: Tensor) -> Tensor:
 
 
 def count_true(conditions: Sequence[Callable[[], Tensor]], dtype: str) -> list[Tensor]:
-    """Ten times as fast as a sum of numbers."""
-    counts = [np.count_nonzero(x(), axis=1, keepdims=True) for x in conditions]
-    return [count.astype(dtype) for count in counts]
+    return [sum_of_bytes(x()).astype(dtype) for x in conditions]
+
+
+def sum_of_bytes(conditions: Tensor) -> Tensor:
+    """The number of true entries of each row.
+
+    To count them takes a tenth of the time of a sum of numbers, and another tenth of
+    that if eight bytes are added as one number: each byte holds sums of up to 255.
+    """
+    # A comparison of a transposed view has its layout.
+    conditions = np.ascontiguousarray(conditions)
+    last = conditions.shape[1] // _OF_WORDS * _OF_WORDS
+    counts = np.count_nonzero(conditions[:, last:], axis=1, keepdims=True)
+    if last:
+        words = conditions[:, :last].view("uint64").reshape(len(counts), -1, 255)
+        sums = words.sum(axis=2).view("uint8")
+        counts += sums.sum(axis=1, keepdims=True, dtype="int64")
+    return counts
 
 
 def first_true(conditions: Tensor, like: Tensor) -> Tensor:
@@ -155,6 +174,11 @@ def take(x: Tensor, positions: Tensor) -> Tensor:
     """In a third of the time of `np.take_along_axis`."""
     starts = x.shape[1] * np.arange(x.shape[0])[:, None]
     return np.take(x, positions + starts)
+
+
+def block_maxima(x: Tensor, size: int) -> Tensor:
+    number = x.shape[1] // size
+    return x[:, : number * size].reshape(-1, size, number).max(axis=1)
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:

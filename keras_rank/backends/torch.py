@@ -323,11 +323,15 @@ def _sum_of_bytes(conditions: Tensor, dtype: str) -> Tensor:
     """The number of true entries of each row.
 
     It adds bytes nine times as fast as booleans, and another ten times as fast if four
-    bytes are read as one number. Each byte holds sums of up to 255.
+    bytes are read as one number. Each byte holds sums of up to 255. NumPy also reads
+    numbers that begin anywhere.
     """
+    size = conditions.shape[1]
+    array = _of_many(conditions) if size % 4 else None
+    if array is not None:
+        return torch.from_numpy(numpy.sum_of_bytes(array).astype(dtype))
     # A comparison of a transposed view has its layout.
     as_bytes = conditions.contiguous().view(torch.uint8)
-    size = conditions.shape[1]
     if size >= _MANY_ENTRIES and size % 4 == 0:
         some = math.gcd(size // 4, 128)
         words = as_bytes.view(torch.int32).view(-1, size // 4 // some, some)

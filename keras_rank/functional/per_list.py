@@ -29,7 +29,7 @@ from keras_rank.lists.reading import (
     tied_labels,
 )
 from keras_rank.lists.relevance import Relevance, from_threshold
-from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import shape_of
 from keras_rank.ranking.judged import JudgedLists
@@ -218,7 +218,8 @@ def _ranked(
     """Lists and their order, by one program if sizes don't depend on values."""
     dtype, spec = order
     if spec.by_steps:
-        lists = backend.enter(standardize, (spec.of_targets, dtype), batch)
+        kind = Kind(spec.of_targets, dtype, spec.k)
+        lists = backend.enter(standardize, kind, batch)
         return lists, rank_by_scores(spec, lists, key)
     return backend.enter(_ranked_lists, order, batch, key)
 
@@ -227,7 +228,7 @@ def _ranked_lists(
     order: tuple[str, OrderSpec], batch: RawBatch, key: Tensor
 ) -> tuple[DenseLists | SparseLists, Ranking]:
     dtype, spec = order
-    lists = standardize((spec.of_targets, dtype), batch)
+    lists = standardize(Kind(spec.of_targets, dtype, spec.k), batch)
     return lists, rank_by_scores(spec, lists, key)
 
 

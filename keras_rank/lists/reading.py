@@ -187,7 +187,8 @@ def _check_told_apart_as_ranked(scores: Given, labels: Given | None = None) -> N
     as float32, as documented.
     """
     if backend.widest("float64") == "float64":
-        numbers, its = scores.numbers, None if labels is None else labels.numbers
+        numbers: Any = scores.numbers
+        its: Any = None if labels is None else labels.numbers
         are_seen = isinstance(numbers, np.ndarray) and isinstance(its, np.ndarray)
         if are_seen and its.shape == numbers.shape:
             scores = scores._replace(numbers=np.where(its >= 0, numbers, 0))

@@ -1,7 +1,7 @@
 """Casts what users pass, and makes lists of it: dense ones, or those of ids."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -74,10 +74,25 @@ def _with_shape(given: RawBatch, shape: tuple[int, ...]) -> RawBatch:
     return RawBatch(padded(labels, -1), *others)
 
 
-def standardize(kind: tuple[bool, str], given: RawBatch) -> DenseLists | SparseLists:
-    """Returns lists, given whether their labels are sparse, and their dtype."""
-    sparse_labels, dtype = kind
-    return (sparse_lists if sparse_labels else dense_lists)(dtype, given)
+class Kind(NamedTuple):
+    """What lists are made of what users pass.
+
+    Attributes:
+        sparse_labels: whether their labels are sparse.
+        dtype: the dtype of labels and weights: float32 or float64.
+        k: the number of ranks that count if they are, `None` for all.
+    """
+
+    sparse_labels: bool
+    dtype: str
+    k: int | None = None
+
+
+def standardize(kind: Kind, given: RawBatch) -> DenseLists | SparseLists:
+    """Returns lists of a kind."""
+    if kind.sparse_labels:
+        return sparse_lists(kind.dtype, given, kind.k)
+    return dense_lists(kind.dtype, given)
 
 
 def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
@@ -126,12 +141,13 @@ def dense_lists(dtype: str, given: RawBatch) -> DenseLists:
     return DenseLists(labels, scores, mask, weights, wide, subtopics)
 
 
-def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
+def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
     """Casts the ids of relevant items, and the scores of a catalogue.
 
     Args:
         dtype: the dtype of labels and weights: float32 or float64.
         given: what users pass.
+        k: the number of ranks that count, `None` for all.
 
     Returns:
         `SparseLists`. An id that is given twice in a list counts once.
@@ -152,7 +168,7 @@ def sparse_lists(dtype: str, given: RawBatch) -> SparseLists:
         is_item = ops.broadcast_to(ops.cast(layer_mask, "bool"), ops.shape(scores))
         lists = _without_padding(lists, is_item)
         scores = backend.where(is_item, scores, -np.inf)
-    return SparseLists(**vars(lists), scores=scores, is_item=is_item)
+    return SparseLists(**vars(lists), scores=scores, is_item=is_item, k=k)
 
 
 def _without_padding(lists: TargetLists, is_item: Tensor) -> TargetLists:

@@ -19,9 +19,9 @@ class RankCounts(NamedTuple):
 
     Attributes:
         above: tensor of shape `(batch, targets)`. The number of items with a higher
-            score.
+            score; beyond the ranks that count, any number that is.
         tied: tensor of the same shape. That of items with the same score, the target
-            among them.
+            among them; beyond the ranks that count, any number.
         retrieved: boolean tensor of the same shape. The targets that have a rank. The
             numbers of others must not be used.
     """
@@ -137,10 +137,13 @@ class SparseLists(TargetLists):
     Attributes:
         scores: tensor of shape `(batch, items)`, as given.
         is_item: boolean tensor of the same shape, False at padding, or `None`.
+        k: `None`, or the number of ranks that count: what has as many items above it
+            is beyond them, however many these are.
     """
 
     scores: Tensor
     is_item: Tensor | None = None
+    k: int | None = None
 
     @backend.cached_property
     def sizes(self) -> Tensor:
@@ -154,7 +157,9 @@ class SparseLists(TargetLists):
 
     @backend.cached_property
     def rank_counts(self) -> RankCounts:
-        above, tied = count_above_and_tied(self.scores, self.target_scores, self.dtype)
+        above, tied = count_above_and_tied(
+            self.scores, self.target_scores, self.dtype, self.k
+        )
         is_scored = self.target_scores > -math.inf
         return RankCounts(above, tied, ops.logical_and(is_scored, self.can_be_found))
 

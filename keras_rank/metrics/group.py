@@ -19,6 +19,7 @@ from keras_rank.metrics.variables import (
     State,
     Sums,
     assign,
+    for_a_group,
     place,
 )
 
@@ -242,10 +243,11 @@ def listed(metrics: Any) -> list[Any]:
 def _member(metric: Any, as_written: bool = False) -> Member:
     """Returns the metric that an instance, a config or a string stands for."""
     member = metric
-    if isinstance(metric, str):
-        member = _from_string(metric, name=metric if as_written else None)
-    if isinstance(metric, dict):
-        member = keras.saving.deserialize_keras_object(metric)
+    with for_a_group():
+        if isinstance(metric, str):
+            member = _from_string(metric, name=metric if as_written else None)
+        if isinstance(metric, dict):
+            member = keras.saving.deserialize_keras_object(metric)
     if isinstance(member, Member):
         # The sums of a metric are in one group: another gets a copy.
         return member._with_seed(member.seed) if member._in_group else member
@@ -292,7 +294,13 @@ def _require_names_of_their_own(members: Sequence[Member], has_errors: bool) -> 
 
 def _joined(place: Place, members: Sequence[RankingMetric]) -> Sums:
     """The sums of members, which these have in common from now on."""
-    sums = Sums(place, [member._sums.state.one(member._slot) for member in members])
+    sums = Sums(
+        place,
+        [
+            member._sums.state.one(member._slot) if member._sums.exist else None
+            for member in members
+        ],
+    )
     for slot, member in enumerate(members):
         member._sums, member._in_group, member._slot = sums, True, slot
     return sums

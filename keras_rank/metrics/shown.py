@@ -10,7 +10,7 @@ from keras_rank.lists.dense import DenseLists
 from keras_rank.lists.given import SPARSE, look
 from keras_rank.lists.ids import as_ids, checked_ids
 from keras_rank.lists.reading import RawBatch, read, read_sparse
-from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.targets import SparseLists
 from keras_rank.lists.tensors import shape_of, sizes_agree
 from keras_rank.ranking.dense import rank_dense
@@ -76,7 +76,7 @@ def _count_lists(
     showing: Showing, given: RawBatch, key: Tensor, first_list: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """The same, of lists."""
-    lists = standardize((showing.sparse_labels, "float32"), given)
+    lists = standardize(Kind(showing.sparse_labels, "float32"), given)
     lists = _with_all_items(lists) if isinstance(lists, SparseLists) else lists
     ranking = rank_dense(lists, max(showing.cutoffs), showing.ties, key, first_list)
     assert ranking.order is not None

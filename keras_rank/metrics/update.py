@@ -16,7 +16,7 @@ from keras_rank.lists.reading import (
     read,
     read_sparse,
 )
-from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.lists.tensors import check_returned, shape_of
 from keras_rank.metrics.ordered import SHUFFLE_TIES, OrderedMetric
 from keras_rank.metrics.per_list import PerListMetric
@@ -40,7 +40,7 @@ class UpdateSpec:
     Attributes:
         metrics: the metrics.
         arguments: the class and the arguments of each.
-        dtype: what is computed in.
+        kind: that of the lists that all read.
         orders: the orders that they ask for.
         order_of: the place of the order of each metric among these.
         keys: the keys of their seeds.
@@ -48,7 +48,7 @@ class UpdateSpec:
 
     metrics: tuple[PerListMetric, ...] = dataclasses.field(compare=False)
     arguments: tuple[Any, ...]
-    dtype: str
+    kind: Kind
     orders: tuple[OrderSpec, ...]
     order_of: tuple[int, ...]
     keys: tuple[int, ...] = dataclasses.field(compare=False)
@@ -66,6 +66,7 @@ class UpdateSpec:
             which.append(its)
             arguments.append(metric._arguments)
         is_sparse = metrics[0].sparse_labels
+        k = number_of_ranks(metrics) if is_sparse else None
         rules, keys = zip(*by_order, strict=True)
         orders = [
             OrderSpec(is_sparse, its_ties, number_of_ranks(members))
@@ -74,7 +75,7 @@ class UpdateSpec:
         return cls(
             metrics=tuple(metrics),
             arguments=tuple(arguments),
-            dtype=metrics[0]._compute_dtype,
+            kind=Kind(is_sparse, metrics[0]._compute_dtype, k),
             orders=tuple(orders),
             order_of=tuple(map(list(by_order).index, which)),
             keys=keys,
@@ -286,15 +287,14 @@ def _columns(
     spec: UpdateSpec, batch: RawBatch, keys: Sequence[Tensor], first_lists: list[Tensor]
 ) -> Tensor:
     """What lists add to the totals of metrics."""
-    lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
+    lists = standardize(spec.kind, batch)
     rankings = _in_orders(spec, lists, keys, first_lists)
     return _columns_of(spec, lists, spec.rankings(rankings))
 
 
 def _by_steps(spec: UpdateSpec, batch: RawBatch, first_lists: list[Tensor]) -> Tensor:
     """The same, with programs before and after what a user wrote."""
-    kind = spec.orders[0].of_targets, spec.dtype
-    lists = backend.enter(standardize, kind, batch)
+    lists = backend.enter(standardize, spec.kind, batch)
     rankings = [
         rank_by_scores(order, lists, key, first_list)
         if order.by_steps
@@ -333,7 +333,7 @@ def values_with(
         numbers: int tensor of shape `(batch,)`. The number that each list has in the
             shuffle.
     """
-    lists = standardize((spec.orders[0].of_targets, spec.dtype), batch)
+    lists = standardize(spec.kind, batch)
     # The place of a list in the batch is added to it.
     first_list = numbers - (ops.cumsum(ops.cast(lists.has_items, "int32")) - 1)
     rankings = _in_orders(spec, lists, keys, [first_list] * len(spec.orders))

@@ -1,7 +1,10 @@
 """The variables of metrics: sums over lists, at places of their own in a model."""
 
+import contextlib
+import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import keras
@@ -187,25 +190,56 @@ def stacked(states: Sequence[State]) -> State:
     return State(*(ops.stack(x, axis=-1) for x in zip(*states, strict=True)))
 
 
+# Whether metrics are made for a group, in which they need no variables of their own.
+_are_for_a_group: ContextVar[bool] = ContextVar("are_for_a_group", default=False)
+
+
+@contextlib.contextmanager
+def for_a_group() -> Iterator[None]:
+    """A context in which metrics are made without variables: a group makes them.
+
+    A metric that remains alone makes its own when they are asked for. That is no way
+    for all metrics, as code that is compiled can't make any.
+    """
+    token = _are_for_a_group.set(True)
+    try:
+        yield
+    finally:
+        _are_for_a_group.reset(token)
+
+
 class Sums:
     """The variables of a metric, or those that all members of a group have in common.
 
     Three, however many members there are: they are arguments of each compiled step, and
     what replicas exchange.
-
-    Attributes:
-        variables: the variables, as in `State`.
     """
 
-    def __init__(self, place: Place, members: Sequence[State] = ()) -> None:
+    def __init__(self, place: Place, members: Sequence[State | None] = ()) -> None:
         """Creates the variables: zeros, or the sums that members have already."""
+        self._place, self._members = place, members
+        if not _are_for_a_group.get():
+            _ = self.variables
+
+    @property
+    def exist(self) -> bool:
+        """Whether there are variables yet."""
+        return "variables" in vars(self)
+
+    @functools.cached_property
+    def variables(self) -> list[SumVariable]:
+        """The variables, as in `State`."""
         shapes = State(state.SHAPE, state.SHAPE[1:], ())
         dtypes = State("float32", "float32", "int32")
+        members, self._members = self._members, ()
         many = (len(members),) if members else ()
+        first: Sequence[Tensor | None] = (None, None, None)
         with backend.lasting():
-            first = stacked(members) if members else (None, None, None)
-        self.variables = [
-            SumVariable(place, (*shape, *many), dtype, name, value)
+            if any(members):
+                none = State(*map(ops.zeros, shapes, dtypes))
+                first = stacked([member or none for member in members])
+        return [
+            SumVariable(self._place, (*shape, *many), dtype, name, value)
             for shape, dtype, name, value in zip(
                 shapes, dtypes, State._fields, first, strict=True
             )

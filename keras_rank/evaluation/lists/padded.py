@@ -24,7 +24,7 @@ from keras_rank.evaluation.lists.metric_names import Judged
 from keras_rank.evaluation.lists.settings import Settings
 from keras_rank.lists.reading import Reading, check_told_apart, read
 from keras_rank.lists.relevance import Relevance
-from keras_rank.lists.standardize import bucket_shapes, standardize
+from keras_rank.lists.standardize import Kind, bucket_shapes, standardize
 from keras_rank.metrics import update
 from keras_rank.metrics.base import RankingMetric
 from keras_rank.metrics.binary import BPref
@@ -144,7 +144,7 @@ def _worth_of(metric: RankingMetric, has_weights: bool) -> Relevance | str:
 
 def _worth(batch: Batch, gain: Relevance) -> Array:
     """What items add to a metric: their gains times their weights."""
-    lists = standardize((False, "float32"), _given(batch, "label").batch)
+    lists = standardize(Kind(False, "float32"), _given(batch, "label").batch)
     worth = ops.convert_to_numpy(JudgedLists(lists, gain).weighted_relevance)
     number, size = batch["label"].shape
     return np.asarray(worth[:number, :size])
