@@ -12,17 +12,22 @@ from keras_rank.lists.reading import SINGLE, RawBatch, Reading
 
 
 def warn_of_first_batch(
-    reading: Reading, sparse_labels: bool, metrics: Sequence[Any]
+    reading: Reading,
+    sparse_labels: bool,
+    metrics: Sequence[Any],
+    warns_of_weights: bool,
 ) -> None:
     """Warns of what is no error, but hardly meant, as far as values are seen.
 
     Args:
         reading: the lists.
         sparse_labels: whether they are lists of ids.
-        metrics: the metrics that get them; none for functions.
+        metrics: the metrics that get them.
+        warns_of_weights: whether to warn of weights too.
     """
     given = reading.batch
-    _warn_of_weights(given.weights)
+    if warns_of_weights:
+        _warn_of_weights(given.weights)
     if not sparse_labels:
         warn_of_rows(reading)
     if reading.labels is not None:

@@ -136,7 +136,12 @@ def updates_of(
 
 
 def _batches(
-    metrics: Sequence[PerListMetric], y_true: Any, y_pred: Any, sample_weight: Any
+    metrics: Sequence[PerListMetric],
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    *,
+    warns_of_weights: bool = True,
 ) -> Iterator[tuple[list[PerListMetric], RawBatch]]:
     """Reads the lists once for all metrics that share their inputs."""
     for (sparse_labels, _), members in alike(metrics).items():
@@ -150,7 +155,7 @@ def _batches(
                 check_told_apart(reading.labels)
                 break
         if _has_first_batch(members, reading.batch):
-            warn_of_first_batch(reading, sparse_labels, members)
+            warn_of_first_batch(reading, sparse_labels, members, warns_of_weights)
         yield members, reading.batch
 
 
@@ -167,7 +172,8 @@ def columns_of(
     Returns:
         The slots of the metrics, and their columns: see `keras_rank.state`.
     """
-    for members, batch in _batches(metrics, *given):
+    # Callbacks warn of all weights themselves.
+    for members, batch in _batches(metrics, *given, warns_of_weights=False):
         slots, spec = [metric._slot for metric in members], UpdateSpec.of(members)
         first_lists = _lists_seen(spec, state.of(slots))
         if backend.is_ours(spec):
