@@ -185,7 +185,7 @@ def columns_of(
 
 def check_given(metrics: Sequence[PerListMetric], given: Sequence[Any]) -> None:
     """Raises what `columns_of` does where shapes and dtypes don't match."""
-    for _ in _batches(metrics, *given):
+    for _ in _batches(metrics, *given, warns_of_weights=False):
         pass
 
 
