@@ -373,18 +373,22 @@ def _rows(x: Tensor, first: int, number: int) -> Tensor:
 
 
 def block_maxima(x: Tensor, size: int) -> Tensor:
-    """On a CPU, XLA's maximum may be one of the numbers after a NaN, if there is any.
+    """On a CPU, XLA's own maximum forgets numbers before a NaN.
 
     Of a part of each row, it would also compute the place of each entry.
     """
     if backends.backend.on_accelerator():
         return generic.block_maxima(x, size)
-    lowest = np.array(generic.lowest_of(x.dtype), x.dtype)
-    if x.dtype != "int32":
-        x = generic.without_nan(x)
+    x, lowest = generic.detached(x), np.array(generic.lowest_of(x.dtype), x.dtype)
     if x.shape[1] % size == 0:
-        return generic.block_maxima(x, size)
-    return jax.lax.reduce_window(x, lowest, jax.lax.max, (1, size), (1, size), "VALID")
+        blocks = x.reshape(-1, x.shape[1] // size, size)
+        return jax.lax.reduce(blocks, lowest, _larger, (2,))
+    return jax.lax.reduce_window(x, lowest, _larger, (1, size), (1, size), "VALID")
+
+
+def _larger(largest: Tensor, entry: Tensor) -> Tensor:
+    """The first number if the second is NaN, in no more time than a maximum."""
+    return jax.lax.select(entry > largest, entry, largest)
 
 
 def top_k(x: Tensor, count: Tensor | int) -> tuple[Tensor, Tensor]:
