@@ -109,6 +109,7 @@ def test_no_metric_has_a_branch():
 
 
 @compiled.in_one_graph
+@pytest.mark.filterwarnings("ignore:.* lists have no relevant item")
 @pytest.mark.skipif(BACKEND != "torch", reason="a test of torch.compile")
 @pytest.mark.parametrize(
     ("sparse_labels", "k", "shuffle_ties"),
