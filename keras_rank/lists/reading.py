@@ -210,10 +210,14 @@ def tied_labels(
         return None
     labels = given.numbers
     if not isinstance(labels, np.ndarray):
-        is_read = backend.is_at_hand if dtype == "float64" else backend.is_concrete
-        if not is_read(labels):
+        is_read = what == "scores" or dtype != "float64"
+        if not (is_read and backend.is_concrete(labels)):
             return None
-        labels = np.asarray(backend.for_numpy(labels))
+        try:
+            labels = np.asarray(backend.for_numpy(labels))
+        except RuntimeError:
+            # Within `torch.func`.
+            return None
     if labels.dtype.kind not in "iuf":
         return None
     is_float, whole = labels.dtype.kind == "f", 2 ** (np.finfo(dtype).nmant + 1)
