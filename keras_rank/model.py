@@ -62,20 +62,21 @@ def _with_own_names(compute_metrics: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         results = compute_metrics(self, x, y, y_pred, *args, **kwargs)
         outputs = keras.tree.flatten(y_pred)
-        if any(map(backend.has_no_data, outputs)):
-            return results
-        listed = [each for x in self.metrics for each in getattr(x, "metrics", [x])]
-        # One may be listed twice.
-        found = {id(metric): metric for metric in listed}
-        if tuple(found) != self._metrics_checked:
-            _require_own_names([*found.values()], len(outputs) == 1)
-            self._metrics_checked = tuple(found)
+        if self._checks_names and not any(map(backend.has_no_data, outputs)):
+            _require_own_names(self.metrics, len(outputs) == 1)
+            self._checks_names = False
         return results
 
     return with_own_names
 
 
-def _require_own_names(found: list[keras.metrics.Metric], has_one_output: bool) -> None:
+def _require_own_names(
+    metrics: list[keras.metrics.Metric], has_one_output: bool
+) -> None:
+    """Raises for results of one name, of metrics or of what Keras made of these."""
+    listed = [each for x in metrics for each in getattr(x, "metrics", [x])]
+    # One may be listed twice.
+    found = {id(metric): metric for metric in listed}.values()
     taken: dict[str, keras.metrics.Metric] = {}
     groups = [x for x in found if isinstance(x, RankingMetrics)]
     # Of several outputs, others have the name of theirs in front.
@@ -154,6 +155,7 @@ def _with_prepared_data(method: Callable[..., Any]) -> Callable[..., Any]:
         model, y = call.arguments["self"], call.arguments.get("y")
         looks = y is not None and bool(losses_that_count(model))
         model._has_padding = have_padding(y) if looks else None
+        model._checks_names = True
         return method(*call.args, **call.kwargs)
 
     return with_prepared_data
@@ -252,9 +254,8 @@ class RankingModel(keras.Model):
     # Whether there is padding to warn of, `None` if that is not known.
     _has_padding: bool | None = None
     _has_warned = False
-    # The metrics whose results have names of their own, by identity: Keras would track
-    # the metrics themselves.
-    _metrics_checked: tuple[int, ...] = ()
+    # Whether the names of results are yet to be checked, once for each call.
+    _checks_names = True
     # Whether masks of layers are returned beside the outputs.
     _keeps_masks = False
 

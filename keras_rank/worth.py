@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_rank import discounts, gains
 from keras_rank.arguments import LARGEST_MAXIMUM, check_above_zero, unaccepted
-from keras_rank.backends import Tensor, backend
+from keras_rank.backends import Array, Tensor, backend
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 # On so many ranks a discount is looked at, if there is no cutoff.
@@ -45,16 +45,34 @@ def check_graded(gain_fn: Any, max_grade: Any) -> tuple[Function | None, float |
 
 def _check_highest_gain(gain: Function, max_grade: float) -> None:
     """Raises for a highest grade whose gain is seen not to be the highest, above 0."""
-    values = None
-    # A user's function may fail for grades that no list has.
-    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
-        grades = ops.linspace(0.0, max_grade, 65, dtype="float32")
-        values = np.broadcast_to(ops.convert_to_numpy(gain(grades)), (65,))
-    highest = 0.0 if values is None else np.fmax.reduce(values)
-    if values is not None and not 0.0 < values[-1] >= highest * (1.0 - 1e-5):
+    higher = _if_it_works(_higher_gains, gain, max_grade)
+    if higher is not None:
         accepted = "the grade with the highest gain, which is above 0"
-        hint = f", with gains of up to {highest:.4g}, and {values[-1]:.4g} there"
-        raise unaccepted("max_grade", accepted, max_grade, hint)
+        raise unaccepted("max_grade", accepted, max_grade, higher)
+
+
+def _if_it_works(look: Callable[..., str | None], *arguments: Any) -> str | None:
+    """What a look at a user's function finds.
+
+    The function may fail for numbers that no list has, and a GPU then for good.
+    """
+    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
+        return look(*arguments)
+    return None
+
+
+def _values(function: Function, numbers: Tensor) -> Array:
+    """The values of a user's function, which may be a constant."""
+    return np.broadcast_to(ops.convert_to_numpy(function(numbers)), numbers.shape)
+
+
+def _higher_gains(gain: Function, max_grade: float) -> str | None:
+    """How gains exceed that of the highest grade, `None` if none does."""
+    values = _values(gain, ops.linspace(0.0, max_grade, 65, dtype="float32"))
+    highest = np.fmax.reduce(values)
+    if 0.0 < values[-1] >= highest * (1.0 - 1e-5):
+        return None
+    return f", with gains of up to {highest:.4g}, and {values[-1]:.4g} there"
 
 
 def resolve(
@@ -80,10 +98,8 @@ def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> F
     if is_known or backend.is_compiling():
         return function
     find = _growth if isinstance(function, Hashable) else _growth.__wrapped__
-    growth = None
-    # A user's function may fail for ranks that no list has, and a GPU then for good.
-    with contextlib.suppress(Exception), backend.quiet(), backend.on_cpu():
-        growth = find(function, MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM))
+    ranks = MANY_RANKS if k is None else min(k, LARGEST_MAXIMUM)
+    growth = _if_it_works(find, function, ranks)
     if growth is not None:
         raise ValueError(
             "`rank_discount_fn` should be a function that is finite and does not grow "
@@ -95,8 +111,7 @@ def discount_of(identifier: str | Function | dict[str, Any], k: int | None) -> F
 @functools.lru_cache(256)
 def _growth(discount: Function, k: int) -> str | None:
     """Where a discount is larger than at a rank above, `None` where it is nowhere."""
-    ranks = ops.arange(1, k + 1, dtype="float32")
-    values = np.broadcast_to(ops.convert_to_numpy(discount(ranks)), (k,))
+    values = _values(discount, ops.arange(1, k + 1, dtype="float32"))
     if not np.isfinite(values[0]):
         return f"{values[0]} at rank 1"
     lowest = np.minimum.accumulate(values)

@@ -188,12 +188,12 @@ def test_masks_of_other_axes_are_ignored(shape, lists):
     found, expected = (NDCG(seed=1)(labels, x) for x in (given, scores))
     assert float(found) == float(expected)
     positions = np.stack([scores] * 2, axis=1)
-    mask = np.zeros((BATCH, 2, LIST_SIZE), bool)
-    hits = [
-        HitRate(2, sparse_labels=True, seed=1)(np.zeros((BATCH, 2), int), x)
-        for x in (masked(positions, mask), positions)
-    ]
-    assert float(hits[0]) == float(hits[1])
+    for of_others in ((BATCH, 2, LIST_SIZE), (BATCH,)):
+        hits = [
+            HitRate(2, sparse_labels=True, seed=1)(np.zeros((BATCH, 2), int), x)
+            for x in (masked(positions, np.zeros(of_others, bool)), positions)
+        ]
+        assert float(hits[0]) == float(hits[1])
 
 
 def words_and_labels(rng):

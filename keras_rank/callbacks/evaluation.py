@@ -66,7 +66,7 @@ class EpochEvaluation(Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the results to the logs."""
         logs = {} if logs is None else logs
-        self._check_free(self.metrics.result(), logs)
+        self._check_free(self.metrics._result_names(), logs)
         if (epoch + 1) % self.frequency:
             return
         with weights_of_validation(self):
@@ -160,7 +160,7 @@ def weights_of_validation(callback: Callback) -> Iterator[None]:
 
 def _warn_of_readers_before(callback: EpochEvaluation) -> None:
     """Warns of callbacks that read the logs before this one has added to them."""
-    name = callback._key(next(iter(callback.metrics.result())))
+    name = callback._key(callback.metrics._result_names()[0])
     before, _ = _callbacks_around(callback)
     for other in filter(_reads_logs, before):
         warnings.warn(

@@ -23,8 +23,9 @@ from keras_rank.lists.given import (
     refused,
     require_same_lengths,
 )
-from keras_rank.lists.ids import check_items
+from keras_rank.lists.ids import PARTS_OF_IDS, check_items
 from keras_rank.lists.positions import are_at_positions
+from keras_rank.lists.reading import PARTS_OF_LABELS
 from keras_rank.lists.standardize import read_targets
 from keras_rank.metrics import RankingMetrics
 from keras_rank.metrics.group import as_group, by_kind
@@ -34,8 +35,6 @@ from keras_rank.metrics.update import check_given
 MOST_SCORES = 2**23
 
 _PARTS = ("labels", "mask")
-_LABELS = 'labels, or a dict with the keys "labels" and "mask" (optional)'
-_IDS = 'ids, or a dict with the keys "ids", "labels" (optional) and "mask" (optional)'
 
 
 class ListEvaluation(ScoredEvaluation):
@@ -236,7 +235,7 @@ def _looked_at(y: Any, are_ids: bool, deep: bool) -> dict[str, Given]:
     if not is_dict(y):
         return {"y": look("y", y, -1, deep=deep)}
     names = ("ids", *_PARTS) if are_ids and "ids" in y else _PARTS
-    parts = parts_of("y", y, names, _IDS if are_ids else _LABELS)
+    parts = parts_of("y", y, names, PARTS_OF_IDS if are_ids else PARTS_OF_LABELS)
     return {
         name: look(name, part, 0 if name == "mask" else -1, deep=deep)
         for name, part in zip(names, parts, strict=True)

@@ -9,6 +9,10 @@ import numpy as np
 from keras_rank.backends import Array, Tensor, backend
 from keras_rank.lists.ids import NO_CANDIDATE
 from keras_rank.lists.reading import SINGLE, RawBatch, Reading
+from keras_rank.lists.tensors import seen
+
+# What pads here, and what other libraries ignore.
+_PADDING = (-1, -100)
 
 
 def warn_of_first_batch(
@@ -43,12 +47,9 @@ def _seen(x: Tensor) -> Array | None:
     """Real numbers of a tensor, `None` where Python can't see any."""
     if not hasattr(x, "shape") or not backend.is_at_hand(x):
         return None
-    try:
-        array = np.asarray(backend.for_numpy(x))
-    except RuntimeError:
-        # Within `torch.func`.
-        return None
-    return array if array.size and array.dtype.kind in "iuf" else None
+    array = seen(x)
+    has_numbers = array is not None and array.size and array.dtype.kind in "iuf"
+    return array if has_numbers else None
 
 
 @np.errstate(invalid="ignore")
@@ -66,7 +67,7 @@ def _warn_of_labels(given: Any, is_masked: bool, metrics: Sequence[Any]) -> None
             stacklevel=2,
         )
     compare = any(metric._compares_labels for metric in metrics)
-    if compare and not is_masked and np.any(_are_odd(labels, -1)):
+    if compare and not is_masked and _have_odd(labels):
         warnings.warn(
             "Labels below 0 are padding, and some are not -1. If they are labels, add "
             "the same number to all of a list: only their order counts.",
@@ -74,18 +75,17 @@ def _warn_of_labels(given: Any, is_masked: bool, metrics: Sequence[Any]) -> None
         )
 
 
-def _are_odd(numbers: Array, lowest: int) -> Array:
-    """Where numbers are below those that pad here, and in other libraries: -100."""
-    odd: Array = (numbers < 0) & (numbers != -1) & (numbers != -100)
-    return odd & (numbers < lowest) if lowest < -1 else odd
+def _have_odd(numbers: Array, *others: int) -> bool:
+    """Whether some are below 0, but neither pad, here or elsewhere, nor are others."""
+    return bool(np.any((numbers < 0) & ~np.isin(numbers, (*_PADDING, *others))))
 
 
 def _warn_of_low_ids(given: RawBatch) -> None:
     """Warns of ids below 0 that may have wrapped, as in a small integer type."""
     ids = _seen(given.labels)
     # Graded ids have one more, of relevant items that are no candidates.
-    lowest = -1 if given.grades is None else NO_CANDIDATE
-    if ids is not None and ids.dtype.kind == "i" and np.any(_are_odd(ids, lowest)):
+    others = () if given.grades is None else (NO_CANDIDATE,)
+    if ids is not None and ids.dtype.kind == "i" and _have_odd(ids, *others):
         warnings.warn(
             f"Ids below -1 are no targets, as -1 is: the lowest is {ids.min()}. They "
             "may have wrapped in a small integer type.",

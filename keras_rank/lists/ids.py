@@ -30,7 +30,9 @@ _WHOLE_NUMBERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
 _NARROW_INTEGERS = ("int8", "int16", "uint8", "uint16")
 
 # What a dict of ids is.
-_PARTS = 'ids, or a dict with the keys "ids", "labels" (optional) and "mask" (optional)'
+PARTS_OF_IDS = (
+    'ids, or a dict with the keys "ids", "labels" (optional) and "mask" (optional)'
+)
 
 # What to hold, and what to do with a matrix with a column for each item.
 _RELEVANT = {
@@ -62,10 +64,10 @@ def look_at_ids(
     labels = mask = None
     if keys is not None and ("ids" in keys or "labels" not in keys):
         names = ("ids", "labels", "mask")
-        value, labels, mask = parts_of(argument, value, names, _PARTS)
+        value, labels, mask = parts_of(argument, value, names, PARTS_OF_IDS)
     elif keys is not None:
         # The ids take the place of the labels of dense lists.
-        value, mask = parts_of(argument, value, ("labels", "mask"), _PARTS)
+        value, mask = parts_of(argument, value, ("labels", "mask"), PARTS_OF_IDS)
     ids = look(argument, value, -1, deep=deep)
     labels = if_given("labels", labels, -1, deep=deep)
     mask = if_given("mask", mask, 0, deep=deep)

@@ -20,7 +20,7 @@ from keras_rank.lists.given import (
 )
 from keras_rank.lists.ids import as_ids, look_at_ids
 from keras_rank.lists.positions import are_at_positions, lists_of_positions
-from keras_rank.lists.tensors import shape_of, sizes_agree
+from keras_rank.lists.tensors import seen, shape_of, sizes_agree
 
 # What to do where a row is an item, not a list.
 SINGLE = (
@@ -30,7 +30,7 @@ SINGLE = (
 )
 
 # What a dict of labels is.
-_PARTS = 'labels, or a dict with the keys "labels" and "mask" (optional)'
+PARTS_OF_LABELS = 'labels, or a dict with the keys "labels" and "mask" (optional)'
 
 
 class RawBatch(NamedTuple):
@@ -43,8 +43,8 @@ class RawBatch(NamedTuple):
         mask: tensor of the shape of the scores, or `None`.
         weights: tensor of a shape that broadcasts with the scores, or `None`.
         grades: tensor of the shape of the ids: their labels, or `None`.
-        layer_mask: boolean tensor of the shape of the scores: the mask that layers have
-            passed on to these, or `None`.
+        layer_mask: boolean tensor of the shape of the scores, or of shape `(batch,)`
+            for ids: the mask that layers have passed on to the scores, or `None`.
     """
 
     labels: Tensor
@@ -86,7 +86,7 @@ def read(
     """
     mask = None
     if is_dict(y_true):
-        y_true, mask = parts_of("y_true", y_true, ("labels", "mask"), _PARTS)
+        y_true, mask = parts_of("y_true", y_true, ("labels", "mask"), PARTS_OF_LABELS)
     y_true = look("y_true", y_true, -1, deep=takes_subtopics)
     given_scores, y_pred = y_pred, look("y_pred", y_pred, -np.inf)
     mask = None if mask is None else look("mask", mask, 0)
@@ -135,13 +135,11 @@ def read_sparse(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Reading:
     given = look("y_pred", y_pred, 0, deep=True)
     at_positions = are_at_positions(given)
     layer_mask = backend.layer_mask(y_pred)
-    if layer_mask is not None and len(layer_mask.shape) == 1:
-        # A row is the position of its own list.
-        layer_mask = if_of_shape(layer_mask, given.shape[:1])
-        layer_mask = None if layer_mask is None else layer_mask[:, None]
-    elif layer_mask is not None:
-        shape = given.shape[:-1] if at_positions else given.shape[:2]
-        layer_mask = if_of_shape(layer_mask, shape)
+    if layer_mask is not None:
+        # One of positions, of lists, or of their items.
+        of_rows = 1 if len(layer_mask.shape) == 1 else 2
+        axes = -1 if at_positions else of_rows
+        layer_mask = if_of_shape(layer_mask, given.shape[:axes])
     if at_positions:
         parts, of_labels = lists_of_positions(y_true, given, sample_weight, layer_mask)
         return Reading(RawBatch(*parts), of_labels, True, at_positions)
@@ -211,14 +209,8 @@ def tied_labels(
     labels = given.numbers
     if not isinstance(labels, np.ndarray):
         is_read = what == "scores" or dtype != "float64"
-        if not (is_read and backend.is_concrete(labels)):
-            return None
-        try:
-            labels = np.asarray(backend.for_numpy(labels))
-        except RuntimeError:
-            # Within `torch.func`.
-            return None
-    if labels.dtype.kind not in "iuf":
+        labels = seen(labels) if is_read and backend.is_concrete(labels) else None
+    if labels is None or labels.dtype.kind not in "iuf":
         return None
     is_float, whole = labels.dtype.kind == "f", 2 ** (np.finfo(dtype).nmant + 1)
     if is_float and np.can_cast(labels.dtype, dtype):

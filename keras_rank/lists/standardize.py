@@ -165,7 +165,9 @@ def sparse_lists(dtype: str, given: RawBatch, k: int | None) -> SparseLists:
         scores = ops.pad(ranked_as(scores), [(0, 0), (0, 1)], constant_values=-np.inf)
     scores, is_item = ranked_as(scores), None
     if layer_mask is not None:
-        is_item = ops.broadcast_to(ops.cast(layer_mask, "bool"), ops.shape(scores))
+        of_rows = len(layer_mask.shape) == 1
+        is_item = ops.cast(layer_mask[:, None] if of_rows else layer_mask, "bool")
+        is_item = ops.broadcast_to(is_item, ops.shape(scores))
         lists = _without_padding(lists, is_item)
         scores = backend.where(is_item, scores, -np.inf)
     return SparseLists(**vars(lists), scores=scores, is_item=is_item, k=k)

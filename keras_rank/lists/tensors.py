@@ -64,6 +64,17 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return x.astype(dtype) if isinstance(x, np.ndarray) else ops.cast(x, dtype)
 
 
+def seen(x: Tensor) -> Array | None:
+    """The values of a tensor as an array, `None` within `torch.func`, which hides them.
+
+    Keras's function would make NumPy 2 warn of torch.
+    """
+    try:
+        return np.asarray(backend.for_numpy(x))
+    except RuntimeError:
+        return None
+
+
 def dtype_name(value: Any) -> str:
     """The name of a dtype that Keras knows, or nothing."""
     try:
@@ -80,8 +91,6 @@ def shape_of(x: Tensor) -> tuple[int | None, ...]:
 
 def sizes_agree(sizes: Sequence[int | None], others: Sequence[int | None]) -> bool:
     """Whether two shapes may be equal: an unknown size may be any."""
-    if sizes == others:
-        return True
     if len(sizes) != len(others):
         return False
     pairs = zip(sizes, others, strict=True)

@@ -157,19 +157,15 @@ class RankingMetrics(PlacedMetric):
     ) -> dict[str, Tensor]:
         """The results, given the sums and the results of the metrics of exposure."""
         values = of_exposure | self._of_sums(state.mean, sums)
-        errors = (
-            self._of_sums(state.standard_error, sums) if self.standard_errors else {}
-        )
-        results = {}
-        for member in self.members:
-            name = self.prefix + member.name
-            results[name] = values[member.name]
-            if member.name in errors:
-                results[_ERROR.format(name)] = errors[member.name]
-        return results
+        found = {self.prefix + name: value for name, value in values.items()}
+        if self.standard_errors:
+            errors = self._of_sums(state.standard_error, sums)
+            for name, error in errors.items():
+                found[_ERROR.format(self.prefix + name)] = error
+        return {name: found[name] for name in self._result_names()}
 
     def _result_names(self) -> list[str]:
-        """The names of the results, those of standard errors among them."""
+        """The names of the results in order, those of standard errors among them."""
         names = []
         for member in self.members:
             names.append(self.prefix + member.name)

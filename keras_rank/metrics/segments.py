@@ -35,7 +35,7 @@ class SegmentedSums:
         self._group, self._segment_of = group, np.asarray(segment_of, int)
         names = names or {}
         self._suffixes = ["", *(f"_{name}" for name in names.values())]
-        results = group.result() if names else {}
+        results = group._result_names() if names else []
         keys = [key + suffix for key in results for suffix in self._suffixes]
         twice = [key for key in keys if keys.count(key) > 1]
         if twice:

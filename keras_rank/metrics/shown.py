@@ -59,15 +59,12 @@ def _read(showing: Showing, y_true: Any, y_pred: Any, sample_weight: Any) -> Raw
             f"(batch, {items}). Received: y_pred.shape={shape}"
         )
     if shape[1] is None:
-        names = ["scores", "layer_mask"]
-        names = names if is_sparse else [*names, "labels", "mask"]
+        names = ["scores", "labels", "mask", "layer_mask"]
+        # Those of ids have a size of their own.
+        names = names[:1] if is_sparse else names
         parts = {name: getattr(given, name) for name in names}
         given = given._replace(
-            **{
-                name: _of_width(x, items)
-                for name, x in parts.items()
-                if x is not None and x.shape[1] != 1
-            }
+            **{name: _of_width(x, items) for name, x in parts.items() if x is not None}
         )
     return bucket_shapes(given, is_sparse)
 
