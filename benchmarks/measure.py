@@ -145,6 +145,33 @@ def per_list():
     return results
 
 
+def instead():
+    """NDCG@10 compared with a few naive lines, and with a metric of Keras."""
+    head(
+        "NDCG@10: times of a naive one, and of Keras's top-k accuracy",
+        ["ms", "of naive", "of Keras's"],
+    )
+    results = {}
+    for lists, items in ((32, 20), (1024, 100), (256, 1000)):
+        batch = tensors(*batch_of(lists, items))
+        metrics = (
+            NDCG(k=10),
+            keras.metrics.MeanMetricWrapper(peers.naive_ndcg, k=10),
+            keras.metrics.TopKCategoricalAccuracy(k=10),
+        )
+        calls = [update_of(metric, *batch) for metric in metrics]
+        # In turns, as the speed of the machine varies.
+        rounds = [[milliseconds(call) for call in calls] for _ in range(5)]
+        ours, naive, keras_own = np.min(rounds, axis=0)
+        found = {"ms": ours, "naive": ours / naive, "Keras": ours / keras_own}
+        row(
+            f"{lists} x {items}",
+            [f"{ours:.3f}", f"{found['naive']:.2f}", f"{found['Keras']:.2f}"],
+        )
+        results[f"{lists} x {items}"] = found
+    return results
+
+
 def growth():
     """The time per item and per list, which should not grow with their numbers."""
     head("NDCG@10: nanoseconds per item, of 4 million items", ["ns"])
@@ -630,6 +657,7 @@ def main():
 SECTIONS = (
     update,
     per_list,
+    instead,
     groups,
     passes,
     catalogues,
