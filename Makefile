@@ -1,6 +1,6 @@
-# `make demo` trains a ranker and plots what it learned, in about a minute. `make test` checks
-# everything on the four backends, in about half an hour on two cores, and `make check` runs the
-# quick tests. Each creates its environment: that of the tests has four gigabytes.
+# `make demo` trains a ranker and plots what it learned, in about a minute. `make test` runs the
+# quick tests on the four backends, in about ten minutes on two cores, `make test-all` all of
+# them. Each creates its environment: that of the tests has four gigabytes.
 
 PYTHON ?= python3
 ALL = jax numpy tensorflow torch
@@ -19,15 +19,16 @@ FOR_GPU = .venv/for-gpu
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = pip install --quiet --no-compile
 
+# Where the tests of a backend are: what no backend changes runs on NumPy alone.
+tests_on = $(if $(filter numpy,$1),tests,tests/contract tests/keras) keras_rank
 # Laws that also hold where no backend replaces functions of the reference.
-REFERENCE = tests/test_reference.py \
-	tests/test_laws.py::test_function_equals_the_oracle \
-	tests/test_laws.py::test_class_is_the_weighted_mean_of_the_oracle \
-	tests/test_laws.py::test_float64_is_computed_in_full \
-	tests/test_sparse.py::test_many_targets \
-	tests/test_odd_scores.py::test_values_equal_the_oracle \
-	"tests/test_odd_scores.py::test_scores_are_what_they_mean[5000-all-0.01-True]" \
-	tests/test_compiled.py::test_functions_compile tests/test_sparse.py::test_compiled
+REFERENCE = $(addprefix tests/contract/,test_reference.py \
+	test_laws.py::test_function_equals_the_oracle \
+	test_laws.py::test_class_is_the_weighted_mean_of_the_oracle \
+	test_laws.py::test_float64_is_computed_in_full \
+	test_sparse.py::test_many_targets test_odd_scores.py::test_values_equal_the_oracle \
+	"test_odd_scores.py::test_scores_are_what_they_mean[5000-all-0.01-True]" \
+	test_compiled.py::test_functions_compile test_sparse.py::test_compiled)
 
 # The backends that XLA compiles for.
 COMPILED = jax tensorflow
@@ -35,26 +36,30 @@ COMPILED = jax tensorflow
 UNOPTIMIZED = XLA_FLAGS="--xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: demo check test test-oldest test-nightly test-trackers test-compiled lint mutants
-.PHONY: docs pictures package
-.PHONY: bench bench-compiled clean
-.PHONY: $(ALL:%=test-%)
-.PHONY: $(COMPILED:%=test-%-optimized) $(COMPILED:%=test-%-unoptimized)
-.PHONY: $(ALL:%=test-%-reference)
+.PHONY: demo check test test-rest test-all test-oldest test-nightly test-trackers
+.PHONY: test-compiled lint mutants docs pictures package bench bench-compiled clean
+.PHONY: $(ALL:%=quick-%) $(ALL:%=rest-%) $(ALL:%=reference-%) $(COMPILED:%=optimized-%)
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/python examples/visual_search.py --backend jax
 
 # For daily work.
-check: lint
-	KERAS_BACKEND=numpy $(DEVELOPMENT)/bin/pytest -m "not slow" \
-		--hypothesis-profile=quick
+check: lint quick-numpy
 
 # Two processes at a time, in an order in which both end together. The linters import
 # nothing while the first tests compile packages, which two would both do.
 test: $(DEVELOPMENT)/installed
-	$(MAKE) --jobs=2 --output-sync=target lint $(addprefix test-,$(BACKEND)) \
-		$(BACKEND:%=test-%-reference)
+	$(MAKE) --jobs=2 --output-sync=target lint $(BACKEND:%=quick-%)
+
+# What `make test` leaves out.
+test-rest: $(DEVELOPMENT)/installed
+	$(MAKE) --jobs=2 --output-sync=target $(BACKEND:%=rest-%) \
+		$(addprefix optimized-,$(filter $(COMPILED),$(BACKEND))) \
+		$(BACKEND:%=reference-%)
+
+test-all:
+	$(MAKE) test
+	$(MAKE) test-rest
 
 lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/ruff check .
@@ -62,21 +67,21 @@ lint: $(DEVELOPMENT)/installed
 	$(DEVELOPMENT)/bin/mypy
 
 # One process for each backend: Keras reads it once, when it is imported.
-test-numpy test-torch: test-%: $(DEVELOPMENT)/installed
-	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest
+TEST = $(DEVELOPMENT)/bin/pytest
+$(ALL:%=quick-%): quick-%: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=$* $(UNOPTIMIZED) $(TEST) --part quick $(call tests_on,$*)
+
+$(ALL:%=rest-%): rest-%: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=$* $(UNOPTIMIZED) $(TEST) --part rest -m "not optimized" \
+		$(call tests_on,$*)
 
 # Some bugs of XLA appear only with its optimizer.
-$(COMPILED:%=test-%): test-%: test-%-unoptimized test-%-optimized
-
-$(COMPILED:%=test-%-unoptimized): test-%-unoptimized: $(DEVELOPMENT)/installed
-	KERAS_BACKEND=$* $(UNOPTIMIZED) $(DEVELOPMENT)/bin/pytest -m "not optimized"
-
-$(COMPILED:%=test-%-optimized): test-%-optimized: $(DEVELOPMENT)/installed
-	KERAS_BACKEND=$* $(DEVELOPMENT)/bin/pytest -m optimized
+$(COMPILED:%=optimized-%): optimized-%: $(DEVELOPMENT)/installed
+	KERAS_BACKEND=$* $(TEST) -m optimized $(call tests_on,$*)
 
 # In keras.ops alone, as a backend would start that has no module of its own.
-$(ALL:%=test-%-reference): test-%-reference: $(DEVELOPMENT)/installed
-	REFERENCE=1 KERAS_BACKEND=$* $(UNOPTIMIZED) $(DEVELOPMENT)/bin/pytest \
+$(ALL:%=reference-%): reference-%: $(DEVELOPMENT)/installed
+	REFERENCE=1 KERAS_BACKEND=$* $(UNOPTIMIZED) $(TEST) \
 		--hypothesis-profile=quick -k "not XLA" $(REFERENCE)
 
 # A current pip takes two thirds of the time of that of an older Python.
@@ -89,9 +94,8 @@ $(DEVELOPMENT)/installed: pyproject.toml constraints.txt
 
 # The oldest versions that pyproject.toml allows.
 test-oldest: $(OLDEST)/installed
-	for backend in $(BACKEND); do \
-		KERAS_BACKEND=$$backend $(OLDEST)/bin/pytest || exit 1; \
-	done
+	$(foreach backend,$(BACKEND),KERAS_BACKEND=$(backend) \
+		$(OLDEST)/bin/pytest $(call tests_on,$(backend)) && ) true
 
 $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
@@ -103,19 +107,19 @@ $(OLDEST)/installed: pyproject.toml constraints-oldest.txt
 test-nightly:
 	$(PYTHON) -m venv --clear $(NIGHTLY)
 	$(NIGHTLY)/bin/$(INSTALL) --pre --editable ".[dev]"
-	for backend in $(BACKEND); do \
-		KERAS_BACKEND=$$backend $(NIGHTLY)/bin/pytest; \
-	done
+	$(foreach backend,$(BACKEND),KERAS_BACKEND=$(backend) \
+		$(NIGHTLY)/bin/pytest $(call tests_on,$(backend));)
 
 # Plants 100 small faults in what computes, one at a time, and prints those that the quick
-# tests don't notice: `make mutants FAULTS="--seed 7 --only keras_rank/ranking"`.
+# tests don't notice: `make mutants FAULTS="--seed 7 --only keras_rank/ranking"`. With
+# `--part all`, all tests are asked.
 mutants: $(DEVELOPMENT)/installed
-	$(DEVELOPMENT)/bin/python tests/mutants.py --reference $(REFERENCE) \
+	$(DEVELOPMENT)/bin/python tests/support/mutants.py --reference $(REFERENCE) \
 		--elsewhere $(filter-out numpy,$(ALL)) $(FAULTS)
 
 # Trackers and tuners, which have too many dependencies for the other tests.
 test-trackers: $(TRACKERS)/installed
-	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/test_trackers.py
+	KERAS_BACKEND=jax $(TRACKERS)/bin/pytest tests/keras/test_trackers.py
 
 # MLflow does not take pyarrow 26 yet.
 $(TRACKERS)/installed: pyproject.toml constraints.txt
@@ -128,8 +132,8 @@ $(TRACKERS)/installed: pyproject.toml constraints.txt
 # The compilers' estimates for a TPU and a GPU, within budgets. Takes about 20 minutes, and
 # needs neither device.
 test-compiled: $(FOR_TPU)/installed $(FOR_GPU)/installed
-	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/test_estimates.py
-	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/test_estimates.py
+	KERAS_BACKEND=jax $(FOR_TPU)/bin/pytest tests/project/test_estimates.py
+	KERAS_BACKEND=jax $(FOR_GPU)/bin/pytest tests/project/test_estimates.py
 
 $(FOR_TPU)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(FOR_TPU)

@@ -1,4 +1,7 @@
-"""One backend per process, named by `KERAS_BACKEND`, NumPy by default."""
+"""One backend per process, named by `KERAS_BACKEND`, NumPy by default.
+
+`--part` says how much of the tests runs: see `pytest_addoption`.
+"""
 
 import functools
 import gc
@@ -30,7 +33,8 @@ if "REFERENCE" in os.environ:
 import keras
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+from parts import quick_of
 
 import keras_rank
 from keras_rank.backends import backend as backend_functions
@@ -44,11 +48,12 @@ settings.register_profile(
     max_examples={"numpy": 20, "torch": 3}.get(os.environ["KERAS_BACKEND"], 2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-# For `make check`.
+# Of `--part quick`.
 settings.register_profile("quick", settings.get_profile("keras_rank"), max_examples=3)
 settings.load_profile("keras_rank")
 
 BACKEND = keras.backend.backend()
+BACKENDS = ("numpy", "torch", "jax", "tensorflow")
 IS_REFERENCE = "REFERENCE" in os.environ
 
 
@@ -88,13 +93,25 @@ MARKERS = {
     "trains": "needs `fit`, which Keras does not have on NumPy",
     "slow": "starts programs, uses other libraries or searches for long",
     "programs": "compiles whole programs on JAX",
-    "optimized": "`make test` leaves XLA's optimizer on for these alone",
+    "optimized": "`make test-all` leaves XLA's optimizer on for these",
 }
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part",
+        choices=["all", "quick", "rest"],
+        default="all",
+        help="`quick`: few draws, few cases of each test, and none that is slow, as "
+        "`make test` runs them; `rest`: what that leaves out",
+    )
 
 
 def pytest_configure(config):
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    if config.getoption("part") == "quick":
+        settings.load_profile("quick")
 
 
 def pytest_collection_finish():
@@ -132,7 +149,15 @@ def pytest_unconfigure():
     gc.unfreeze()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    part = config.getoption("part")
+    if part != "all":
+        quick = quick_of(items, shift=BACKENDS.index(BACKEND))
+        # With all of their draws, searches are of the rest too.
+        rest = [x for x in items if x not in quick or _searches(x)]
+        kept = rest if part == "rest" else [x for x in items if x in quick]
+        config.hook.pytest_deselected(items=[*{*items} - {*kept}])
+        items[:] = kept
     if BACKEND == "numpy":
         skip = pytest.mark.skip(reason="Keras does not train on the NumPy backend")
         for item in items:
@@ -150,6 +175,10 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(mark)
             if which in WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(WARNINGS[which]))
+
+
+def _searches(item):
+    return is_hypothesis_test(getattr(item, "obj", None))
 
 
 def pytest_report_header() -> str:

@@ -1,4 +1,4 @@
-"""NDCG of other libraries on the current backend, called as by their users, and naively."""
+"""NDCG of other libraries on the current backend, as users call them; a naive one."""
 
 import importlib.metadata
 

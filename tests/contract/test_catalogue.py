@@ -1,0 +1,869 @@
+"""Ranks among candidates: those of the full matrix of scores, to the last item."""
+
+import itertools
+import re
+import tracemalloc
+
+import keras
+import numpy as np
+import pytest
+from data_sets import Batches, data_loader, tf_data
+from epochs import Identity, evaluated
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+from registry import CASES_HERE, IS_SLOW
+from strategies import ties
+
+from keras_rank import catalogue, functional, metrics, utils
+from keras_rank.backends import backend
+from keras_rank.callbacks import CatalogueEvaluation
+from keras_rank.catalogue.blocks import Queries, _kept_step, chunks_of_queries
+from keras_rank.catalogue.candidates import open_candidates
+from keras_rank.catalogue.ranks import retrieval
+from keras_rank.catalogue.tiles import TILE
+from keras_rank.lists import standardize
+
+BACKEND = keras.backend.backend()
+SPARSE = [
+    case
+    for case in CASES_HERE
+    if case.metric.takes_sparse_labels
+    and (case.arguments.get("relevance_threshold") or 1.0) <= 1.0
+    # Whose pairs have no cutoff here, and which has laws of its own.
+    and case.metric is not metrics.PairwiseAccuracy
+    # How many candidates were retrieved is not counted.
+    and case.arguments.get("denominator") != "retrieved"
+]
+QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 5, 4
+
+# Blocks are counted by programs that many tests share.
+pytestmark = pytest.mark.programs
+
+
+def values_of(function, *batch, **arguments):
+    return ops.convert_to_numpy(function(*batch, **arguments))
+
+
+@st.composite
+def tasks(draw):
+    """Whole numbers, so that many tie, with NaN, padding, repetitions and weights."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    high = draw(st.integers(0, 4))
+    queries = rng.integers(-high, high + 1, size=(QUERIES, FEATURES)).astype("float32")
+    candidates = rng.integers(-2, 3, size=(ITEMS, FEATURES)).astype("float32")
+    candidates[rng.integers(0, ITEMS, 5)] = candidates[0]
+    candidates[rng.random(ITEMS) < rng.choice([0.0, 0.1])] = np.nan
+    targets = rng.integers(-1, ITEMS, size=(QUERIES, TARGETS))
+    targets[rng.random(targets.shape) < rng.choice([0.0, 0.4])] = -1
+    # At the edges of blocks, too.
+    targets[0, :3] = [0, ITEMS - 1, 15]
+    excluded = rng.integers(-1, ITEMS, size=(QUERIES, 9))
+    excluded[1, :TARGETS] = targets[1]
+    weights = rng.choice([0.0, 0.5, 2.0], size=QUERIES).astype("float32")
+    return targets, queries, candidates, excluded, weights
+
+
+def scores_of(queries, candidates, excluded, targets=None):
+    """Exact for small whole numbers, in whatever order they are added."""
+    scores = np.nansum(queries[:, None, :] * candidates[None], axis=2).astype("float32")
+    scores[:, np.isnan(candidates).any(axis=1)] = np.nan
+    return utils.exclude_items(ops.convert_to_tensor(scores), excluded, keep=targets)
+
+
+@pytest.mark.optimized
+@given(
+    task=tasks(),
+    shuffle_ties=ties,
+    k=st.sampled_from([None, 1, 10]),
+    block_size=st.sampled_from([16, 33, ITEMS, 64] if IS_SLOW else [1, 16, 33, 40, 64]),
+    cuts=st.sets(st.integers(1, ITEMS - 1), max_size=3),
+)
+def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
+    """To the last bit, in parts of any size and kind, and if many targets are sorted.
+
+    Few are compared with all candidates, one by one.
+    """
+    targets, queries, candidates, excluded, weights = task
+    parts = np.split(candidates, sorted(cuts))
+    parts[-1:] = [lambda last=parts[-1]: iter([last[:1], last[1:]])]
+    forms = candidates, catalogue.Shards(parts)
+    arguments = {"k": k, "shuffle_ties": shuffle_ties, "seed": 1}
+    arguments["sample_weight"] = weights
+    scores = scores_of(queries, candidates, excluded, targets)
+    full = functional.rank(targets, scores, sparse_labels=True, **arguments)
+    arguments |= {"exclude": excluded, "block_size": block_size}
+    orders = []
+    for most_comparisons, on_accelerator in ((TARGETS, False), (0, False), (0, True)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(backend, "MOST_COMPARISONS", most_comparisons)
+            patch.setattr(backend, "on_accelerator", lambda at=on_accelerator: at)
+            _kept_step.cache_clear()
+            orders += [catalogue.rank(*task[:2], x, **arguments) for x in forms]
+    _kept_step.cache_clear()
+    for case in SPARSE:
+        which = {"k": k, **case.arguments}
+        expected = values_of(case.function, full, **which)
+        found = [values_of(case.function, order, **which) for order in orders]
+        near = {"rtol": 2e-6, "atol": 2e-6, "err_msg": str(case)}
+        np.testing.assert_allclose(found[0], expected, **near)
+        for values in found[1:]:
+            np.testing.assert_array_equal(values, found[0], err_msg=str(case))
+
+
+def test_queries_are_cut_by_their_number_of_targets(rng):
+    """Into few shapes, those that are compared with a block apart from all others."""
+    numbers = np.array([1, 300, 3, 70, 2, 0, 1, 90, 4, 80])
+    ids = np.where(np.arange(300) < numbers[:, None], np.arange(300, dtype="int32"), -1)
+    queries = Queries(ops.ones((len(numbers), 2)), ids, None, None)
+    candidates = open_candidates(np.zeros((TILE // 2, 1), "int8"), TILE, len(ids))
+    shapes = [x.ids.shape for _, x in chunks_of_queries(queries, candidates)]
+    assert [*map(tuple, shapes)] == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
+
+
+@pytest.mark.parametrize("shuffle_ties", [False, "average"])
+def test_neither_the_order_of_queries_nor_others_change_ranks(shuffle_ties, rng):
+    numbers = rng.permutation([1] * 10 + [5, 70, 120, 200])
+    targets = [rng.permutation(300)[:number].tolist() for number in numbers]
+    queries = rng.integers(-2, 3, size=(len(numbers), 3)).astype("float32")
+    candidates = rng.integers(-2, 3, size=(300, 3)).astype("float32")
+    arguments = {"shuffle_ties": shuffle_ties, "block_size": 64}
+
+    def precisions(rows):
+        given = [targets[row] for row in rows], queries[rows], candidates
+        order = catalogue.rank(*given, **arguments)
+        return values_of(functional.average_precision, order)
+
+    everyone, shuffled = np.arange(len(numbers)), rng.permutation(len(numbers))
+    found = precisions(everyone)
+    for rows in (shuffled, [int(np.argmax(numbers))]):
+        np.testing.assert_array_equal(precisions(rows), found[rows])
+
+
+def random_task(rng, targets=1, items=300):
+    queries = rng.normal(size=(20, 8)).astype("float32")
+    candidates = rng.normal(size=(items, 8)).astype("float32")
+    ids = rng.integers(0, items, size=(20, targets))
+    return ids, queries, candidates
+
+
+def reciprocal_ranks(*arguments, **options):
+    order = catalogue.rank(*arguments, **options)
+    return values_of(functional.reciprocal_rank, order)
+
+
+def assert_ranked_by(scores, *given, **options):
+    """Compares ranks with those of the full matrix, which has no ties."""
+    ids, *_ = given
+    own = np.take_along_axis(scores, ids, axis=1)
+    above = (scores[:, None] > own[..., None]).sum(axis=2).min(axis=1)
+    found = reciprocal_ranks(*given, **options)
+    np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
+
+
+def in_blocks(candidates):
+    return [candidates[:7], candidates[7:8], candidates[8:200], candidates[200:]]
+
+
+def beside_labels(candidates, kind=tuple):
+    """As data sets give them: of embeddings and labels."""
+    return [kind((part, np.zeros(len(part)))) for part in in_blocks(candidates)]
+
+
+def in_one_memory(candidates, convert=np.asarray):
+    """Blocks that are read into the same memory, one after the other."""
+
+    def blocks():
+        buffer = np.zeros((20, candidates.shape[1]), "float32")
+        for first in range(0, len(candidates), 20):
+            buffer[:] = candidates[first : first + 20]
+            yield convert(buffer)
+
+    return blocks
+
+
+def embedding_of(candidates):
+    layer = keras.layers.Embedding(*candidates.shape)
+    layer.build()
+    layer.embeddings.assign(candidates)
+    return layer
+
+
+def in_tensors_of_torch(candidates):
+    torch = pytest.importorskip("torch")
+    return in_one_memory(candidates, torch.from_numpy)
+
+
+FORMS = {
+    "array": lambda x: x,
+    "list": lambda x: x.tolist(),
+    "tensor": ops.convert_to_tensor,
+    "variable": keras.Variable,
+    "layer": embedding_of,
+    "blocks": in_blocks,
+    "PyDataset": Batches,
+    "data set of TensorFlow": tf_data,
+    "DataLoader": data_loader,
+    "blocks beside labels": beside_labels,
+    "tuple of blocks": lambda x: tuple(beside_labels(x)),
+    "one memory": in_one_memory,
+    "one memory of torch": in_tensors_of_torch,
+    "function of an array": lambda x: lambda: x,
+    "function of a layer": lambda x: lambda: embedding_of(x),
+    "function of an iterator": lambda x: lambda: iter(in_blocks(x)),
+    "function of lists": lambda x: lambda: beside_labels(x, list),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_candidates_may_be_anything_that_holds_them(form, rng):
+    ids, queries, candidates = random_task(rng)
+    given = ids, queries, FORMS[form](candidates)
+    assert_ranked_by(queries @ candidates.T, *given, block_size=64)
+
+
+def test_candidates_may_be_on_disk(rng, tmp_path):
+    ids, queries, candidates = random_task(rng)
+    np.save(tmp_path / "candidates.npy", candidates)
+    on_disk = np.load(tmp_path / "candidates.npy", mmap_mode="r")
+    assert_ranked_by(queries @ candidates.T, ids, queries, on_disk, block_size=64)
+
+
+def test_embeddings_of_half_precision_are_multiplied_in_full(rng):
+    ids, queries, candidates = random_task(rng)
+    half = candidates.astype("float16")
+    scores = queries @ half.astype("float32").T
+    assert_ranked_by(scores, ids, queries, ops.convert_to_tensor(half))
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
+@pytest.mark.parametrize("score", ["dot", "cosine"])
+@pytest.mark.parametrize("narrow", [None, "queries"])
+def test_embeddings_of_double_precision_are_not_rounded(score, narrow, rng):
+    """Nor where a part or a block of a stream is of single precision."""
+    ids, queries, candidates = random_task(rng, targets=2)
+    candidates = 1.0 + 1e-9 * candidates.astype("float64")
+    first = rng.normal(size=(99, 8)).astype("float32")
+    candidates[:99] = first
+    queries = queries.astype("float64" if narrow is None else "float32")
+    scores = queries.astype("float64") @ candidates.T
+    if score == "cosine":
+        scores = scores / np.linalg.norm(candidates, axis=1)
+    blocks = [first, candidates[99:]]
+    for each in (candidates, catalogue.Shards(blocks), blocks):
+        assert_ranked_by(scores, ids, queries, each, score=score)
+
+
+def test_scores_by_cosine_and_by_a_function(rng):
+    ids, queries, candidates = random_task(rng)
+    lengths = np.linalg.norm(candidates, axis=1)
+    cosines = queries @ candidates.T / lengths
+    # Of very long and very short vectors, too.
+    for scale in (1.0, 1e25, 1e-25):
+        scaled = ((scale * x).astype("float32") for x in (queries, candidates))
+        assert_ranked_by(cosines, ids, *scaled, score="cosine")
+
+    layer = keras.layers.Dense(1, activation="tanh")
+    layer.build((None, None, 8))
+
+    def of_pairs(queries, candidates):
+        return layer(queries[:, None, :] * candidates[None])[..., 0]
+
+    scores = values_of(of_pairs, queries, candidates)
+    given = ids, queries, candidates
+    assert_ranked_by(scores, *given, score=of_pairs, block_size=64)
+
+
+def test_a_function_that_rounds_otherwise_where_it_has_other_neighbors(rng):
+    """A target scores otherwise among the targets than in its block, which counts."""
+    if BACKEND == "jax":
+        import jax
+
+        if jax.__version_info__ < (0, 7):
+            pytest.skip("XLA of JAX 0.6 rounds otherwise in each use of the scores")
+    ids, queries, candidates = random_task(rng)
+    candidates[:] = candidates[0]
+
+    def by_neighbors(queries, block):
+        scores = ops.matmul(queries, ops.transpose(block))
+        return scores + 1e-3 * ops.cast(ops.arange(block.shape[0]), "float32")
+
+    given = {"score": by_neighbors, "shuffle_ties": False, "block_size": 100}
+    found = reciprocal_ranks(ids, queries, candidates, **given)
+    # All are alike but for their columns: in each of the three blocks the later ones
+    # are above, and in earlier blocks the same one is.
+    block, column = np.divmod(ids[:, 0], 100)
+    above = 3 * (99 - column) + block
+    np.testing.assert_allclose(found, 1.0 / (1.0 + above), rtol=1e-6)
+
+
+@pytest.mark.parametrize("targets", [1, 90])
+def test_one_pass_is_enough(targets, rng):
+    """Though libraries round the entries of a product by where they are in it."""
+    queries, items = 150, 1000
+    ids = np.stack([rng.permutation(items)[:targets] for _ in range(queries)])
+    embeddings = rng.normal(size=(queries, 64)).astype("float32")
+    candidates = rng.normal(size=(items, 64)).astype("float32")
+    readings = []
+
+    def read():
+        readings.append(1)
+        for start in range(0, items, 300):
+            yield candidates[start : start + 300]
+
+    catalogue.rank(ids, embeddings, read, block_size=256)
+    # To count the candidates, and to score them.
+    assert len(readings) == 2
+    done = []
+    task = retrieval(ids, embeddings, candidates, None, "dot", None, 256, "float32")
+    task.counted("stable", 0, done.append)
+    assert done == [256, 512, 768, 1000]
+
+
+def test_shards_are_mapped_by_what_users_give(rng):
+    ids, queries, candidates = random_task(rng)
+    rounds = []
+
+    def map_backwards(function, parts):
+        rounds.append(len(parts))
+        return [function(part) for part in parts[::-1]][::-1]
+
+    shards = catalogue.Shards([candidates[:50], candidates[50:]], map_backwards)
+    found = catalogue.evaluate(ids, queries, shards, ["mrr"])
+    assert found == catalogue.evaluate(ids, queries, candidates, ["mrr"])
+    # How many items there are, the scores of targets, and what is above these.
+    assert rounds == [2, 2, 2]
+
+
+def test_what_is_read_once_for_all_metrics_and_parts(rng, monkeypatch):
+    """With averaged ties, lists are ranked in parts that memory has room for."""
+    ids, queries, candidates = random_task(rng, targets=2)
+    queries, candidates = np.round(queries), np.round(candidates)
+    read, read_ids = [], standardize.read_ids
+
+    def encoded():
+        read.append("candidates")
+        return candidates
+
+    def counted(argument, *given):
+        read.append(argument)
+        return read_ids(argument, *given)
+
+    targets = {"ids": ids, "labels": np.ones(ids.shape)}
+    group = [metrics.NDCG(shuffle_ties=x, name=str(x)) for x in (True, "average")]
+    expected = catalogue.evaluate(targets, queries, encoded, group)
+    assert read == ["candidates"]
+    monkeypatch.setattr(catalogue.evaluation, "MOST_RANKS", 500)
+    monkeypatch.setattr(standardize, "read_ids", counted)
+    found = catalogue.evaluate(targets, queries, candidates, group)
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert read == ["candidates", "targets"]
+
+
+class BestRank(metrics.RankingMetric):
+    """Registered nowhere, as most metrics of one's own."""
+
+    takes_sparse_labels = True
+
+    def compute(self, lists, ranking):
+        return ops.min(ops.where(ranking.ranks > 0, ranking.ranks, 1e9), axis=1)
+
+
+def test_metrics_stay_as_they_are(rng):
+    """They need not be registered, and keep their seeds and their state."""
+    task = random_task(rng)
+    own = metrics.NDCG(k=10, gain_fn=lambda labels: labels, name="own")
+    given = [BestRank(seed=1), own, metrics.NDCG(k=2)]
+    seeds = [metric.seed for metric in given]
+    assert len({*seeds}) == 2
+    CatalogueEvaluation(Q, [0, 1], C, given)
+    found = catalogue.evaluate(*task, [*given, "ndcg@10"])
+    assert [*found] == ["best_rank", "own", "ndcg_at_2", "ndcg@10"]
+    assert found["best_rank"] == pytest.approx(np.mean(1 / reciprocal_ranks(*task)))
+    assert found["own"] == pytest.approx(found["ndcg@10"], rel=1e-6)
+    assert [metric.seed for metric in given] == seeds
+    assert [int(metric.variables[-1]) for metric in given] == [0, 0, 0]
+    group = metrics.RankingMetrics(["ndcg@10"], prefix="all_")
+    for _ in range(2):
+        assert catalogue.evaluate(*task, group) == {"all_ndcg_at_10": found["ndcg@10"]}
+    assert float(group.result()["all_ndcg_at_10"]) == 0.0
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+def test_metrics_take_ranked_lists(shuffle_ties, rng):
+    labels, scores = rng.integers(0, 4, (2, 40, 12)).astype("float32")
+    arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
+    order = functional.rank(labels, scores, **arguments)
+    metric, expected = (metrics.NDCG(k=3, **arguments) for _ in range(2))
+    group = metrics.RankingMetrics([metrics.NDCG(k=3, **arguments)])
+    metric.update_state(order)
+    group.update_state(order)
+    expected.update_state(labels, scores)
+    assert float(metric.result()) == float(expected.result())
+    assert float(group.result()["ndcg_at_3"]) == float(expected.result())
+    assert int(metric.variables[-1]) == len(labels)
+
+
+def update(metric, *others):
+    return lambda order: metric.update_state(order, *others)
+
+
+ALL_LABELS = "`BPref` should get the labels of all items"
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (update(metrics.NDCG(), [[0.1, 0.2]]), "which include them. Received: y_pred"),
+        (update(metrics.NDCG(shuffle_ties=False)), "False of the metric, shuffle_"),
+        (update(metrics.NDCG(k=3)), "k=3"),
+        (update(metrics.MeanReciprocalRank()), "k=None"),
+        (update(metrics.BPref(k=1)), ALL_LABELS),
+        (update(metrics.RankingMetrics(["bpref"])), ALL_LABELS),
+        (functional.bpref, "needs the labels of all items"),
+        (
+            lambda order: functional.precision(order, k=1, denominator="retrieved"),
+            "`denominator` should be",
+        ),
+        (
+            lambda order: functional.pairwise_accuracy(order, k=1),
+            "`k` should be None for the pairs of lists that hold only the relevant",
+        ),
+    ],
+)
+def test_orders_that_do_not_fit(use, message):
+    order = catalogue.rank([0], [[1.0]], [[1.0], [2.0], [3.0]], k=2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        use(order)
+
+
+Q, C = np.ones((2, 3), "float32"), np.ones((5, 3), "float32")
+
+
+def rank(targets=(0, 1), queries=Q, candidates=C, **options):
+    return catalogue.rank(targets, queries, candidates, **options)
+
+
+def rank_parts(map_fn=None, parts=(C, C), targets=(0, 1)):
+    options = {} if map_fn is None else {"map_fn": map_fn}
+    return rank(targets, candidates=catalogue.Shards([*parts], **options))
+
+
+def ever_less():
+    """Maps all the parts when it is called first, and then one less."""
+    number = iter([2, 1])
+    return lambda function, parts: [function(x) for x in parts[: next(number)]]
+
+
+def evaluate(metrics=("mrr",), **options):
+    return catalogue.evaluate([0, 1], Q, C, metrics, **options)
+
+
+def callback(targets=(0, 1), candidates=C, metrics=("mrr",), **options):
+    return CatalogueEvaluation(Q, targets, candidates, metrics, **options)
+
+
+def top_k(k=2, **options):
+    return catalogue.top_k(Q, C, k, **options)
+
+
+SCORED = Identity()
+WIDTHS = "`queries` and `candidates` should have the same number of features"
+MODEL = "or a function such as `lambda: model.predict(items)`. Received: candidates=<"
+ONE_HOT = "For a label for each item, such as a one-hot matrix, give the ids"
+ERRORS = [
+    (lambda: rank([0]), "1 rows of targets for 2 queries"),
+    (lambda: rank(queries=Q[0]), "`queries` should have the shape"),
+    (lambda: rank(candidates=C[:, :2]), WIDTHS),
+    (lambda: rank(candidates=C[0]), "`candidates` should have the shape"),
+    (lambda: rank(candidates="items.npy"), "Received: str with a block"),
+    (lambda: rank(candidates=iter([C])), "readable more than once"),
+    (lambda: rank(candidates=lambda: iter([])), "one or more items"),
+    (lambda: rank(candidates=keras.layers.Embedding(5, 3)), "should be a built layer"),
+    (lambda: rank(candidates=[C, C[:, :2]]), "Received: blocks with 3 and 2 features"),
+    (lambda: rank(candidates=keras.Sequential([])), f"{MODEL}Sequential"),
+    (lambda: rank(score="l2"), '`score` should be "dot", "cosine"'),
+    (lambda: rank(score=lambda q, c: q), "one number for each query and candidate"),
+    (lambda: rank(block_size=0), "`block_size` should be a positive integer or None"),
+    (lambda: rank(exclude=[0, 1]), "`exclude` should have the shape (batch, n)"),
+    (lambda: rank(seed="x"), "`seed` should be"),
+    (lambda: top_k(0), "`k` should be a positive integer. Received: k=0"),
+    (lambda: top_k(shuffle_ties="average"), "`shuffle_ties` should be True or"),
+    # Ids out of range, and what has none.
+    (lambda: rank([[0, 1], [2, 7]]), "items, 5. Received: a larger id, 7, in row 1"),
+    (lambda: rank({"ids": [0, 9], "labels": [1, 1]}), "a larger id, 9, in row 1"),
+    (lambda: rank([[0, 1], [2, 1.5]]), "Received: a fraction, 1.5, in row 1"),
+    (lambda: top_k(exclude=[[1, -1], [0, 6]]), "`exclude` should hold ids below the"),
+    (lambda: top_k(exclude=[[1, -1], [0, 6]]), "Received: a larger id, 6, in row 1"),
+    (lambda: top_k(exclude=[{0, 1}, {2}]), "exclude of dtype object, of sets: pass l"),
+    (lambda: rank([{0, 1}, {2}]), "targets of dtype object, of sets: pass lists"),
+    (lambda: rank({0, 1}), "targets of type set, without an order: pass lists"),
+    (lambda: rank({7: {0}, 8: {2}}), 'ids, or a dict with the keys "ids", "labels"'),
+    (lambda: rank({0: [1]}.values()), "type dict_values: pass `list(targets)`"),
+    (lambda: rank(np.eye(2, 5, dtype=int)), ONE_HOT),
+    (lambda: rank([[2, 0, 0, 0, 0], [0, 2, 2, 0, 0]]), ONE_HOT),
+    # Parts.
+    (lambda: catalogue.Shards([]), "`parts` should be a list of one or more parts"),
+    (lambda: rank_parts(2), "`map_fn` should be a function"),
+    (lambda: rank_parts(parts=(C, C[:, :2])), "the same number of features"),
+    (lambda: rank_parts(targets=[0, 10]), "below the number of items, 10"),
+    (lambda: rank_parts(lambda f, parts: []), "0 results for 2 parts"),
+    (lambda: rank_parts(ever_less()), "1 results for 2 parts"),
+    (lambda: rank_parts(lambda f, parts: [f(C)] * 3), "3 results for 2 parts"),
+    (lambda: rank_parts(lambda f, parts: None), "for each part. Received: NoneType"),
+    (lambda: rank_parts(lambda f, parts: [None] * 2), "Received: None for part 0"),
+    # Metrics and callbacks, the last two before the first epoch.
+    (lambda: evaluate(["bpref"]), ALL_LABELS),
+    (lambda: evaluate([]), "`metrics` should be a list"),
+    (lambda: evaluate(verbose=3), '`verbose` should be "auto", 0, 1 or 2'),
+    (lambda: callback(metrics=["bpref"]), ALL_LABELS),
+    (lambda: callback(score="bla"), "`score` should be"),
+    (lambda: callback(block_size=-1), "`block_size` should be a positive integer or"),
+    (lambda: callback(query_model=3), "`query_model` should be a model with a method"),
+    (lambda: callback("item_id"), "column of a table, pass `df['item_id']`"),
+    (lambda: callback([{0}, {1}]), "of sets: pass lists"),
+    (lambda: callback(candidates=keras.layers.Dense(3)), f"{MODEL}Dense name="),
+    (lambda: evaluated(callback([0, 5], query_model=SCORED)), "number of items, 5"),
+    (lambda: evaluated(callback(candidates=C[:, :2], query_model=SCORED)), WIDTHS),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+@pytest.mark.skipif(BACKEND not in ("jax", "tensorflow"), reason="nothing is traced")
+def test_candidates_are_not_ranked_in_compiled_functions():
+    def compiled(queries):
+        return functional.ndcg(catalogue.rank([0, 1], queries, C))
+
+    with pytest.raises(ValueError, match="outside compiled functions"):
+        backend.compiled(compiled, is_ours=False)(ops.convert_to_tensor(Q))
+
+
+def test_no_queries():
+    order = catalogue.rank(np.zeros((0, 1), int), np.zeros((0, 3)), C)
+    assert tuple(functional.ndcg(order).shape) == (0,)
+    scores, ids = catalogue.top_k(np.zeros((0, 3)), C, 2)
+    assert tuple(scores.shape) == tuple(ids.shape) == (0, 2)
+
+
+@pytest.mark.skipif(BACKEND != "numpy", reason="its memory alone is traced")
+def test_one_list_of_many_targets_takes_little_memory(rng):
+    """It makes each list as long as it is itself, but no longer than that."""
+    ids = np.full((1000, 1000), -1)
+    ids[:, 0], ids[0] = rng.integers(0, 5000, 1000), rng.permutation(5000)[:1000]
+    embeddings = (rng.normal(size=(x, 4)).astype("float32") for x in (1000, 5000))
+    tracemalloc.start()
+    catalogue.evaluate(ids, *embeddings, ["ndcg@10", "mrr"], verbose=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 * ids.nbytes
+
+
+def test_a_large_id_is_that_of_its_item():
+    """In lists of uneven length and as floats, where float32 knows no odd number."""
+    target = 2**24 + 1
+    items = -np.arange(target + 7, dtype="float32")[:, None]
+    items[target] = 10.0
+    given = np.ones((2, 1), "float32"), items, ["mrr"]
+    arguments = {"block_size": 2**22, "verbose": 0}
+    for ids in ([[target], [5, target]], np.array([[target, -1.0], [5.0, target]])):
+        excluded = {"exclude": ids, **arguments}
+        assert catalogue.evaluate(ids, *given, **arguments) == {"mrr": 1.0}
+        assert catalogue.evaluate([0, 0], *given, **excluded) == {"mrr": 1.0}
+
+
+@pytest.mark.parametrize("padding", [-7, -(2**32), -(2**63)])
+def test_an_excluded_id_below_zero_is_padding(padding):
+    """However far below: in int32 the last two would be that of the first item."""
+    excluded = np.full((3, 1), padding, "int64")
+    _, ids = catalogue.top_k(np.eye(3), np.eye(3), k=3, exclude=excluded)
+    assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
+
+
+def test_nothing_is_excluded(monkeypatch):
+    """In parts, where ids stay integers, and among many targets on an accelerator.
+
+    There, to search in no entries would be a loop over them.
+    """
+    arguments = {"exclude": np.zeros((2, 0), "int64"), "shuffle_ties": False}
+    items = np.array([[2.0], [1.0], [1.0], [3.0]])
+    for form in (lambda x: catalogue.Shards([x[:2], x[2:]]), np.asarray):
+        given = [[1], [2]], np.ones((2, 1)), form(items)
+        found = reciprocal_ranks(*given, **arguments)
+        np.testing.assert_allclose(found, [1 / 3, 1 / 4])
+        monkeypatch.setattr(backend, "MOST_COMPARISONS", 0)
+        monkeypatch.setattr(backend, "on_accelerator", lambda: True)
+        _kept_step.cache_clear()
+    monkeypatch.undo()
+    _kept_step.cache_clear()
+
+
+def shuffled(candidates):
+    """But for the first one."""
+    rng = np.random.default_rng(0)
+    return lambda: iter([candidates[:1], rng.permutation(candidates[1:])])
+
+
+def turned(candidates):
+    turns = itertools.count()
+    return lambda: iter([np.roll(candidates, next(turns), axis=0)])
+
+
+def of_lengths(*lengths):
+    """Every time that they are read, there is another number of them."""
+
+    def source(candidates):
+        left = iter(lengths)
+        return lambda: iter([candidates[: next(left)]])
+
+    return source
+
+
+def used_up(candidates):
+    blocks = iter([candidates[:100], candidates[100:]])
+    return lambda: blocks
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (used_up, "300 items at first, 0 when they were read again"),
+        (shuffled, "whose scores changed from one pass to the next"),
+        (turned, "another first item when they were read again"),
+        (of_lengths(300, 293, 286), "293 items at first, 286 when they were read"),
+        (of_lengths(200, 207, 214), "207 items at first, 214 when they were read"),
+        (
+            lambda x: catalogue.Shards([x[:9], of_lengths(*range(300, 200, -7))(x)]),
+            "items at first, ",
+        ),
+        (
+            lambda x: catalogue.Shards([x[:9], shuffled(x)]),
+            "whose scores changed from one pass to the next",
+        ),
+    ],
+)
+def test_candidates_that_change_between_passes(source, message, rng):
+    ids, queries, candidates = random_task(rng)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        catalogue.rank(ids % 200, queries, source(candidates))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_score_that_depends_on_others(axis, rng):
+    ids, queries, candidates = random_task(rng)
+
+    def softmax(queries, block):
+        return ops.softmax(ops.matmul(queries, ops.transpose(block)), axis=axis)
+
+    given, options = (queries, candidates), {"score": softmax, "block_size": 100}
+    calls = [lambda: catalogue.rank(ids, *given, **options)]
+    if axis == 1:
+        calls += [
+            lambda: catalogue.top_k(*given, 3, **options),
+            lambda: catalogue.top_k(*given, 3, score=softmax),
+            lambda: catalogue.evaluate(ids, *given, ["coverage@2"], **options),
+        ]
+    for call in calls:
+        with pytest.raises(ValueError, match="`score` should give each pair of a quer"):
+            call()
+
+
+def test_a_stream_is_not_padded_to_a_huge_block(rng):
+    ids, queries, candidates = random_task(rng)
+    sizes = []
+
+    def by_product(queries, block):
+        sizes.append(block.shape[0])
+        return ops.matmul(queries, ops.transpose(block))
+
+    given = ids, queries, in_blocks(candidates)
+    catalogue.rank(*given, score=by_product, block_size=10**7)
+    assert set(sizes) == {300}
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="they are its own")
+@pytest.mark.parametrize(
+    "options", [{"dtype": "bfloat16"}, {"requires_grad": True}], ids=str
+)
+def test_tensors_of_torch_on_other_backends(options, rng):
+    torch = pytest.importorskip("torch")
+    options = {**options, "dtype": getattr(torch, options.get("dtype", "float32"))}
+    arrays = [rng.integers(-3, 4, shape) for shape in ((4, 3), (50, 3))]
+    queries, candidates = (torch.tensor(x.tolist(), **options) for x in arrays)
+    ids = np.arange(4)
+    expected = reciprocal_ranks(ids, *(x.astype("float32") for x in arrays), seed=1)
+    for each in (candidates, lambda: [candidates[:7], candidates[7:]]):
+        found = reciprocal_ranks(ids, queries, each, seed=1)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_all_are_excluded_but_targets():
+    everything = np.tile(np.arange(5), (2, 1))
+    values = reciprocal_ranks([[0, 4], [2, -1]], Q, C, exclude=everything)
+    np.testing.assert_allclose(values, 1.0)
+
+
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_progress_is_shown_where_asked_for(verbose, capsys):
+    evaluate(verbose=verbose)
+    assert "5/5" in capsys.readouterr().out
+    evaluate()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x: x,
+        lambda x: {"ids": x, "labels": np.ones(x.shape)},
+        lambda x: [list(row) for row in x.tolist()],
+        lambda x: pytest.importorskip("torch").from_numpy(x),
+    ],
+)
+def test_what_a_callback_keeps_may_change_afterwards(form, rng):
+    """All but inputs and candidates, which are read again after each epoch."""
+    _, queries, candidates = random_task(rng)
+    number, targets = len(queries), form(rng.integers(0, 300, (20, 2)))
+    given = {
+        "sample_weight": rng.random(number).astype("float32"),
+        "exclude": rng.integers(0, 300, (number, 5)),
+    }
+    arguments = queries, targets, candidates, metrics.NDCG(k=20, seed=1)
+    expected = catalogue.evaluate(targets, queries, *arguments[2:], **given)
+    kept = CatalogueEvaluation(*arguments, query_model=Identity(), **given)
+    for part in given.values():
+        part[:] = 0
+    for part in targets.values() if isinstance(targets, dict) else [targets]:
+        part[:] = [[7, 7]] * number if isinstance(part, list) else 7
+    assert evaluated(kept) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
+
+
+def test_ranks_do_not_depend_on_what_happens_to_the_arrays(rng):
+    ids, queries, candidates = random_task(rng)
+    labels, weights = np.ones(ids.shape, "int64"), rng.random(len(ids))
+    given = {"ids": ids, "labels": labels}, queries, candidates
+    metric = metrics.PairwiseAccuracy(shuffle_ties=False)
+
+    def number(after):
+        ranked = catalogue.rank(*given, sample_weight=weights, shuffle_ties=False)
+        after()
+        metric.reset_state()
+        metric.update_state(ranked)
+        return float(metric.result())
+
+    def change():
+        for array in (ids, queries, candidates, weights):
+            array[:] = 0
+        # That these tie would be an error.
+        labels[:] = 2**62 + np.arange(len(labels))[:, None]
+
+    assert number(lambda: None) == number(change)
+
+
+COPIES = "`candidates` should hold each item once. Received: most targets, such as"
+
+
+@pytest.mark.parametrize("block_size", [None, 7])
+@pytest.mark.parametrize(
+    "form", [lambda x: x, lambda x: lambda: x, lambda x: [x[:20], x[20:]]]
+)
+def test_copies_of_targets_are_warned_of(form, block_size, rng):
+    """A copy of the target takes a rank: by chance, it is first or second."""
+    candidates = np.repeat(rng.normal(size=(30, 8)).astype("float32"), 2, axis=0)
+    given = np.arange(0, 60, 2), 9.0 * candidates[::2], form(candidates)
+    exact = metrics.MeanReciprocalRank(shuffle_ties="average")
+    with pytest.warns(UserWarning, match=COPIES):
+        found = catalogue.evaluate(*given, exact, block_size=block_size, score="cosine")
+    assert found["mrr"] == pytest.approx((1 + 1 / 2) / 2)
+    # Without a word where the copies take no rank.
+    excluded = {"exclude": np.arange(1, 60, 2)[:, None]}
+    catalogue.evaluate(*given, exact, **excluded, block_size=block_size)
+
+
+def rounded(queries, candidates):
+    return ops.round(ops.matmul(queries, ops.transpose(candidates)))
+
+
+def test_what_ties_need_not_be_a_copy(rng):
+    queries = rng.normal(size=(20, 4)).astype("float32")
+    candidates = rng.normal(size=(40, 4)).astype("float32")
+    # Copies of items that few are looking for.
+    copies = np.where(np.arange(40)[:, None] < 20, candidates, candidates[20])
+    ones = np.ones_like
+    for task, options in (
+        ((queries, candidates), {"score": rounded}),
+        # A constant model, by its items or its queries.
+        ((queries, ones(candidates)), {}),
+        ((0.0 * queries, candidates), {}),
+        ((queries, copies), {}),
+        # The popularity of items, which several share.
+        ((ones(queries[:, :1]), np.arange(40.0)[:, None] // 4), {}),
+    ):
+        catalogue.evaluate(np.arange(20), *task, ["mrr"], **options)
+
+
+def retrieval_model():
+    user, item = keras.Input((), dtype="int32"), keras.Input((), dtype="int32")
+    users, items = keras.layers.Embedding(6, 4), keras.layers.Embedding(30, 4)
+    score = keras.layers.Dot(axes=1)([users(user), items(item)])
+    model = keras.Model([user, item], score)
+    model.compile(keras.optimizers.Adam(0.05), "mse")
+    return model, keras.Model(user, users(user)), items
+
+
+USERS = np.arange(6)
+
+
+def fitted(candidates, models=None, before=(), epochs=2):
+    """Trains a model of users and items, evaluated after each epoch."""
+    model, query_model, _ = models or retrieval_model()
+    last = CatalogueEvaluation(
+        USERS, USERS * 4, candidates, ["mrr"], query_model=query_model
+    )
+    given = [np.repeat(USERS, 30), np.tile(np.arange(30), 6)], np.ones(180)
+    return model.fit(*given, epochs=epochs, verbose=0, callbacks=[*before, last])
+
+
+def of_ours(caught):
+    """Keras is warned of its own conversions by NumPy."""
+    return [str(each.message) for each in caught if each.category is UserWarning]
+
+
+@pytest.mark.trains
+def test_copies_are_warned_of_once_in_fit(rng):
+    candidates = np.repeat(rng.normal(size=(15, 4)).astype("float32"), 2, axis=0)
+    with pytest.warns(UserWarning, match=COPIES) as caught:
+        fitted(lambda: candidates)
+    assert len(of_ours(caught)) == 1
+
+
+@pytest.mark.trains
+def test_an_array_that_stays_as_it_is_while_items_are_trained_is_warned_of():
+    model, query_model, items = models = retrieval_model()
+    array = np.array(ops.convert_to_numpy(items.embeddings))
+    with pytest.warns(UserWarning, match="`candidates` should be a function") as caught:
+        fitted(array, models)
+    (message,) = of_ours(caught)
+    assert items.embeddings.path in message
+    # What is meant, or is read again.
+    for candidates in (lambda: array, items, items.embeddings, lambda: items):
+        found = fitted(candidates, models).history["val_mrr"]
+    queries = query_model.predict(USERS, verbose=0)
+    expected = catalogue.evaluate(USERS * 4, queries, items, ["mrr"])
+    assert found[-1] == pytest.approx(expected["mrr"])
+    # An array that is written to in each epoch.
+    write = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: np.copyto(array, ops.convert_to_numpy(items.embeddings))
+    )
+    told = "`LambdaCallback` should be listed after"
+    with pytest.warns(UserWarning, match=told) as caught:
+        fitted(array, models, [write])
+    assert len(of_ours(caught)) == 1
+    # Items that are not trained.
+    items.trainable = False
+    model.compile("sgd", "mse")
+    fitted(np.ones((30, 4)), models)

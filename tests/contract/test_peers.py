@@ -1,0 +1,210 @@
+"""The same numbers as other libraries, where they mean the same."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from registry import IS_SLOW
+
+from keras_rank import functional, metrics
+
+# That of `test_dialects.py` among them. Each is compiled anew on JAX.
+CUTOFFS = [1, 5] if IS_SLOW else [1, 3, 5, 10]
+
+pytestmark = pytest.mark.slow
+
+
+def values(function, *inputs, **arguments):
+    return ops.convert_to_numpy(function(*inputs, **arguments))
+
+
+def by_name(rows, item):
+    """Rows as ranx takes them."""
+    return {
+        f"q{i}": {f"d{j}": item(x) for j, x in enumerate(row)}
+        for i, row in enumerate(rows)
+    }
+
+
+@pytest.fixture
+def lists(rng):
+    """In the shape of those of `test_dialects.py`: compiled code is compiled once."""
+    labels = rng.integers(0, 5, size=(30, 12)).astype("float32")
+    return labels, rng.permuted(np.tile(np.arange(12.0), (30, 1)), axis=1)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("k", [*CUTOFFS, None])
+def test_sklearn(lists, k, rng):
+    """Linear gains; ties averaged."""
+    from sklearn.metrics import dcg_score, ndcg_score
+
+    labels, scores = lists
+    tied = rng.integers(0, 4, size=scores.shape)
+    for y_pred in (scores, tied):
+        arguments = {"k": k, "gain_fn": "linear", "shuffle_ties": "average"}
+        for ours, theirs in (
+            (functional.ndcg, ndcg_score),
+            (functional.dcg, dcg_score),
+        ):
+            found = values(ours, labels, y_pred, **arguments).mean()
+            assert found == pytest.approx(theirs(labels, y_pred, k=k), rel=1e-6)
+
+
+@pytest.mark.parametrize("k", CUTOFFS)
+def test_torchmetrics(lists, k):
+    import torch
+    from torchmetrics.functional.retrieval import retrieval_normalized_dcg
+
+    labels, scores = lists
+    expected = [
+        float(
+            retrieval_normalized_dcg(
+                torch.as_tensor(score), torch.as_tensor(label).int(), top_k=k
+            )
+        )
+        for label, score in zip(labels, scores, strict=True)
+    ]
+    found = values(functional.ndcg, labels, scores, k=k, gain_fn="linear")
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("k", CUTOFFS)
+def test_ranx(lists, k):
+    from ranx import Qrels, Run, evaluate
+
+    labels, scores = map(by_name, lists, (int, float))
+    for measure, gain_fn in (("ndcg", "linear"), ("ndcg_burges", "exponential")):
+        expected = evaluate(Qrels(labels), Run(scores), f"{measure}@{k}")
+        found = values(functional.ndcg, *lists, k=k, gain_fn=gain_fn).mean()
+        assert found == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("empty_value", "expected"),
+    [(None, [0.0, 0.3869, 0.3869, 0.6509]), (0.0, [0.0, 0.1934, 0.1934, 0.3255])],
+)
+def test_the_documented_example_of_ignite(empty_value, expected):
+    labels = [[0, 0, 1, 1], [0, 0, 0, 0]]
+    scores = [[4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 3.0, 4.0]]
+    found = [
+        float(metrics.NDCG(k=k, empty_value=empty_value)(labels, scores))
+        for k in (1, 2, 3, 4)
+    ]
+    assert found == pytest.approx(expected, abs=5e-5)
+
+
+def keras_rs_metrics():
+    """keras-rs, or a skip where it cannot be had."""
+    return pytest.importorskip("keras_rs").metrics
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # its own
+@pytest.mark.parametrize("k", [*CUTOFFS, None])
+@pytest.mark.parametrize("weighting", [None, "lists", "items"])
+@pytest.mark.parametrize("name", ["NDCG", "DCG"])
+def test_keras_rs_on_one_batch(lists, k, weighting, name, rng):
+    """Weights, and lists without relevant items, on one batch."""
+    labels, scores = (x.astype("float32") for x in lists)
+    labels[3] = 0.0
+    weights = {
+        None: None,
+        "lists": rng.choice([0.5, 1.0, 3.0], size=30).astype("float32"),
+        "items": rng.choice([0.0, 0.5, 3.0], size=labels.shape).astype("float32"),
+    }[weighting]
+    expected = getattr(keras_rs_metrics(), name)(k=k)(labels, scores, weights)
+    found = getattr(metrics, name)(k=k)(labels, scores, weights)
+    assert float(found) == pytest.approx(float(expected), rel=2e-6)
+
+
+def test_rax(lists):
+    if keras.backend.backend() != "jax":
+        pytest.skip("rax is for JAX")
+    import rax
+
+    labels, scores = lists
+    for k in (*CUTOFFS, None):
+        expected = rax.ndcg_metric(scores, labels, topn=k, reduce_fn=None)
+        found = values(functional.ndcg, labels, scores, k=k)
+        np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-5)
+
+
+CORRELATIONS = [("kendall_tau", "kendalltau"), ("spearman_correlation", "spearmanr")]
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("ours", "theirs"), CORRELATIONS)
+def test_scipy(ours, theirs, rng):
+    """Ties on both sides, padding, and lists of 2 to 5,000 items."""
+    from scipy import stats
+
+    function, expected_of = getattr(functional, ours), getattr(stats, theirs)
+    for size in (2, 12, 5000) if IS_SLOW else (2, 3, 7, 12, 100, 1000, 5000):
+        scores = rng.normal(size=(6, size)).astype("float32")
+        labels = np.abs(scores + rng.normal(size=(6, size)))
+        # From few ties to many.
+        for digits in (0, 1, 2) if size < 5000 else (0, 4):
+            pair = np.round(labels, digits), np.round(scores, digits)
+            mask = rng.random((6, size)) < 0.8
+            mask[:, :2] = True
+            found = values(function, {"labels": pair[0], "mask": mask}, pair[1])
+            for value, real, *each in zip(found, mask, *pair, strict=True):
+                label, score = (x[real] for x in each)
+                if len(set(label)) == 1:
+                    assert np.isnan(value)
+                elif len(set(score)) == 1:
+                    assert value == 0.0
+                else:
+                    expected = expected_of(label, score).statistic
+                    assert value == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), CORRELATIONS)
+def test_what_is_not_retrieved_is_last_in_scipy(ours, theirs):
+    from scipy import stats
+
+    labels, scores = [3, 0, 1, 2, 0, 1], [0.5, 0.1, np.nan, 0.2, -np.inf, -3.0]
+    last = [0.5, 0.1, -9.0, 0.2, -9.0, -3.0]
+    expected = getattr(stats, theirs)(labels, last).statistic
+    padded = values(getattr(functional, ours), [[*labels, -1]], [[*scores, 7.0]])
+    assert padded[0] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0, 10.0, 1e38])
+@pytest.mark.parametrize("k", CUTOFFS)
+def test_f_beta_of_sklearn(lists, k, beta):
+    from sklearn.metrics import fbeta_score
+
+    labels, scores = lists
+    expected = [
+        fbeta_score(label >= 1, score > np.sort(score)[-1 - k], beta=beta)
+        for label, score in zip(labels, scores, strict=True)
+    ]
+    found = values(functional.f_beta, labels, scores, k=k, beta=beta)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("persistence", [80, 95])
+def test_graded_rank_biased_precision_of_ranx(lists, persistence):
+    """It adds up the labels, whatever the highest one is."""
+    from ranx import Qrels, Run, evaluate
+
+    labels, scores = map(by_name, lists, (int, float))
+    expected = evaluate(Qrels(labels), Run(scores), f"rbp.{persistence}")
+    metric = metrics.RankBiasedPrecision(
+        persistence=persistence / 100, gain_fn="linear", max_grade=4
+    )
+    assert 4 * float(metric(*lists)) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_keras_rs_shuffles_on_all_backends_but_torch(backend):
+    """Even where it is told not to, as the page says."""
+    theirs = pytest.importorskip("keras_rs").metrics
+    labels, scores = [[1.0] + [0.0] * 9], [[0.5] * 10]
+    for make, ties in ((theirs.NDCG, backend != "torch"), (metrics.NDCG, False)):
+        values = {
+            float(make(shuffle_ties=False, seed=seed)(np.array(labels), scores))
+            for seed in range(9)
+        }
+        assert (len(values) > 1) == ties
+        assert ties or values == {1.0}

@@ -1,0 +1,383 @@
+"""`by=` of the callbacks: results of segments beside those of all lists."""
+
+import keras
+import numpy as np
+import pytest
+import scipy.sparse
+from data_sets import SOURCES, Batches
+from epochs import Identity, evaluated
+
+from keras_rank import catalogue, functional, metrics
+from keras_rank.callbacks import (
+    CatalogueEvaluation,
+    GroupedEvaluation,
+    ListEvaluation,
+    grouped,
+)
+from keras_rank.catalogue import evaluation
+from keras_rank.metrics import NDCG, RankingMetrics
+from keras_rank.utils import pad_lists
+
+pytestmark = [
+    # Both are part of what is tested.
+    pytest.mark.filterwarnings("ignore:.*have no relevant item"),
+    pytest.mark.filterwarnings("ignore:`candidates` should hold each item once"),
+]
+
+ROWS, LISTS, ITEMS = 60, 12, 20
+NAMES = ["new users", "old", "päd"]
+IN_LOGS = ["new_users", "old", "pad"]
+
+
+class Half(metrics.RankingMetric):
+    """A user's metric, which no program computes."""
+
+    base_name, takes_sparse_labels = "half", True
+
+    def compute(self, lists, ranking):
+        return 0.5 * lists.labels[:, 0]
+
+
+@pytest.fixture
+def rows(rng):
+    """Scores, labels and ids of rows, those of a list spread, and labels of segments.
+
+    Scores tie, and some lists have no relevant item.
+    """
+    ids = rng.permutation(np.arange(ROWS) % LISTS)
+    labels = rng.integers(0, 3, ROWS) * (ids > 1)
+    by = np.array(NAMES)[ids * 7 % 3]
+    return rng.integers(0, 4, ROWS).astype("float32"), labels, ids, by
+
+
+@pytest.fixture
+def lists(rng):
+    """Scores and labels of padded lists, and labels of segments, alike."""
+    scores = rng.integers(0, 4, (LISTS, 6)).astype("float32")
+    labels = rng.integers(-1, 3, (LISTS, 6)) * (np.arange(LISTS) > 1)[:, None]
+    return scores, labels, np.array(NAMES)[np.arange(LISTS) * 7 % 3]
+
+
+@pytest.fixture
+def queries(rng):
+    """Queries, candidates among which many tie, targets, and labels of segments."""
+    embeddings = rng.integers(-1, 2, (LISTS, 3)), rng.integers(-1, 2, (ITEMS, 3))
+    targets = rng.permuted(np.tile(np.arange(ITEMS), (LISTS, 1)), axis=1)[:, :3]
+    by = np.array(NAMES)[rng.permutation(np.arange(LISTS) % 3)]
+    return *(x.astype("float32") for x in embeddings), targets, by
+
+
+def of_rows(rows, members, by=None, which=slice(None), **arguments):
+    given = (each[which] for each in rows[:3])
+    arguments |= {"by": by, "model": Identity(), "prefix": ""}
+    return evaluated(GroupedEvaluation(*given, members, **arguments))
+
+
+def of_lists(lists, members, by=None, which=slice(None), **arguments):
+    given = (each[which] for each in lists[:2])
+    arguments |= {"by": by, "model": Identity(), "prefix": ""}
+    return evaluated(ListEvaluation(*given, members, **arguments))
+
+
+def queries_by(queries, members, by, which=slice(None), **arguments):
+    x, candidates, targets, _ = queries
+    given = x[which], targets[which], candidates, members
+    arguments |= {"by": by, "query_model": Identity(), "prefix": ""}
+    return CatalogueEvaluation(*given, **arguments)
+
+
+def of_queries(queries, members, by=None, *which, **arguments):
+    return evaluated(queries_by(queries, members, by, *which, **arguments))
+
+
+def in_segments(values, weights, segments):
+    """The means of all lists, and of those of each segment."""
+    means = [np.average(values, weights=weights)]
+    for name in NAMES:
+        which = segments == name
+        means.append(np.average(values[which], weights=weights[which]))
+    return means
+
+
+def own_members():
+    # JAX has no float64 unless asked for.
+    other = "float32" if keras.backend.backend() == "jax" else "float64"
+    members = [
+        NDCG(k=3, shuffle_ties="average"),
+        NDCG(k=2, shuffle_ties="average", empty_value=None, name="left_out"),
+        metrics.MeanAveragePrecision(shuffle_ties=False, dtype=other),
+        Half(),
+    ]
+    return RankingMetrics(members, standard_errors=True)
+
+
+def each_alone(evaluate, given, members):
+    """The results of all, and those of each segment evaluated by itself."""
+    expected = evaluate(given, members)
+    alone = [evaluate(given, members, None, given[-1] == name) for name in NAMES]
+    for name, results in zip(IN_LOGS, alone, strict=True):
+        expected |= {f"{key}_{name}": value for key, value in results.items()}
+    return expected
+
+
+@pytest.mark.parametrize("evaluate", [of_rows, of_lists, of_queries])
+def test_segments_have_the_results_that_they_have_alone(request, evaluate):
+    """With all but shuffled ties, lists without relevant items, and their errors."""
+    given = request.getfixturevalue(evaluate.__name__.removeprefix("of_"))
+    members = own_members()
+    expected = each_alone(evaluate, given, members)
+    found = evaluate(given, members, given[-1])
+    assert len(found) == 4 * 2 * 4
+    assert list(found)[:8] == list(evaluate(given, members))
+    assert found == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    # Shuffled ones leave the whole as it is.
+    members = RankingMetrics([NDCG(k=2, seed=1), NDCG(k=3, seed=2), "mrr"])
+    whole, found = evaluate(given, members), evaluate(given, members, given[-1])
+    assert {name: found[name] for name in whole} == whole
+
+
+@pytest.mark.parametrize("most", [2**21, 15, 1])
+def test_lists_have_the_value_that_they_have_in_the_whole(rows, rng, monkeypatch, most):
+    """Where ties are shuffled, by the number of the list among all, in any batches."""
+    monkeypatch.setattr(grouped, "_MOST_ITEMS", most)
+    scores, labels, ids, by = rows
+    _, first_rows, of_list = np.unique(ids, return_index=True, return_inverse=True)
+    weights = rng.random(LISTS)
+    padded = [pad_lists(each, group_ids=ids) for each in (labels, scores)]
+    in_order = np.sort(first_rows)
+    of_lists = weights[ids[in_order]]
+    metric = NDCG(k=2, seed=5, empty_value=None)
+    found = of_rows(rows, [metric], by, sample_weight=weights[of_list])
+    values = np.asarray(functional.ndcg(*padded, k=2, seed=5, empty_value=None))
+    counts = ~np.isnan(values)
+    assert 0 < counts.sum() < LISTS
+    segments = by[in_order][counts]
+    expected = in_segments(values[counts], of_lists[counts], segments)
+    found = [found[key] for key in ["ndcg_at_2", *(f"ndcg_at_2_{x}" for x in IN_LOGS)]]
+    assert found == pytest.approx(expected, rel=1e-6)
+    totals = [of_lists[counts][segments == name].sum() for name in NAMES]
+    assert np.average(found[1:], weights=totals) == pytest.approx(found[0], rel=1e-6)
+    # What is shuffled otherwise has another value.
+    other = of_rows(rows, [metric], which=by == NAMES[2], sample_weight=None)
+    assert other["ndcg_at_2"] != pytest.approx(found[3], rel=1e-3)
+
+
+@pytest.mark.parametrize("shuffle_ties", [True, False, "average"])
+@pytest.mark.parametrize("most", [2**22, 1])
+def test_queries_have_the_value_that_they_have_in_the_whole(
+    queries, rng, monkeypatch, most, shuffle_ties
+):
+    monkeypatch.setattr(evaluation, "MOST_RANKS", most)
+    x, candidates, targets, by = queries
+    weights, exclude = rng.random(LISTS), rng.integers(0, ITEMS, (LISTS, 2))
+    given = {"sample_weight": weights, "exclude": exclude}
+    ties = {"shuffle_ties": shuffle_ties, "seed": 3}
+    found = of_queries(queries, [NDCG(k=4, **ties)], by, **given)
+    ranked = catalogue.rank(targets, x, candidates, **given, **ties)
+    values = np.asarray(functional.ndcg(ranked, k=4))
+    expected = in_segments(values, weights, by)
+    assert list(found.values()) == pytest.approx(
+        [expected[0], *(expected[1 + NAMES.index(x)] for x in dict.fromkeys(by))],
+        rel=1e-6,
+    )
+
+
+def test_exposure(queries):
+    """Of the lists of a segment alone, among all items of the catalogue."""
+    x, candidates, _, by = queries
+    # No tie is shuffled by the number of a list: alone, a segment shows the same.
+    members = [x(3, shuffle_ties=False) for x in (metrics.Coverage, metrics.Gini)]
+    expected = each_alone(of_queries, queries, members)
+    group = RankingMetrics([*members, "ndcg@3"], standard_errors=True)
+    found = of_queries(queries, group, by)
+    # A mean over lists alone has a standard error.
+    errors = [name for name in found if "stderr" in name]
+    assert len(errors) == 4
+    assert all(name.startswith("ndcg_at_3_stderr") for name in errors)
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    shown = keras.ops.convert_to_numpy(catalogue.top_k(x, candidates, k=3)[1])
+    whole = len(np.unique(shown)) / ITEMS
+    assert found["coverage_at_3"] == pytest.approx(whole)
+    for name, in_logs in zip(NAMES, IN_LOGS, strict=True):
+        share = len(np.unique(shown[by == name])) / ITEMS
+        assert found[f"coverage_at_3_{in_logs}"] == pytest.approx(share)
+
+
+FORMS = [
+    (lambda by: by, IN_LOGS),
+    (lambda by: by.tolist(), IN_LOGS),
+    (lambda by: tuple(by.astype(object)), IN_LOGS),
+    (lambda by: [each.encode() for each in by], IN_LOGS),
+    (lambda by: pytest.importorskip("pandas").Series(by), IN_LOGS),
+    (lambda by: pytest.importorskip("pandas").Series(by).astype("category"), IN_LOGS),
+    (lambda by: pytest.importorskip("polars").Series(by), IN_LOGS),
+    (lambda by: by == "old", ["False", "True", "False"]),
+    (lambda by: (by == "old").tolist(), ["False", "True", "False"]),
+    (lambda by: np.char.str_len(by) - 4, ["5", "_1", "_1"]),
+    (lambda by: keras.ops.convert_to_tensor(np.char.str_len(by)), ["9", "3", "3"]),
+    (lambda by: np.char.str_len(by) / 2, ["4_5", "1_5", "1_5"]),
+    (lambda by: np.char.str_len(by).astype(float), ["9", "3", "3"]),
+]
+
+
+@pytest.mark.parametrize(("form", "names"), FORMS)
+def test_labels_are_strings_numbers_or_booleans(queries, form, names):
+    *_, by = queries
+    found = of_queries(queries, ["mrr"], form(by))
+    expected = {f"mrr_{names[NAMES.index(each)]}" for each in by}
+    assert found.keys() == {"mrr", *expected}
+
+
+def test_labels_are_copied(queries):
+    given = queries[-1].copy()
+    callback = queries_by(queries, ["mrr"], given)
+    given[:] = "old"
+    assert evaluated(callback).keys() == {"mrr", *(f"mrr_{name}" for name in IN_LOGS)}
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("new users", "new_users"),
+        ("Größe", "Gro_e"),
+        ("café", "cafe"),
+        ("18-25 €", "18_25__"),
+        ("1\N{SUPERSCRIPT TWO}", "12"),
+        ("日本 (JP)", "____JP_"),
+        ("a_b", "a_b"),
+        (-1, "_1"),
+        (1e30, str(10**30 + 19884624838656)),
+        (0.25, "0_25"),
+        (np.float32(0.5), "0_5"),
+        (np.float32(9), "9"),
+        (np.bool_(True), "True"),
+        (float("inf"), "inf"),
+        (b"caf\xc3\xa9", "cafe"),
+        (b"a\xff", "a_"),
+    ],
+)
+def test_names_are_identifiers(queries, label, name):
+    """Of ASCII letters, digits and underscores, as W&B takes no other."""
+    found = of_queries(queries, ["mrr"], [label] * LISTS)
+    assert list(found) == ["mrr", f"mrr_{name}"]
+    assert found["mrr"] == found[f"mrr_{name}"]
+
+
+OF_ONE_TYPE = "`by` should be labels of one type, without missing ones"
+STRINGS = "`by` should be strings with ASCII letters or digits"
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        (["a"] * 11, "`by` should have one label for each row of `targets`. .* 11 la"),
+        ([], "`by` should have one label for each row of `targets`. Received: 0"),
+        ("segment", "`by` should be a list or an array of labels. Received: by='seg"),
+        ({"a"}, "`by` should be a list or an array of labels. Received"),
+        ([["a"]] * LISTS, OF_ONE_TYPE),
+        ([("a", 1)] * LISTS, STRINGS),
+        (scipy.sparse.csr_array(np.ones((LISTS, 1))), "`by` should .* which is sparse"),
+        (["a"] * 11 + [None], f"{OF_ONE_TYPE}.* with None in row 11"),
+        ([1.0] * 11 + [np.nan], f"{OF_ONE_TYPE}.* with nan in row 11"),
+        (np.ma.array(np.arange(12), mask=[0] * 11 + [1]), "with None in row 11"),
+        (np.array([1.0] * 11 + [np.nan]), f"{OF_ONE_TYPE}.* nan"),
+        ([1] * 11 + ["1"], f"{OF_ONE_TYPE}.* with '1' in row 11"),
+        ([1] * 11 + [True], f"{OF_ONE_TYPE}.* with True in row 11"),
+        ([-1, -1.0, "_1"] * 4, OF_ONE_TYPE),
+        (["a"] * 11 + [""], f"{STRINGS}, .* Received: by=''"),
+        (["a"] * 11 + [" "], f"{STRINGS}, .* Received: by=' '"),
+        (["日本"] * LISTS, STRINGS),
+        ([0.5 + 1j] * LISTS, STRINGS),
+        (np.array(["2026-01-01"] * LISTS, "datetime64[D]"), STRINGS),
+        (np.array(["2026-01-01"] * LISTS, "datetime64[ns]"), STRINGS),
+        (np.ones(LISTS, "timedelta64[ns]"), STRINGS),
+        (["a" * 201] * LISTS, f"{STRINGS}.* of at most 200 characters"),
+        (["a", "ä"] * 6, r"labels that give 'mrr_a' twice: \['a', 'ä'\]"),
+    ],
+)
+def test_what_is_not_understood_is_an_error(queries, by, message):
+    with pytest.raises(ValueError, match=message):
+        of_queries(queries, ["mrr"], by)
+
+
+@pytest.mark.parametrize("form", [list, np.array])
+def test_labels_with_one_name_are_said(queries, form):
+    labels = ["old", "a b", "b", "a_b"] * 3
+    with pytest.raises(ValueError, match=r"'mrr_a_b' twice: \['a b', 'a_b'\]$"):
+        of_queries(queries, ["mrr"], form(labels))
+
+
+def test_columns_of_tables_with_missing_labels_are_an_error(queries):
+    pandas = pytest.importorskip("pandas")
+    for column in (
+        pandas.Series(["a"] * 11 + [None]),
+        pandas.Series([1] * 11 + [None], dtype="Int64"),
+        pandas.Series(["a"] * 11 + [None], dtype="category"),
+    ):
+        with pytest.raises(ValueError, match=OF_ONE_TYPE):
+            of_queries(queries, ["mrr"], column)
+
+
+def test_at_most_50_segments(rng):
+    many = np.eye(51, dtype="float32"), np.eye(51, dtype="float32"), np.arange(51), None
+    by = np.arange(51)
+    with pytest.raises(ValueError, match=r"at most 50 segments\. Received: 51 dif"):
+        of_queries(many, ["mrr"], by)
+    assert len(of_queries(many, ["mrr"], by % 50)) == 51
+
+
+def test_results_have_names_of_their_own(queries):
+    """A segment may be called as what else is in a name."""
+    *_, by = queries
+    for members, label in (
+        (["ndcg", "ndcg@10"], "at_10"),
+        (RankingMetrics(["mrr"], standard_errors=True), "stderr"),
+    ):
+        with pytest.raises(ValueError, match="`by` should be labels that give each"):
+            of_queries(queries, members, np.where(by == "old", label, "b"))
+    with pytest.raises(ValueError, match=r"which gives \['mrr_old'\]"):
+        queries_by(queries, ["mrr"], by).on_epoch_end(0, {"mrr_old": 1.0})
+
+
+def test_a_label_for_each_row_is_that_of_its_list(rows):
+    _, _, ids, by = rows
+    other = by.copy()
+    row = np.flatnonzero(ids == ids[0])[-1]
+    other[row] = "another"
+    message = f"same label in all rows of a list. Received: 'another' in row {row}, and"
+    with pytest.raises(ValueError, match=f"`by` should have the {message}"):
+        of_rows(rows, ["mrr"], other)
+    for wrong, message in (
+        (by[1:], "`by` should have one value for each row. Received: 59 values for 60"),
+        (np.stack([by, by], 1), r"`by` should have .* shape \(rows,\)"),
+        ("segment", "`by` should be values for each row, or the name of one input"),
+        ([*by[1:], None], "`by` should be labels of one type, .* with None in row 59"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            of_rows(rows, ["mrr"], wrong)
+
+
+@pytest.mark.parametrize("source", [dict, *SOURCES])
+def test_a_column_of_inputs(rows, source):
+    scores, labels, ids, by = rows
+    metric = NDCG(k=3, shuffle_ties="average")
+    expected = of_rows(rows, [metric], by)
+    features = {"features": scores, "query": ids}
+    x, arguments = {**features, "segment": by}, {"model": Identity(), "prefix": ""}
+    given = (source(x), labels) if source is dict else (source(x, labels), None)
+    given = [(*given, "query", [metric], "segment")]
+    # An array beside a data set, where the ids come with the batches.
+    if source is not dict:
+        given.append((source(features, labels), None, "query", [metric], by))
+    for *others, of_rows_by in given:
+        callback = GroupedEvaluation(*others, by=of_rows_by, **arguments)
+        assert evaluated(callback) == pytest.approx(expected)
+    # They are looked at before the first epoch.
+    missing = by.astype(object)
+    missing[3] = None
+    batches = Batches({**features, "segment": missing}, labels)
+    callback = GroupedEvaluation(
+        batches, None, "query", [metric], by="segment", **arguments
+    )
+    with pytest.raises(ValueError, match=f"{OF_ONE_TYPE}.* in row 3"):
+        callback.on_train_begin()

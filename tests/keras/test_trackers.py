@@ -1,0 +1,217 @@
+"""What trackers and tuners write of a run, read back from where they wrote it."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from pages import DOCS, blocks_of
+
+from keras_rank.callbacks import CatalogueEvaluation
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.trains,
+    # Of what they call, and of what that calls.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+USERS, ITEMS, EPOCHS = 12, 20, 2
+COMPILED = {"loss", "ndcg_at_5", "ndcg_at_5_stderr", "mrr", "mrr_stderr"}
+SEGMENTS = ["", "_new_users", "_18_25", "__true_"]
+LOGGED = COMPILED | {f"val_{name}" for name in COMPILED}
+LOGGED |= {f"all_recall_at_3{name}" for name in SEGMENTS}
+
+users = np.arange(USERS)
+bought = (users * 7 % ITEMS).astype("int32")
+
+
+def build(rate=0.1):
+    """Scores of all items for each user, and metrics of the one that was bought."""
+    inputs = keras.Input((), dtype="int32")
+    embedded = keras.layers.Embedding(USERS, 4)(inputs)
+    outputs = keras.layers.Dense(ITEMS, use_bias=False, name="items")(embedded)
+    model = keras.Model(inputs, outputs)
+    group = RankingMetrics(
+        [NDCG(k=5, sparse_labels=True), MeanReciprocalRank(sparse_labels=True)],
+        standard_errors=True,
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(rate), loss, metrics=[group])
+    model.queries = keras.Model(inputs, embedded)
+    return model
+
+
+def fit(model, *callbacks):
+    """Trains, and returns the history: each callback should have the same."""
+    evaluation = CatalogueEvaluation(
+        users,
+        bought,
+        lambda: keras.ops.transpose(model.get_layer("items").kernel),
+        ["recall@3"],
+        query_model=model.queries,
+        by=["new users", "18-25", "(true)"] * (USERS // 3),
+        prefix="all_",
+    )
+    given = {"validation_data": (users, bought), "epochs": EPOCHS, "verbose": 0}
+    given["callbacks"] = [evaluation, *callbacks]
+    history = model.fit(users, bought, **given).history
+    assert set(history) == LOGGED
+    return history
+
+
+@pytest.fixture
+def mlflow(tmp_path, monkeypatch):
+    """MLflow with a store of its own, in a folder of its own."""
+    module = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    monkeypatch.chdir(tmp_path)
+    module.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
+    yield module
+    module.keras.autolog(disable=True)
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_mlflow_logs(by_itself, mlflow):
+    """By itself, or by its callback."""
+    callbacks = []
+    if by_itself:
+        mlflow.keras.autolog(log_models=False)
+    with mlflow.start_run() as run:
+        if not by_itself:
+            callbacks = [mlflow.keras.MlflowCallback()]
+        history = fit(build(), *callbacks)
+    client = mlflow.MlflowClient()
+    for name, values in history.items():
+        steps = client.get_metric_history(run.info.run_id, name)
+        assert [each.value for each in steps] == pytest.approx(values)
+
+
+def test_weights_and_biases(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="W&B is not installed")
+    from wandb.integration.keras import WandbMetricsLogger
+
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with wandb.init(mode="offline", dir=tmp_path, project="test") as run:
+        history = fit(build(), WandbMetricsLogger())
+        summary = dict(run.summary)
+    # What it knows of the environment was read once.
+    wandb.teardown()
+    for name, values in history.items():
+        assert summary[f"epoch/{name}"] == pytest.approx(values[-1])
+
+
+def test_keras_tuner(tmp_path):
+    keras_tuner = pytest.importorskip("keras_tuner", reason="no KerasTuner installed")
+    tuner = keras_tuner.RandomSearch(
+        lambda choice: build(choice.Choice("rate", [0.0, 0.1])),
+        objective=keras_tuner.Objective("val_ndcg_at_5", "max"),
+        max_trials=2,
+        directory=tmp_path,
+    )
+    data = {"x": users, "y": bought, "validation_data": (users, bought)}
+    tuner.search(**data, epochs=20, verbose=0)
+    best = tuner.oracle.get_best_trials()[0]
+    assert best.hyperparameters.values == {"rate": 0.1}
+    assert 0.9 < best.score <= 1.0
+    assert COMPILED - {"loss"} <= set(best.metrics.metrics)
+
+
+def test_optuna_prunes():
+    optuna = pytest.importorskip("optuna", reason="Optuna is not installed")
+    integration = pytest.importorskip(
+        "optuna_integration.keras", reason="optuna-integration is not installed"
+    )
+
+    def objective(trial):
+        callback = integration.KerasPruningCallback(trial, "val_ndcg_at_5")
+        return fit(build(), callback)["val_ndcg_at_5"][-1]
+
+    study = optuna.create_study(
+        direction="maximize",
+        # Which no value reaches.
+        pruner=optuna.pruners.ThresholdPruner(lower=2.0, n_warmup_steps=EPOCHS - 1),
+    )
+    study.optimize(objective, n_trials=1)
+    (trial,) = study.trials
+    assert trial.state == optuna.trial.TrialState.PRUNED
+    assert len(trial.intermediate_values) == EPOCHS
+
+
+def test_the_value_is_in_the_name_of_a_file(tmp_path):
+    best = keras.callbacks.ModelCheckpoint(
+        tmp_path / "{epoch}-{val_ndcg_at_5:.3f}-{all_recall_at_3:.3f}.weights.h5",
+        save_weights_only=True,
+    )
+    history = fit(build(), best)
+    values = zip(history["val_ndcg_at_5"], history["all_recall_at_3"], strict=True)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{epoch}-{ndcg:.3f}-{recall:.3f}.weights.h5"
+        for epoch, (ndcg, recall) in enumerate(values, 1)
+    }
+
+
+def test_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    fit(build(), keras.callbacks.TensorBoard(tmp_path))
+    for folder in ("train", "validation"):
+        tags = events_in(tmp_path / folder).Tags()["tensors"]
+        assert {f"epoch_{name}" for name in COMPILED} <= set(tags)
+
+
+def events_in(folder):
+    from tensorboard.backend.event_processing import event_accumulator
+
+    return event_accumulator.EventAccumulator(str(folder)).Reload()
+
+
+# What each section of the page needs.
+SECTIONS = {
+    "MLflow": ["mlflow"],
+    "Weights & Biases": ["wandb"],
+    "TensorBoard": ["tensorboard", "tensorflow", "torch"],
+    "KerasTuner": ["keras_tuner"],
+    "Optuna": ["optuna", "optuna_integration"],
+    "File names": [],
+    "Metrics from a config file": [],
+}
+PAGE = DOCS / "trackers.md"
+HEADINGS = [
+    (PAGE.read_text()[: found.start()].count("\n") + 1, found[1])
+    for found in re.finditer(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
+]
+
+
+def section_of(block):
+    return [heading for line, heading in HEADINGS if line < block.line][-1:]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_page_runs(section, tmp_path, monkeypatch):
+    for module in SECTIONS[section]:
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
+    inputs = keras.Input((4, 3))
+    outputs = keras.layers.Reshape((4,))(keras.layers.Dense(1)(inputs))
+    model = keras.Model(inputs, outputs)
+    x, y = np.ones((8, 4, 3), "float32"), np.eye(8, 4, dtype="float32")
+    names = {"model": model, "ranker": model, "x": x, "y": y, "x_val": x, "y_val": y}
+    names["loss"] = "mse"  # No list is padded here.
+    for block in blocks_of(PAGE):
+        if section_of(block) in ([], [section]):
+            exec(block.code, names)
+    if section == "TensorBoard":
+        events = events_in("logs/loop")
+        assert {*events.Tags()["scalars"]} == {"val/ndcg_at_10", "val/mrr"}
+        for name, value in names["group"].result().items():
+            last = events.Scalars(f"val/{name}")[-1]
+            assert (last.step, last.value) == (1, pytest.approx(float(value)))
+
+
+def test_all_sections_of_the_page_are_run():
+    assert [heading for _, heading in HEADINGS] == list(SECTIONS)

@@ -1,0 +1,94 @@
+"""The book in docs/: what it says of itself, and where its links lead."""
+
+import pathlib
+import pydoc
+import re
+import sys
+
+import keras
+import numpy as np
+import pytest
+from pages import DOCS, README, blocks_of
+
+REFERENCE = sorted((DOCS / "reference").glob("*.md"))
+
+
+def test_the_readme_is_read_in_a_few_minutes():
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 180
+    assert lines.index("```text") < 20, "the first output is not on the first screen"
+
+
+def test_the_loss_of_the_pages_masks_padding():
+    pages = [page.read_text() for page in (README, *DOCS.glob("*.md"))]
+    losses = re.findall(
+        r"^def listwise_loss\(.*?axis=1\)\n", "".join(pages), re.DOTALL | re.MULTILINE
+    )
+    assert len(losses) == 5
+    assert len(set(losses)) == 1
+    names = {"ops": keras.ops}
+    exec(losses[0], names)
+    labels, scores = np.float32([[2, 0, 1, -1, -1]]), np.float32([[3, 1, 2, 99, -9]])
+    padded, alone = (
+        float(names["listwise_loss"](labels[:, :size], scores[:, :size])[0])
+        for size in (5, 3)
+    )
+    assert padded == pytest.approx(alone, rel=1e-6)
+    log_p = np.log(np.exp([3.0, 1.0, 2.0]) / np.sum(np.exp([3.0, 1.0, 2.0])))
+    assert alone == pytest.approx(-2 * log_p[0] - log_p[2], rel=1e-5)
+
+
+def anchors_of(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_a_page_outside_of_the_site_lead_somewhere(name):
+    for link in re.findall(r"\]\(([^)]+)\)", (DOCS.parent / name).read_text()):
+        target, _, anchor = link.partition("#")
+        page = DOCS.parent / (target or name)
+        assert page.exists(), link
+        assert not anchor or anchor in anchors_of(page), link
+
+
+def test_pages_are_read_without_a_build():
+    """On a code host: no tabs or boxes of the site, and pictures that are there."""
+    for page in (README, *DOCS.rglob("*.md")):
+        text = page.read_text()
+        assert not re.findall(r"^ *(?:===|!!!|\?\?\?) .*", text, re.MULTILINE), page
+        for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_the_reference_says_where_it_is_without_a_build(page):
+    text = page.read_text()
+    (note,) = re.findall(r"^> In a checkout, (?:.*\n)+?\n", text, re.MULTILINE)
+    linked = [page.parent / link for link in re.findall(r"\]\(([^)]+)\)", note)]
+    files = {file.resolve() for each in linked for file in [each, *each.rglob("*.py")]}
+    names = re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)
+    for name in names:
+        module = sys.modules[pydoc.locate(name).__module__]
+        assert pathlib.Path(module.__file__).resolve() in files, name
+    (entry,) = re.findall(r"`help\((.*?)\)`", note)
+    assert entry in names
+
+
+def test_make_knows_what_the_pages_name():
+    makefile = (DOCS.parent / "Makefile").read_text()
+    text = README.read_text() + (DOCS.parent / "CONTRIBUTING.md").read_text()
+    for name in re.findall(r"make ([a-z-]+)", text):
+        assert re.search(rf"^\.PHONY:.* {name}\b", makefile, re.MULTILINE), name
+
+
+def test_every_block_of_python_is_found():
+    """And is not one that shows a prompt, which nobody can copy."""
+    for page in (README, *DOCS.rglob("*.md")):
+        text = page.read_text()
+        assert text.count("```python\n") == len(list(blocks_of(page))), page
+        assert ">>>" not in text, page
+        assert "```py\n" not in text, page

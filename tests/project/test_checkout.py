@@ -1,0 +1,135 @@
+"""A checkout is all that the tests need: what lies beside it only adds cases."""
+
+import ast
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import elsewhere
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+# The one file that may name a path outside.
+ELSEWHERE = pathlib.Path(elsewhere.__file__)
+FOLDERS = ["tests", "benchmarks", "examples", "docs", "keras_rank", ".ci"]
+SOURCES = [path for each in FOLDERS for path in sorted((ROOT / each).rglob("*.py"))]
+SOURCES = [path for path in [*SOURCES, *ROOT.glob("*.py")] if path != ELSEWHERE]
+# Of a machine, not of the system: `/proc` and `/dev` are the same on each.
+OUTSIDE = re.compile(r"(\.\.|~|/(data|home|mnt|opt|root|srv|tmp|usr|var))/")
+OF_HOME = ("expanduser", "home")
+
+
+def paths_outside(source, depth):
+    """The expressions of a source that name a path outside of the checkout.
+
+    Args:
+        source: the source of a module.
+        depth: how many folders below the root its file is, with its own name.
+    """
+    tree = ast.parse(source)
+    known = {"__file__": depth}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            known.setdefault(node.targets[0].id, depth_of(node.value, known))
+    for node in filter(lambda node: isinstance(node, ast.expr), ast.walk(tree)):
+        depth = depth_of(node, known)
+        text = str(node.value) if isinstance(node, ast.Constant) else ""
+        of_home = getattr(node, "attr", "") in OF_HOME
+        if (depth is not None and depth < 0) or OUTSIDE.match(text) or of_home:
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def depth_of(node, known):
+    """How many folders below the root a path is that starts at `__file__`."""
+    match node:
+        case ast.Name():
+            return known.get(node.id)
+        case ast.Attribute(attr="parent"):
+            return plus(depth_of(node.value, known), -1)
+        case ast.Subscript(value=ast.Attribute(attr="parents"), slice=ast.Constant()):
+            return plus(depth_of(node.value.value, known), -1 - node.slice.value)
+        case ast.BinOp(op=ast.Div()):
+            return joined(depth_of(node.left, known), [node.right])
+        case ast.Call(func=ast.Attribute(attr="dirname"), args=[path]):
+            return plus(depth_of(path, known), -1)
+        case ast.Call(args=[path, *names]) if depth_of(path, known) is not None:
+            # `Path`, `str`, `os.path.join` and their like.
+            return joined(depth_of(path, known), names)
+        case ast.Call(func=ast.Attribute(value=path, attr=called), args=names):
+            if called in ("absolute", "joinpath", "resolve"):
+                return joined(depth_of(path, known), names)
+    return None
+
+
+def joined(depth, names):
+    for name in names:
+        parts = name.value if isinstance(name, ast.Constant) else "one"
+        for part in str(parts).strip("/").split("/"):
+            depth = plus(depth, -1 if part == ".." else 1)
+    return depth
+
+
+def plus(depth, steps):
+    """What is outside stays there, wherever it goes from there."""
+    return depth if depth is None or depth < 0 else depth + steps
+
+
+def test_no_source_names_a_path_outside():
+    for path in SOURCES:
+        depth = len(path.relative_to(ROOT).parts)
+        assert [*paths_outside(path.read_text("utf-8"), depth)] == [], path
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'Path(__file__).resolve().parent.parent.parent / "data"',
+        'ROOT = pathlib.Path(__file__).parents[1]\nDATA = ROOT.parent / "data"',
+        'HERE = Path(__file__).parent\nDATA = HERE / ".." / ".." / "data"',
+        'ROOT = Path(__file__).parents[2]\nDATA = ROOT.joinpath("../data")',
+        'os.path.join(os.path.dirname(__file__), "../../data")',
+        'os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + "/data"',
+        *('open("/root/data/rows")', 'open("../data/rows")', 'read("~/data")'),
+        *("pathlib.Path.home()", 'os.path.expanduser("x")'),
+    ],
+)
+def test_a_path_outside_is_noticed(source):
+    assert [*paths_outside(source, depth=2)]
+
+
+def test_one_function_finds_what_lies_beside_the_checkout():
+    """It skips, so that nothing fails where that is absent."""
+    assert [*paths_outside(ELSEWHERE.read_text("utf-8"), depth=3)]
+    for path in SOURCES:
+        text = path.read_text("utf-8")
+        if path != pathlib.Path(__file__):
+            assert "import elsewhere" not in text, path
+            imported = {*re.findall("from elsewhere import (.*)", text)}
+            assert imported <= {"path_of"}, path
+
+
+@pytest.mark.slow
+def test_no_home_is_needed(tmp_path):
+    """By what the tests compare with: ranx makes a folder when it is imported."""
+    pytest.importorskip("ranx")
+    home = tmp_path / "home"
+    home.write_text("no folder, not even for root")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "import conftest, ranx"],
+        cwd=ROOT,
+        env={"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_absent_is_skipped(monkeypatch, tmp_path):
+    monkeypatch.setattr(elsewhere, "DATA", tmp_path)
+    with pytest.raises(pytest.skip.Exception, match=r"rows is not in .*, and not ours"):
+        elsewhere.path_of("some/rows")
+    (tmp_path / "rows").write_text("1")
+    assert elsewhere.path_of("rows").read_text() == "1"

@@ -1,0 +1,1000 @@
+"""What other libraries compute, by the constructor calls of docs/dialects.md.
+
+The calls are read from the page. A library that is not installed has the values that it
+asserts in its own tests or documentation, or its formula, as each test says.
+"""
+
+import itertools
+import math
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_rank import catalogue, discounts, functional, metrics
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "dialects.md"
+NAMES = {name: getattr(metrics, name) for name in metrics.__all__}
+CALL = re.compile(r"`((?:[A-Z]\w+)\(.*?\))`")
+
+
+def rows_by_library():
+    """The calls of the page, by library and by the name that they have there."""
+    sections = re.split(r"^## (.+)$", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    rows = {}
+    for library, text in zip(sections[::2], sections[1::2], strict=True):
+        cells = re.findall(r"^\| (.+) \| (.+) \|$", text, flags=re.MULTILINE)
+        calls = {name.replace("`", ""): CALL.match(call) for name, call in cells}
+        rows[library] = {name: call[1] for name, call in calls.items() if call}
+    return {library: calls for library, calls in rows.items() if calls}
+
+
+ROWS = rows_by_library()
+
+
+# What the page takes as given of a catalogue.
+GIVEN = {
+    "n": 5,
+    "interactions": np.array([1, 1, 2, 3, 1]),
+    "quantiles": np.array([0.25, 0.25, 0.75, 1.0, 0.0]),
+    "users_who_know_it": np.array([1, 1, 2, 3, 1]),
+    "users": 8,
+}
+
+
+def named(library, row, k=10, more=None, **given):
+    """The metric that the page names, with another cutoff and `more` arguments."""
+    call = ROWS[library][row].replace("k=10", f"k={k}")
+    if more:
+        call = f"{call[:-1]}, {more})".replace("(, ", "(")
+    return eval(call, {**NAMES, "discounts": discounts, **GIVEN, **given})
+
+
+def agree(metric, expected, lists, precision=2e-6):
+    metric.reset_state()
+    assert float(metric(*lists)) == pytest.approx(float(expected), abs=precision)
+
+
+def check(library, *cases, more=None, precision=2e-6):
+    """Compares rows of the page for lists, with a value, or with one by cutoff."""
+    for row, lists, values, *others in cases:
+        by_cutoff = values if isinstance(values, dict) else {10: values}
+        for k, expected in by_cutoff.items():
+            agree(named(library, row, k, more), expected, lists, *others or [precision])
+
+
+def lists_of(*queries):
+    """Labels and scores of queries: the ids retrieved, in order, and the relevant ones.
+
+    These are a list, or a dict with their labels.
+    """
+    labels, scores = [], []
+    for retrieved, relevant in queries:
+        grades = relevant if isinstance(relevant, dict) else dict.fromkeys(relevant, 1)
+        missing = [item for item in grades if item not in retrieved]
+        labels.append([float(grades.get(item, 0)) for item in [*retrieved, *missing]])
+        ranks = [-float(rank) for rank, _ in enumerate(retrieved)]
+        scores.append(ranks + [-math.inf] * len(missing))
+    return labels, scores
+
+
+# Ten items with the same score, of which one is relevant.
+FIRST_OF_TIED = [[1] + [0] * 9], [[1.0] * 10]
+LAST_OF_TIED = [[0] * 9 + [1]], [[1.0] * 10]
+# The discounts of ranks 2 and 3.
+SECOND, THIRD = 1 / math.log2(3), 1 / math.log2(4)
+
+
+# By values and formulas of libraries that are not installed, or do not have to be.
+
+
+def test_tf_ranking():
+    """Asserted in its `metrics_test.py`; precision, MRR, NDCG, top 1 by formula."""
+    scores = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
+    lists, judged = ([[0, 0, 1], [0, 1, 2]], scores), ([[0, 0, 1], [1, 0, 2]], scores)
+    of_items = (*lists, [[1.0, 1.0, 1.0], [2.0, 2.0, 1.0]])
+    weighted = (SECOND + (3 + 2 * SECOND)) / (1 + (3 * 1 + 1 * 2) / (3 + 1))
+    average = {2: (1 / 2 + 1) / 2, 1: (0 + 1 / 2) / 2}
+    bpref = {3: (0 + 1 / 2) / 2, 1: (0 + 1 / 2) / 2}
+    # A label below 1 counts too.
+    halves = [[0, 0, 0.5], [0, 0.5, 2]], scores, [0.5, 2.5]
+    tied = lists[0], [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]], [2.0, 3.0]
+    check(
+        "TF-Ranking",
+        ("NDCGMetric, topn=10", lists, {3: (SECOND + 1) / 2, 1: (0 + 1) / 2}),
+        ("DCGMetric, topn=10", lists, {3: (SECOND + 3 + SECOND) / 2, 1: (0 + 3) / 2}),
+        ("DCGMetric, topn=10", of_items, weighted),
+        ("MeanAveragePrecisionMetric, topn=10", lists, average),
+        ("MRRMetric, topn=10", lists, {2: (1 / 2 + 1) / 2, 1: (0 + 1) / 2}),
+        ("PrecisionMetric, topn=10", lists, {2: (1 / 2 + 2 / 2) / 2}),
+        ("RecallMetric, topn=10", ([[1, 0, 1], [0, 1, 2]], scores), {2: 3 / 4}),
+        ("HitsMetric, topn=10", lists, {1: (0 + 1) / 2}),
+        ("BPrefMetric, topn=10", judged, bpref),
+        ("ARPMetric", halves, (0.5 * 2 + 2 * 1 + 0.5 * 2) / 3),
+        ("OPAMetric", tied, (0 + 2) / (2 + 3)),
+    )
+    labels = [[1, 2, 0], [2, 0, 1], [0, 2, 1]]
+    dcg = metrics.DCG(k=2, gain_fn="linear", rank_discount_fn="reciprocal")
+    expected = (2 + 2 + 1) / (3 / 2) / 3 * (1 + 1 / 2)
+    agree(dcg, expected, (labels, [[3.0, 2.0, 1.0]] * 3))
+
+
+def test_subtopics_of_tf_ranking():
+    """Asserted in its `metrics_test.py`."""
+    scores = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
+    labels = [[[0, 0], [0, 1], [0, 1]], [[0, 0], [1, 0], [1, 1]]]
+    one, both = (labels[:1], scores[:1]), (labels, scores)
+    weighted = (*one, [[1.0, 2.0, 3.0]])
+    values = 1 + SECOND / 2, 2 + SECOND / 2
+    fewer = [[[0, 0], [0, 0], [1, 0]], labels[1]]
+    first = fewer[:1], scores[:1]
+    check(
+        "TF-Ranking",
+        ("AlphaDCGMetric, topn=10", one, values[0]),
+        ("AlphaDCGMetric, topn=10", both, np.mean(values)),
+        ("AlphaDCGMetric, topn=10", (*both, [1.0, 0.0]), values[0]),
+        ("AlphaDCGMetric, topn=10", weighted, {10: (4 + 3 * SECOND) / 5, 1: 2 / 2.5}),
+        ("PrecisionIAMetric, topn=10", first, {10: 1 / 3, 1: 0, 2: 1 / 2}),
+        ("PrecisionIAMetric, topn=10", (fewer, scores), (1 / 3 + 3 / 6) / 2),
+    )
+    how = 'alpha=0.2, rank_discount_fn="reciprocal"'
+    check("TF-Ranking", ("AlphaDCGMetric, topn=10", one, 1 + 0.8 / 2), more=how)
+
+
+def test_ndeval():
+    """The example of pyndeval's README, which cuts off the digits that follow."""
+    subtopics = {"A": [1, 0, 0], "B": [0, 1, 0], "C": [0, 0, 1], "D": [0, 1, 0]}
+    labels = [[subtopics.get(item, [0, 0, 0]) for item in "ADEBC"]]
+    scores = [[9.3, 8.4, 8.1, 7.6, -math.inf]]
+    expected = {"alpha-nDCG": 0.7868, "alpha-DCG": 0.4052, "ERR-IA": 0.3933}
+    expected |= {"P-IA": 0.2, "strec": 0.6666}
+    for row in ROWS["ndeval, pyndeval"]:
+        metric, value = named("ndeval, pyndeval", row, 5), expected[row[:-3]]
+        agree(metric, value, (labels, scores), precision=1e-4)
+
+
+def test_allrank():
+    """Asserted in its `test_ndcg.py` and `test_mrr.py`; DCG by formula.
+
+    An empty list has the default of `filler_value` in its `metrics.py`.
+    """
+    scores = [[0.5, 0.2, 0.1]]
+    one = [[0, 1], [0, 1]], [[0.2, 0.5], [0.5, 0.2]]
+    check(
+        "allRank",
+        ("ndcg, ats=[10]", ([[1, 0, 1]], scores), {1: 1.0, 2: 1 / (1 + SECOND)}),
+        ("ndcg, ats=[10]", ([[0, 1, -1]], [[0.5, 0.2, 1.0]]), SECOND),
+        ("ndcg, ats=[10]", ([[0, 0]], [[0.5, 0.2]]), 1.0),
+        ("dcg, ats=[10]", ([[2, 0, 1]], scores), {1: 3, 10: 3 + THIRD}),
+        ("mrr, ats=[10], on labels of 0 and 1", one, {1: 1 / 2, 2: (1 + 1 / 2) / 2}),
+    )
+
+
+def test_xgboost():
+    """Asserted in its `tests/cpp/metric/test_rank_metric.h`.
+
+    Weights, many ties and the top 1 are by the formulas of its `rank_metric.cc`.
+    """
+    tied = [[0, 0, 1, 1]], [[0.1, 0.9, 0.1, 0.9]]
+    graded = [[10, 0, 0, 1, 5]], [[0.1, 0.2, 0.3, 4.0, 70.0]]
+    groups = [[1, 1], [1, 0, 1], [0]], [[0.1, 0.9], [0.2, 0.8, 0.4], [1.7]]
+    empty = [[0]], [[1.0]]
+    linear = "ndcg@10, ndcg_exp_gain=False"
+    whole = (1 + (1 / 2 + 2 / 3) / 2 + 0) / 3
+    check(
+        "XGBoost",
+        ("ndcg@10", tied, {32: 0.6509, 2: 0.3868}),
+        ("ndcg@10-", tied, {2: 0.3868}),
+        ("ndcg@10", graded, {32: 0.409738}),
+        ("ndcg@10", empty, 1.0),
+        ("ndcg@10-", empty, 0.0),
+        (linear, graded, {32: 0.695694, 1: 5 / 10}),
+        (linear, empty, 1.0),
+        (linear, LAST_OF_TIED, {32: 1 / math.log2(11)}),
+        ("map@10", tied, {32: 0.5, 2: 0.25}),
+        ("map@10", groups, {32: 0.8611, 1: (1 + 0 + 1) / 3}),
+        ("map@10-", groups, {32: whole, 1: (1 + 0 + 0) / 3}),
+        ("map@10-", tied, {2: 0.25}),
+        ("pre@10", tied, {2: 0.5}),
+        ("pre@10", FIRST_OF_TIED, {1: 1.0}),
+        precision=1e-4,
+    )
+    weighted = [[0, 1], [0, 0]], [[2.0, 1.0], [2.0, 1.0]], [1.0, 4.0]
+    check(
+        "XGBoost",
+        ("map@10", weighted, (1 / 2 + 4 * 1) / 5),
+        ("map@10-", weighted, (1 / 2 + 4 * 0) / 5),
+        ("pre@10", weighted, (1 / 2 + 4 * 0) / 5),
+        more='empty_weight="own"',
+    )
+
+
+# A list with relevant items at ranks 1 and 3, and an empty one.
+ONE_IS_EMPTY = [[1, 0, 3], [0, 0, 0]], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]
+
+
+def test_lightgbm():
+    """By the formulas of its `rank_metric.hpp`, `map_metric.hpp`, `metadata.cpp`."""
+    tied = [[0, 1, 1, 0]], [[1.0, 1.0, 2.0, 2.0]]
+    ideal = 7 + SECOND
+    ndcg = {5: ((1 + 7 * THIRD) / ideal + 1) / 2, 2: (1 / ideal + 1) / 2}
+    linear = {5: ((1 + 3 * THIRD) / (3 + SECOND) + 1) / 2, 1: (1 / 3 + 1) / 2}
+    check(
+        "LightGBM",
+        ("ndcg, eval_at=[10]", ONE_IS_EMPTY, ndcg),
+        ("ndcg, eval_at=[10]", tied, {2: 1 / (1 + SECOND)}),
+        ("ndcg, label_gain=[0, 1, 2, ...]", ONE_IS_EMPTY, linear),
+        ("ndcg, label_gain=[0, 1, 2, ...]", LAST_OF_TIED, 1 / math.log2(11)),
+        ("map, eval_at=[10]", ONE_IS_EMPTY, {2: (1 / 2 + 1) / 2}),
+        ("map, eval_at=[10]", tied, {5: (1 + 2 / 4) / 2}),
+        ("map, eval_at=[10]", ([[1, 1]], [[2.0, 1.0]]), {1: 1.0}),
+    )
+    average = named("LightGBM", "map, eval_at=[10]", 2, 'empty_weight="own"')
+    weights = np.mean([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], axis=1)
+    agree(average, (2 * 1 / 2 + 5 * 1) / 7, (*ONE_IS_EMPTY, weights))
+
+
+def test_catboost():
+    """Asserted in its `precision_recall_at_k_ut.cpp` and `mrr_ut.cpp`.
+
+    Where tied items of a list have several labels, the lowest is the earliest here. The
+    rest is by the formulas of its `dcg.cpp` and `metric.cpp`.
+    """
+    tied = [[0, 0, 1, 1]], [[0.1, 0.9, 0.1, 0.9]]
+    check(
+        "CatBoost",
+        ("PrecisionAt:top=10", tied, {1: 0.0, 2: 0.5}),
+        ("RecallAt:top=10", tied, {2: 0.5}),
+        ("MAP:top=10", tied, {10: 0.5, 2: 0.25}),
+        more="shuffle_ties=False",
+    )
+    labels = [[0, 0, 0], [0, 1, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1]]
+    scores = [[1, 0, -2], [2, 1, 1, 2, 5], [-1, 0, -2, 0], [0.5, 0.5, 0.5]]
+    mrr = named("CatBoost", "MRR:top=10", 10, 'shuffle_ties=False, empty_weight="own"')
+    agree(mrr, 17 / 30, (labels, scores, [1.0, 2.0, 3.0, 4.0]))
+    linear = (1 + 3 * THIRD) / (3 + SECOND)
+    of_rank = {1: (1 / 3 + 1) / 2, 3: ((1 + 3 / 3) / (3 + 1 / 2) + 1) / 2}
+    exponential = {1: (1 / 7 + 1) / 2, 3: ((1 + 7 * THIRD) / (7 + SECOND) + 1) / 2}
+    tie = [[1, 0], [1, 0]], [[1.0, 1.0], [2.0, 1.0]]
+    pairs = [[0, 1, 2], [0, 1, 0]], [[1.0, 1.0, 2.0], [0.0, 1.0, 0.0]], [3.0, 2.0]
+    last = [[0, 0, 1, 0]], [[1.0, 0.0, -2.0, 5.0]]
+    check(
+        "CatBoost",
+        ("MRR:top=10", last, {1: 0.0, 10: 0.25}),
+        ("NDCG:top=10", ONE_IS_EMPTY, {1: (1 / 3 + 1) / 2, 3: (linear + 1) / 2}),
+        ("NDCG:top=10;type=Exp", ONE_IS_EMPTY, exponential),
+        ("NDCG:top=10;denominator=Position", ONE_IS_EMPTY, of_rank),
+        ("DCG:top=10", ONE_IS_EMPTY, {1: (1 + 0) / 2, 3: (1 + 3 * THIRD + 0) / 2}),
+        ("MAP:top=10", ONE_IS_EMPTY, {1: (1 + 0) / 2}),
+        ("RecallAt:top=10", ONE_IS_EMPTY, {3: (1 + 1) / 2}),
+        ("QueryAUC, of lists with labels of 0 and 1", tie, (0.5 + 1) / 2),
+        ("PairAccuracy, pairs by label", pairs, (2 + 2) / (3 + 2)),
+    )
+
+
+def test_catalyst():
+    """From its documentation; by formula where graded labels are out of order."""
+    hits = [[1, 0, 1], [1, 0, 1]], [[0.5, 0.2, 0.1], [0.5, 0.2, 0.1]]
+    graded, ascending = [[2, 2, 1, 0]], [[0.0, 1.0, 2.0, 3.0]]
+    descending = [[3.0, 2.0, 1.0, 0.0]]
+    out_of_order = (0 + 1 + 2 / math.log2(3) + 2 / 2) / (2 + 2 + 1 / math.log2(3))
+    scores = [[4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 3.0, 4.0]]
+    two, one = [[0, 0, 1, 1], [0, 0, 1, 1]], [[0, 0, 1, 1], [0, 0, 0, 0]]
+    labels = [1, 0, 1, 0, 0, 1, 0, 0, 1, 1], [0, 1, 0, 0, 1, 0, 1, 0, 0, 0]
+    ten = labels, [-np.arange(10.0)] * 2
+    average = {1: 0.5, 3: 0.6667, 5: 0.6417, 10: 0.5325}
+    linear = 'ndcg, topk=[10], gain_function="linear_rank"'
+    linear_dcg = 'the sum of dcg, gain_function="linear_rank"'
+    check(
+        "catalyst",
+        ("ndcg, topk=[10]", hits, {2: 0.6131}, 1e-4),
+        (linear, hits, {2: 0.5}),
+        (linear, (graded, ascending), out_of_order),
+        ("the sum of dcg", (graded, descending), 5.3928, 1e-4),
+        (linear_dcg, (graded, descending), 4.6309, 1e-4),
+        ("mrr, topk=[10]", (two, scores), {1: 0.5, 3: 0.75}),
+        ("hitrate, topk=[10]", (one, scores), {1: 0.0, 2: 0.25, 3: 0.25, 4: 0.5}),
+        ("mean_average_precision, topk=[10]", ten, average, 1e-4),
+    )
+
+
+def test_the_example_of_ignite_for_map():
+    """The mean of a list with hits at ranks 2 and 4, and a perfect one.
+
+    A list without relevant items is left out.
+    """
+    labels = [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]]
+    scores = [[4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
+    values = {1: 0.5, 2: 0.625, 3: 0.625, 4: 0.75}
+    check("ignite", ("MAP, by its documentation", (labels, scores), values))
+
+
+def test_top_k_accuracy_of_tensorflow_recommenders():
+    """On the data of its `factorized_top_k_test.py`, with the values expected there.
+
+    They are those of `tf.math.in_top_k` for the whole matrix of scores. Without ids, a
+    constant model is right about all there, and with ids, by `tf.math.top_k`, about the
+    first item alone.
+    """
+    rng = np.random.RandomState(42)
+    candidates = rng.normal(size=(100, 4)).astype("float32")
+    queries = rng.normal(size=(10, 4)).astype("float32")
+    weights = rng.uniform(size=(10, 1)).astype("float32")
+    targets = rng.randint(0, 100, size=10)
+    library, row = "TensorFlow Recommenders", "FactorizedTopK, ks=[10]"
+    hits = [named(library, row, k) for k in (1, 5, 10, 50)]
+    given = targets, queries, candidates
+    found = catalogue.evaluate(*given, hits, sample_weight=weights)
+    expected = [0.0, 0.17503180, 0.21064596, 0.71008551]
+    assert list(found.values()) == pytest.approx(expected, abs=1e-6)
+    first = named(library, "FactorizedTopK, ks=[10], with true_candidate_ids", 1)
+    found = catalogue.evaluate(range(4), np.ones((4, 1)), np.ones((4, 1)), [first])
+    assert list(found.values()) == pytest.approx([1 / 4])
+
+
+def test_recommenders():
+    """Asserted in its `test_python_evaluation.py`; exponential gains by formula."""
+    relevant = [3, 1, 2], [1, 4, 5, 6, 7], [2, 5, 6, *range(8, 15)]
+    found = [3, 10, 12], [10, 3, 5, 11, 13], [4, 10, 7, 13, 1, 3, 5, 2, 11, 14]
+    inputs = lists_of(*zip(found, relevant, strict=True))
+    ratings = lists_of((range(6), dict(enumerate([3, 2, 3, 0, 1, 2, 3, 2]))))
+    graded = lists_of((["b"], {"a": 3, "b": 2}))
+    exponential = {1: 3 / 7, 2: 3 / (7 + 3 / math.log2(3))}
+    # 1 of 3 relevant items is first: what `map_at_k` divides by 2 for k of 2.
+    short = lists_of(([1, 9], [1, 2, 3]))
+    check(
+        "recommenders",
+        ("precision_at_k, k=10", inputs, 0.26666, 1e-5),
+        ("recall_at_k, k=10", inputs, 0.37777, 1e-5),
+        ("map_at_k, k=10", inputs, 0.23613, 1e-5),
+        ("map, k=10", inputs, 0.23613, 1e-5),
+        ("ndcg_at_k, k=10, on labels of 0 and 1", inputs, 0.38172, 1e-5),
+        ('ndcg_at_k, k=10, score_type="raw"', ratings, {6: 0.785}, 1e-3),
+        ('ndcg_at_k, k=10, score_type="exp"', graded, exponential),
+        ("map_at_k, k=10", short, {2: 1 / 2}),
+        ("map, k=10", short, {2: 1 / 3}),
+    )
+
+
+def test_spark():
+    """Asserted in its `RankingMetricsSuite.scala`."""
+    found = (
+        [1, 6, 2, 7, 8, 3, 9, 10, 4, 5],
+        [4, 1, 5, 6, 2, 7, 3, 8, 9, 10],
+        [1, 2, 3, 4, 5],
+    )
+    inputs = lists_of(*zip(found, ([1, 2, 3, 4, 5], [1, 2, 3], []), strict=True))
+    grades = {1: 3, 2: 2, 3: 1, 4: 1, 5: 1}, {1: 2, 2: 0, 3: 0}, {}
+    graded = lists_of(*zip(found, grades, strict=True))
+    few = lists_of(([1, 6, 2], [1, 2, 3, 4, 5]), ([], [1, 2, 3]))
+    check(
+        "Spark MLlib",
+        ("precisionAt(10)", inputs, {1: 1 / 3, 4: 0.75 / 3, 10: 0.8 / 3, 15: 8 / 45}),
+        ("recallAt(10)", inputs, {1: 1 / 15, 2: 8 / 45, 5: 16 / 45, 15: 2 / 3}),
+        ("meanAveragePrecision", inputs, 0.355026),
+        ("meanAveragePrecisionAt(10)", inputs, {1: 1 / 3, 2: 0.25, 3: 0.24074}),
+        ("ndcgAt(10)", inputs, {3: 1 / 3, 5: 0.328788, 10: 0.487913, 15: 0.487913}),
+        ("ndcgAt(10)", graded, {3: 0.511959, 5: 0.487806, 10: 0.518700}),
+        ("precisionAt(10)", few, {1: 0.5, 2: 0.25}),
+        precision=1e-5,
+    )
+
+
+def test_lenskit():
+    """Asserted in its `tests/eval/test_rank_*.py`; hits, ranks, top 1 by formula."""
+    ndcg = "NDCG, n of 10, with a field or on labels of 0 and 1"
+    dcg = "DCG, n of 10, with a field or on labels of 0 and 1"
+    ratings, many, three = {1: 3.0, 2: 5.0, 3: 4.0}, range(100), [1, 2, 3]
+    negative = {1: -6, 2: -2, 3: 3, 4: 1, 5: -3}
+    clipped = {item: max(rating, 0) for item, rating in negative.items()}
+    average = {3: (1 + 2 / 3) / 3, 1: 1.0}
+    long, odd = [1, 0, 150, 3, 10, 30, 120], [1, 3, 5]
+    cases = [
+        (ndcg, ([1, 3], ratings), {2: (3 + 4) / (5 + 4)}),
+        (ndcg, ([1, 2], ratings), (3 + 5) / (5 + 4 + 3 * SECOND)),
+        (ndcg, ([1, 2, 3, 4, 5], clipped), 0.5982),
+        (dcg, ([2, 3, 1], three), {10: 1 + 1 + SECOND, 2: 2.0}),
+        (dcg, ([1, 7, 8, 2], {1: math.e, 2: math.pi}), math.e + math.pi / 2),
+        ("Hit, n of 10", ([4, 1], [1]), {1: 0.0}),
+        ("RecipRank, n of 10", ([4, 1], [1]), {1: 0.0, 2: 1 / 2}),
+        ("Precision, n of 10", ([1, 0, 150], many), {5: 2 / 3}),
+        ("Recall, n of 10", (long, many), {5: 0.8}),
+        ("Recall", ([1, 2, 3, 4], odd), 2 / 3),
+        ("AveragePrecision, n of 10", ([1, 2, 3, 4], odd), average),
+        ("AveragePrecision", (three, [1, 3]), (1 + 2 / 3) / 2),
+        ("RBP, n of 10", ([1, 2], [1, 2]), {1: 0.15}),
+        ("RBP, n of 10, normalize=True", ([9, 1], [1, 2]), {3: 0.85 / (1 + 0.85)}),
+    ]
+    lists = [(row, lists_of(query), values) for row, query, values in cases]
+    check("LensKit", *lists, precision=1e-4)
+
+
+def test_lightfm():
+    """As computed by lightfm-next 1.19.0, with embeddings that give these scores."""
+    scores = [
+        [0.9, 0.1, 0.8, 0.3, 0.7, 0.2],
+        [0.2, 0.6, 0.1, 0.9, 0.5, 0.4],
+        [0.5, 0.4, 0.3, 0.2, 0.1, 0.0],
+    ]
+    test, train = [[2, 3], [5, -1], [-1, -1]], [[0], [1], [0]]
+    rows = "precision_at_k, k=10", "recall_at_k, k=10", "reciprocal_rank"
+    asked = [named("LightFM", row, 2) for row in rows]
+    given = test, np.eye(3), np.transpose(scores)
+    found = catalogue.evaluate(*given, asked, exclude=train)
+    users = [[0.5, 0.0], [0.5, 0.0], [1.0, 1 / 3]]
+    assert list(found.values()) == pytest.approx(np.mean(users, axis=1))
+    labels = [[-1, 0, 1, 1, 0, 0], [0, -1, 0, 0, 0, 1], [-1, 0, 0, 0, 0, 0]]
+    check(
+        "LightFM",
+        # By formula: it divides by k where there are less items too.
+        ("precision_at_k, k=10", (labels, scores), np.mean([2 / 10, 1 / 10])),
+        ("auc_score", (labels, scores), np.mean([5 / 6, 0.5])),
+    )
+
+
+def test_recbole():
+    """Asserted in its `test_topk_metrics.py` and `test_rank_metrics.py`.
+
+    Precision at 10 is by formula.
+    """
+    # Hits in order, and the number of relevant items.
+    hits = [[0, 0, 0], [1, 1, 1], [1, 0, 1], [0, 0, 1]]
+    missing = [1, 0, 2, 1]
+    labels = [row + [1] * n for row, n in zip(hits, missing, strict=True)]
+    scores = [[3.0, 2.0, 1.0] + [-math.inf] * n for n in missing]
+    ideal = 1 + SECOND + THIRD
+    for row, k, values in (
+        ("Recall, topk=[10]", 2, [0, 2 / 3, 1 / 4, 0]),
+        ("Recall, topk=[10]", 3, [0, 3 / 3, 2 / 4, 1 / 2]),
+        ("Precision, topk=[10]", 2, [0, 2 / 2, 1 / 2, 0]),
+        ("Precision, topk=[10]", 3, [0, 3 / 3, 2 / 3, 1 / 3]),
+        ("Hit, topk=[10]", 2, [0, 1, 1, 0]),
+        ("Precision, topk=[10]", 10, [0, 3 / 10, 2 / 10, 1 / 10]),
+        ("MRR, topk=[10]", 2, [0, 1, 1, 0]),
+        ("MRR, topk=[10]", 3, [0, 1, 1, 1 / 3]),
+        ("MAP, topk=[10]", 2, [0, 1, 1 / 2, 0]),
+        ("MAP, topk=[10]", 3, [0, 1, (1 + 2 / 3) / 3, 1 / 3 * 1 / 2]),
+        ("NDCG, topk=[10]", 2, [0, 1, 1 / (1 + SECOND), 0]),
+        ("NDCG, topk=[10]", 3, [0, 1, (1 + THIRD) / ideal, THIRD / (1 + SECOND)]),
+    ):
+        agree(named("RecBole", row, k), np.mean(values), (labels, scores))
+    # Of 2, 3 and 5 items, 1, 2 and 3 are relevant: their ranks add up to 1, 4 and 9.
+    labels = [[1, 0], [1, 0, 1], [1, 0, 1, 0, 1]]
+    scores = [[5.0, 4.0], [5.0, 4.0, 3.0], [5.0, 4.0, 3.0, 2.0, 1.0]]
+    areas = [2 - 1 / 1, 3 - 1 / 2 - 4 / 2, (5 - 2 / 2 - 9 / 3) / 2]
+    expected = np.average(areas, weights=[1, 2, 3])
+    agree(named("RecBole", "GAUC"), expected, (labels, scores, [1.0, 2.0, 3.0]))
+
+
+# The items that three users are shown.
+SHOWN = [[0, 1], [1, 4], [4, 2]]
+
+
+def test_what_recommenders_and_rectools_show():
+    """Asserted in their tests of the same counts, and in docstrings."""
+    coverage = "catalog_coverage of the top 10, n items in train_df"
+    agree(named("recommenders", coverage, 2), 0.8, [SHOWN])
+    agree(named("recommenders", "novelty of the top 10", 2), 2.83333, [SHOWN], 1e-5)
+    shown = [[1, 2], [1, 2], [-1, -1], [-1, 1]]
+    agree(named("RecTools", "CatalogCoverage, k=10, normalize=True", 2), 0.4, [shown])
+    popularity = named("RecTools", "AvgRecPopularity, k=10", 1, interactions=[3, 2, 1])
+    agree(popularity, (3 + 1 + 1) / 3, [[[0], [2], [2]]])
+    known = {"users_who_know_it": np.array([3, 1, 1]), "users": 3}
+    novelty = named("RecTools", "MeanInvUserFreq, k=10", 1, **known)
+    agree(novelty, (1.5849625 + 1.5849625 + 0) / 3, [[[2], [1], [0]]])
+
+
+def test_what_lenskit_and_recbole_show():
+    """By the formulas of `_gini.py`, `_pop.py` and `recbole/evaluator/metrics.py`."""
+    counts = np.sort([1, 2, 1, 0, 2])
+    gini = np.sum((2 * np.arange(1, 6) - 5 - 1) * counts) / counts.sum() / 5
+    # The counts of items that are shown, with the last of all places.
+    shown = np.array([1, 1, 2, 2])
+    of_shown = np.sum((2 * np.arange(5 - 4 + 1, 5 + 1) - 5 - 1) * shown) / (3 * 2) / 5
+    for library, row, expected in (
+        ("LensKit", "ListGini, k=10, items=n", gini),
+        ("LensKit", "MeanPopRank, k=10", np.mean([0.25, 0.25, 0.25, 0.0, 0.0, 0.75])),
+        ("RecBole", "ItemCoverage, topk=[10]", 4 / 5),
+        ("RecBole", "GiniIndex, topk=[10]", of_shown),
+        ("RecBole", "AveragePopularity, topk=[10]", np.mean([1, 1, 1, 1, 1, 2])),
+    ):
+        agree(named(library, row, 2), expected, [SHOWN])
+
+
+def test_cornac():
+    """Asserted in its `tests/cornac/metrics/test_ranking.py`.
+
+    A tie, the top 1, and cutoffs beyond the list are by formula.
+    """
+    last, both = lists_of(([1, 2, 0], [2])), lists_of(([1, 2, 0], [0, 2]))
+    best = lists_of(([0, 2, 1], [0, 2]))
+    scores = [[0.1, 0.4, 0.35, 0.8]]
+    ten = [[0, 1, 0, 1, 0, 1, 0, 0, 0, 0]], [-np.arange(10.0)]
+    check(
+        "cornac",
+        ("NDCG, k=10", best, 1.0),
+        ("NDCG, k=10", last, {2: 0.63093, 1: 0.0}),
+        ("NCRR, k=10", both, (1 / 3 + 1 / 2) / (1 + 1 / 2)),
+        ("NCRR, k=10", last, {2: 0.5}),
+        ("NCRR, k=10", lists_of(([5, 1, 6], [0, 1, 2])), {2: 1 / 3}),
+        ("MRR", both, 1 / 2),
+        ("HitRatio, k=10", last, {1: 0.0, 2: 1.0}),
+        ("Precision, k=10", last, {2: 0.5, 10: 1 / 10}),
+        ("Recall, k=10", last, {1: 0.0, 2: 1.0}),
+        ("FMeasure, k=10", best, {3: 4 / 5}),
+        ("FMeasure, k=10", last, {2: 2 / 3, 10: 2 * 1 / (10 + 1)}),
+        ("AUC", ([[0, 0, 1, 1]], scores), 0.75),
+        ("AUC", ([[0, 0, 1, -1]], scores), 0.5),
+        ("AUC", ([[0, 1, 0]], [[0.4, 0.4, 0.3]]), 1 / 2),
+        ("MAP", ten, 0.5),
+        precision=1e-5,
+    )
+
+
+def test_realistic_ranks_of_pykeen():
+    """On the scores of its `test_evaluators.py`, with the ranks expected there.
+
+    NaN, which there is what the filter left out, has no rank here either.
+    """
+    scores = [
+        [2.0, 2.0, 1.0, 3.0, 5.0],
+        [1.0, 1.0, 3.0, 4.0, 0.0],
+        [1.0, 1.0, 3.0, np.nan, 0.0],
+    ]
+    optimistic, pessimistic, realistic = [3, 2, 1], [4, 2, 1], [3.5, 2, 1]
+    for first, ties, expected in (
+        (0, False, optimistic),
+        (1, False, pessimistic),
+        (0, "average", realistic),
+    ):
+        ranks = functional.average_relevance_position(
+            [first, 2, 2], scores, sparse_labels=True, shuffle_ties=ties
+        )
+        assert ops.convert_to_numpy(ranks).tolist() == expected
+    labels = [[1, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 1, 0, 0]]
+    whole, rest = (labels, scores), (labels[1:], scores[1:])
+    check(
+        "PyKEEN",
+        ("arithmetic_mean_rank, *realistic*, with ties", whole, (3.5 + 2 + 1) / 3),
+        ("arithmetic_mean_rank", rest, (2 + 1) / 2),
+        ("inverse_harmonic_mean_rank", rest, (1 / 2 + 1) / 2),
+        ("hits_at_10", rest, {1: (0 + 1) / 2}),
+    )
+
+
+def test_kaggle():
+    """By formula: the sum of precisions at the hits over min(R, k)."""
+    inputs = [[1, 0, 1, 0, 1, 1]], [[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]]
+    check("Kaggle", ("MAP@10", inputs, {3: (1 + 2 / 3) / 3}))
+
+
+def test_what_beir_does_not_ask_pytrec_eval():
+    """By the formulas of its `custom_metrics.py`."""
+    inputs = lists_of(
+        ("adbc", {"a": 0, "b": 2, "c": 1, "x": 1, "y": 1}), ("bca", {"a": 1})
+    )
+    capped, ranks = "R_cap@10, R_cap_at_10", "MRR@10, mrr_at_10"
+    check(
+        "BEIR and MTEB",
+        (capped, inputs, {3: (1 / 3 + 1 / 1) / 2, 2: (0 / 2 + 0 / 1) / 2}),
+        (ranks, inputs, {3: (1 / 3 + 1 / 3) / 2, 2: 0}),
+        (ranks, LAST_OF_TIED, 1 / 10),
+        (capped, FIRST_OF_TIED, {1: 1}),
+        ("Accuracy@10, hit_rate_at_10", FIRST_OF_TIED, {1: 1}),
+    )
+
+
+def test_information_retrieval_evaluator_of_sentence_transformers():
+    """By the formulas of its `InformationRetrievalEvaluator.py`."""
+    inputs = lists_of(("bacd", "acxy"), ("ab", "a"))
+    ndcg = ((SECOND + THIRD) / (1 + SECOND + THIRD) + 1) / 2
+    recall = {1: (0 / 4 + 1 / 1) / 2, 3: (2 / 4 + 1 / 1) / 2}
+    average = ((1 / 2 + 2 / 3) / 3 + 1) / 2
+    check(
+        "sentence-transformers",
+        ("InformationRetrievalEvaluator, accuracy@10", inputs, {1: (0 + 1) / 2}),
+        ("InformationRetrievalEvaluator, precision@10", inputs, {3: (2 + 1) / 3 / 2}),
+        ("InformationRetrievalEvaluator, recall@10", inputs, recall),
+        ("InformationRetrievalEvaluator, ndcg@10", inputs, {3: ndcg}),
+        ("InformationRetrievalEvaluator, mrr@10", inputs, {1: 1 / 2, 2: 3 / 4}),
+        ("InformationRetrievalEvaluator, map@10", inputs, {3: average}),
+    )
+
+
+def test_llama_index():
+    """Asserted in its `tests/evaluation/test_metrics.py`."""
+    perfect, missing = lists_of(("cabd", "abc")), lists_of(("ea", "abcd"))
+    spread = lists_of(("agob", "ab"))
+    ranks = [1 / math.log2(rank + 1) for rank in range(1, 5)]
+    check(
+        "llama_index",
+        ("hit_rate", perfect, 1.0),
+        ("hit_rate, use_granular_hit_rate", lists_of(("aeb", "abcd")), 2 / 4),
+        ("mrr", missing, 1 / 2),
+        ("precision", perfect, 3 / 4),
+        ("precision", missing, 1 / 2),
+        ("recall", missing, 1 / 4),
+        ("ap", missing, (0 + 1 / 2) / 4),
+        ("ap", spread, (1 / 1 + 2 / 4) / 2),
+        ("ndcg", missing, ranks[1] / sum(ranks)),
+        ("ndcg", spread, (ranks[0] + ranks[3]) / (ranks[0] + ranks[1])),
+    )
+
+
+def test_haystack():
+    """Asserted in its `test/components/evaluators`."""
+    queries = [("a", "a"), ("abc", "ac"), ("abc", "xa"), ("abc", "cb"), ("abc", "x")]
+    lists = lists_of(*queries, ("abcd", "ac"))
+    several = lists_of(*queries[:4], ("abc", "abcx"), ("abcd", "ac"))
+    queries[1:3] = ("bac", "ac"), ("bca", "xa")
+    ranked = lists_of(*queries, ("abcd", "ac"))
+    ranks = [1, 1 / 2, 1 / 3, 1 / 2, 0, 1]
+    graded = lists_of(([1, 2, 3, 4, 5], {1: 3, 2: 2, 3: 3, 6: 2, 7: 3, 8: 2}))
+    check(
+        "haystack",
+        ("DocumentMAPEvaluator", lists, 0.625),
+        ('DocumentRecallEvaluator, mode="single_hit"', lists, 5 / 6),
+        ('DocumentRecallEvaluator, mode="multi_hit"', several, 0.875),
+        ("DocumentMRREvaluator", ranked, np.mean(ranks)),
+        ("DocumentNDCGEvaluator", graded, 0.6592, 1e-4),
+        ("DocumentNDCGEvaluator", lists_of(("abc", "ac")), 0.9197, 1e-4),
+    )
+
+
+def test_mlflow():
+    """Asserted in its `tests/metrics/test_metric_definitions.py`; top 1 by formula."""
+    some = lists_of(("ab", "ab"), ("cd", "cb"), ("e", "e"), ("fg", "c"))
+    more = lists_of(("ab", "abcd"), ("cde", "cbad"), ("fg", ""), ("a", "ac"))
+    recall = {1: (1 / 4 + 1 / 4 + 0 + 0.5) / 4, 4: (0.5 + 0.5 + 0 + 0.5) / 4}
+    ndcg = {1: 0.0, 2: 0.0, 3: 0.2346394}
+    check(
+        "mlflow",
+        ("precision_at_k(10)", some, {1: 3 / 4, 4: 2.5 / 4}),
+        ("recall_at_k(10)", more, recall),
+        ("ndcg_at_k(10)", lists_of(("451", "123")), ndcg),
+    )
+
+
+def test_pytorch_metric_learning():
+    """By the formulas of its `accuracy_calculator.py`."""
+    inputs = [[1, 0, 1, 0, 1], [0, 1, 1, 0, 0]], [[5.0, 4.0, 3.0, 2.0, 1.0]] * 2
+    average = ((1 + 2 / 3) / 2 + (1 / 2 + 2 / 3) / 2) / 2
+    check(
+        "pytorch-metric-learning",
+        ("mean_average_precision_at_r", inputs, ((1 + 2 / 3) / 3 + (1 / 2) / 2) / 2),
+        ("r_precision", inputs, (2 / 3 + 1 / 2) / 2),
+        ("mean_average_precision, k=10", inputs, {3: average}),
+        ("precision_at_1", inputs, (1 + 0) / 2),
+    )
+
+
+# The libraries themselves. Lists with relevant items, without ties.
+
+
+@pytest.fixture(scope="module")
+def lists():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 5, size=(30, 12)) * (rng.random((30, 12)) < 0.5)
+    labels[:, 0] = np.maximum(labels[:, 0], 1)
+    scores = rng.permuted(np.tile(np.arange(12.0), (30, 1)), axis=1) + 1.0
+    return labels.astype("float32"), scores.astype("float32")
+
+
+K = 5
+
+
+def binary(lists):
+    return (lists[0] >= 1).astype(int)
+
+
+def with_both_labels(labels):
+    return (labels.min(axis=1) == 0) & (labels.max(axis=1) == 1)
+
+
+def tied_scores(lists):
+    """Scores of few levels for the same lists."""
+    levels = np.random.default_rng(4).integers(0, 4, size=lists[1].shape)
+    return levels.astype("float32")
+
+
+def mean_over_lists(function, labels, scores, **arguments):
+    pairs = zip(labels, scores, strict=True)
+    return np.mean([function(*pair, **arguments) for pair in pairs])
+
+
+@pytest.mark.slow
+def test_sklearn(lists):
+    from sklearn import metrics as theirs
+
+    labels, scores, tied = binary(lists), lists[1], tied_scores(lists)
+    for each in ((lists[0], scores), (lists[0], tied)):
+        of_base_3 = theirs.dcg_score(*each, k=K, log_base=3)
+        check(
+            "scikit-learn",
+            ("ndcg_score, k=10", each, {K: theirs.ndcg_score(*each, k=K)}),
+            ("dcg_score, k=10", each, {K: theirs.dcg_score(*each, k=K)}, 1e-5),
+            ("dcg_score, k=10, log_base=3", each, {K: of_base_3}, 1e-5),
+        )
+        mixed = with_both_labels(labels)
+        pairs = labels[mixed], each[1][mixed]
+        area = mean_over_lists(theirs.roc_auc_score, *pairs)
+        name = "the mean of roc_auc_score over lists with labels of 0 and 1"
+        loss = theirs.label_ranking_loss(*pairs)
+        check(
+            "scikit-learn",
+            (name, (labels, each[1]), area),
+            ("1 minus label_ranking_loss", (labels, each[1]), 1 - loss),
+        )
+    targets = np.random.default_rng(5).integers(0, scores.shape[1], size=len(scores))
+    hits = theirs.top_k_accuracy_score(targets, scores, k=K, labels=range(12))
+    top = (scores > np.sort(scores)[:, [-1 - K]]).astype(int)
+    several = {"beta": 2, "zero_division": 0}
+    f_beta = mean_over_lists(theirs.fbeta_score, labels, top, **several)
+    average = mean_over_lists(theirs.average_precision_score, labels, scores)
+    ranking = theirs.label_ranking_average_precision_score(labels, scores)
+    name = "the mean of fbeta_score over lists, with the top 10 as predictions, beta=2"
+    check(
+        "scikit-learn",
+        ("label_ranking_average_precision_score", lists, ranking),
+        ("top_k_accuracy_score, k=10", (targets, scores), {K: hits}),
+        (name, lists, {K: f_beta}),
+        ("the mean of average_precision_score over lists", lists, average),
+    )
+    # A list without relevant items keeps its weight.
+    graded = lists[0].copy()
+    graded[:7] = 0.0
+    weights = np.linspace(0.5, 5.0, len(graded))
+    expected = theirs.ndcg_score(graded, tied, k=K, sample_weight=weights)
+    row = "ndcg_score, k=10, sample_weight"
+    check("scikit-learn", (row, (graded, tied, weights), {K: expected}))
+    expected = theirs.label_ranking_average_precision_score(
+        (graded >= 1).astype(int), scores, sample_weight=weights
+    )
+    row, own = "label_ranking_average_precision_score", 'empty_weight="own"'
+    check("scikit-learn", (row, (graded, scores, weights), expected), more=own)
+
+
+@pytest.mark.slow
+def test_scipy(lists):
+    from scipy import stats
+
+    tied = lists[0], np.floor(lists[1] / 3)
+    for row, theirs in (
+        ("the mean of kendalltau over lists", stats.kendalltau),
+        ("the mean of spearmanr over lists", stats.spearmanr),
+    ):
+        for each in (lists, tied):
+            expected = mean_over_lists(lambda *x, f=theirs: f(*x).statistic, *each)
+            agree(named("SciPy", row), expected, each)
+
+
+@pytest.mark.slow
+def test_torchmetrics(lists):
+    import torch
+    from torchmetrics import retrieval
+
+    labels = binary(lists)
+    labels[0] = 1
+    mixed = with_both_labels(labels)
+    tied = np.floor(lists[1] / 3) + 1.0
+    adaptive = "RetrievalPrecision, top_k=10, adaptive_k=True"
+    for row, given, arguments in (
+        ("RetrievalMAP, top_k=10", (labels, lists[1]), {"top_k": K}),
+        ("RetrievalMRR, top_k=10", (labels, lists[1]), {"top_k": K}),
+        ("RetrievalPrecision, top_k=10", (labels, lists[1]), {"top_k": K}),
+        ("RetrievalPrecision, top_k=10", (labels, lists[1]), {"top_k": 20}),
+        (adaptive, (labels, lists[1]), {"top_k": 20, "adaptive_k": True}),
+        ("RetrievalRecall, top_k=10", (labels, lists[1]), {"top_k": K}),
+        ("RetrievalHitRate, top_k=10", (labels, lists[1]), {"top_k": K}),
+        ("RetrievalRPrecision", (labels, lists[1]), {}),
+        ("RetrievalFallOut, top_k=10", (labels, lists[1]), {"top_k": K}),
+        ("RetrievalAUROC", (labels[mixed], tied[mixed]), {}),
+        ("RetrievalNormalizedDCG, top_k=10", (lists[0], tied), {"top_k": K}),
+    ):
+        y_true, y_pred = given
+        indexes = np.repeat(np.arange(len(y_true)), y_true.shape[1])
+        expected = getattr(retrieval, row.split(",")[0])(**arguments)(
+            torch.as_tensor(y_pred.ravel()),
+            torch.as_tensor(y_true.ravel()).int(),
+            indexes=torch.as_tensor(indexes),
+        )
+        agree(named("torchmetrics", row, arguments.get("top_k", 10)), expected, given)
+
+
+@pytest.mark.slow
+def test_what_torchmetrics_ignores():
+    """As the page says: these metrics alone take scores of 0 or less for no items."""
+    import torch
+    from torchmetrics import retrieval
+
+    rng = np.random.default_rng(0)
+    scores = torch.as_tensor(rng.normal(size=60))
+    found = {
+        "target": torch.as_tensor(rng.integers(0, 2, 60)),
+        "indexes": torch.arange(60) // 10,
+    }
+    ignore = {"RetrievalMAP", "RetrievalMRR", "RetrievalPrecision", "RetrievalRecall"}
+    for name in retrieval.__all__:
+        metric = getattr(retrieval, name)()
+        # As text, as some are several tensors.
+        above, below = (str(metric(scores + shift, **found)) for shift in (10, -10))
+        assert (above == below) == (name not in ignore), name
+
+
+@pytest.mark.slow
+def test_ranx(lists):
+    from ranx import Qrels, Run, evaluate
+
+    labels, scores = lists
+    # In every list, some relevant items and some others are not retrieved.
+    scores = np.where(np.arange(12) % 5 == 1, -np.inf, scores)
+
+    def by_query(rows):
+        pairs = [zip("abcdefghijkl", row, strict=True) for row in rows.tolist()]
+        return {
+            f"q{i}": {d: x for d, x in row if x >= 0} for i, row in enumerate(pairs)
+        }
+
+    qrels, ones = (Qrels(by_query(x)) for x in (labels.astype(int), binary(lists)))
+    run = Run(by_query(scores))
+    for row in ROWS["ranx"]:
+        measure, *_ = row.partition(", on ")
+        measure, _, divisor = measure.partition(" divided by ")
+        judgments = ones if "binary labels" in row else qrels
+        for k in (K, 20):
+            expected = evaluate(judgments, run, measure.replace("@10", f"@{k}"))
+            expected = float(expected) / float(divisor or 1)
+            agree(named("ranx", row, k), expected, (labels, scores), 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # its own
+def test_ignite(lists):
+    import torch
+    from ignite.metrics import rec_sys
+
+    labels = lists[0].copy()
+    labels[2] = 0.0
+    y_pred, y_true = torch.as_tensor(lists[1]), torch.as_tensor(labels)
+    for row, theirs in (
+        ("NDCG, top_k=[10]", rec_sys.NDCG(top_k=[K])),
+        ("HitRate, top_k=[10]", rec_sys.HitRate(top_k=[K])),
+    ):
+        theirs.update((y_pred, y_true))
+        agree(named("ignite", row, K), theirs.compute()[0], (labels, lists[1]))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # its own
+def test_keras_rs(lists):
+    import keras_rs
+
+    rng = np.random.default_rng(5)
+    labels = lists[0].copy()
+    labels[2] = 0.0
+    for values, shape in (([0.5, 1.0, 3.0], 30), ([0.0, 0.5, 3.0], labels.shape)):
+        weights = rng.choice(values, shape).astype("float32")
+        for row, k in itertools.product(ROWS["keras-rs"], (K, None)):
+            theirs = eval(row.replace("k=10", f"k={k}"), {"keras_rs": keras_rs})
+            given = labels, lists[1], weights
+            found = float(named("keras-rs", row, k)(*given))
+            assert found == pytest.approx(float(theirs(*given)), rel=2e-6), row
+
+
+@pytest.mark.slow
+def test_pytrec_eval(lists):
+    """With ties, judgments below 0, and documents that nobody judged or retrieved."""
+    import pytrec_eval
+
+    rng = np.random.default_rng(6)
+    names = "lkjihgfedcba"
+    judgments = lists[0].astype(int)
+    judgments[:, 1:] -= 2 * (rng.random((len(judgments), 11)) < 0.2)
+    is_judged = rng.random(judgments.shape) < 0.7
+    is_judged[:, 0] = True
+    is_retrieved = rng.random(judgments.shape) < 0.8
+    ties = rng.integers(1, 9, size=judgments.shape).astype("float32")
+    labels = np.where(is_judged, np.maximum(judgments, 0), 0)
+    scores = np.where(is_retrieved, ties, -np.inf)
+
+    def by_query(rows, are_there):
+        rows = zip(rows.tolist(), are_there, strict=True)
+        pairs = [zip(names, row, there, strict=True) for row, there in rows]
+        return {f"q{t}": {d: x for d, x, y in row if y} for t, row in enumerate(pairs)}
+
+    qrels, run = by_query(judgments, is_judged), by_query(ties, is_retrieved)
+    cutoffs, library = (K, 20), "trec_eval and pytrec_eval"
+    asked = {row.replace("10", str(k)) for row in ROWS[library] for k in cutoffs}
+    topics = pytrec_eval.RelevanceEvaluator(qrels, asked).evaluate(run).values()
+
+    def mean_of(measure, k):
+        return np.mean([topic[measure.replace(".10", f"_{k}")] for topic in topics])
+
+    for k in cutoffs:
+        for row in ROWS["trec_eval and pytrec_eval"]:
+            judged = np.where(is_judged, judgments, -1) if row == "bpref" else labels
+            agree(named(library, row, k), mean_of(row, k), (judged, scores), 1e-5)
+        for row, measure in (
+            ("NDCG@10, ndcg_at_10", "ndcg_cut.10"),
+            ("MAP@10, map_at_10", "map_cut.10"),
+            ("Recall@10, recall_at_10", "recall.10"),
+            ("P@10, precision_at_10", "P.10"),
+            ("Accuracy@10, hit_rate_at_10", "success.10"),
+        ):
+            metric = named("BEIR and MTEB", row, k)
+            agree(metric, mean_of(measure, k), (labels, scores), 1e-5)
+
+
+@pytest.mark.slow
+def test_reranking_of_sentence_transformers(lists):
+    """It asks scikit-learn; reciprocal ranks by formula."""
+    from sklearn.metrics import average_precision_score, ndcg_score
+
+    labels, tied = binary(lists), tied_scores(lists)
+    average = mean_over_lists(average_precision_score, labels, lists[1])
+    order = np.argsort(-lists[1], axis=1)
+    firsts = 1 + np.argmax(np.take_along_axis(labels, order, axis=1), axis=1)
+    reciprocal = np.mean(np.where(firsts <= K, 1 / firsts, 0))
+    ndcg = ndcg_score(labels, tied, k=K)
+    check(
+        "sentence-transformers",
+        ("RerankingEvaluator, ndcg@10", (labels, tied), {K: ndcg}),
+        ("RerankingEvaluator, map", lists, average),
+        ("RerankingEvaluator, mrr@10", lists, {K: reciprocal}),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.programs
+def test_rax(lists):
+    import rax
+
+    labels, scores = lists
+    tied = tied_scores(lists)
+    unretrieved = np.where(np.arange(12) % 5 == 1, -np.inf, scores)
+    for row in ROWS["rax"]:
+        name, takes_cutoff, _ = row.partition(", topn=10")
+        for each, k in itertools.product((scores, tied, unretrieved), (K, 12)):
+            how = {"topn": k} if takes_cutoff else {}
+            expected = getattr(rax, name)(each, labels, **how)
+            found = named("rax", row, k, "shuffle_ties=False" if takes_cutoff else None)
+            agree(found, expected, (labels, each), 1e-5)
+
+
+@pytest.mark.slow
+def test_weights_of_rax(lists):
+    import rax
+
+    labels, scores = lists
+    weights = np.random.default_rng(5).choice([0.5, 1.0, 3.0], labels.shape)
+    weights = weights.astype("float32")
+    values = functional.ndcg(labels, scores, sample_weight=weights, k=K)
+    expected = rax.ndcg_metric(scores, labels, topn=K, weights=weights)
+    assert np.mean(values) == pytest.approx(float(expected), rel=1e-5)
+    gains = 2.0**labels - 1.0
+    list_weights = np.sum(weights * gains, axis=1) / np.sum(gains, axis=1)
+    values = functional.dcg(labels, scores, sample_weight=weights, k=K)
+    expected = rax.dcg_metric(scores, labels, topn=K, weights=weights)
+    assert np.mean(values * list_weights) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_every_call_on_the_page_is_a_call():
+    names = {**NAMES, **GIVEN, "discounts": discounts, "math": math}
+    calls = CALL.findall(PAGE.read_text())
+    assert len(calls) > 150
+    for call in calls:
+        assert isinstance(eval(call, names), keras.metrics.Metric), call
+
+
+@pytest.mark.parametrize("library", ROWS)
+def test_every_row_of_the_page_is_tested(library):
+    """A test names the library, and the row or all rows of the library."""
+    tests = re.split(r"^def ", pathlib.Path(__file__).read_text(), flags=re.MULTILINE)
+    tests = [test for test in tests if f'"{library}"' in test]
+    if not any(f'ROWS["{library}"]' in test for test in tests):
+        quoted = {row: (f'"{row}"', f"'{row}'") for row in ROWS[library]}
+        for row, names in quoted.items():
+            assert any(name in test for test in tests for name in names), row

@@ -1,0 +1,155 @@
+"""Docstrings: what is shared stands once, and the site shows it wherever it holds."""
+
+import collections
+import importlib.util
+import inspect
+import pathlib
+
+import pytest
+from registry import CASES, OF_EXPOSURE, with_cutoff
+
+import keras_rank
+from keras_rank.metrics.exposure import ExposureMetric
+
+pytest.importorskip("griffe", reason="the site's tools are not installed")
+
+STYLE = pathlib.Path(__file__).parents[2] / "docs" / "keras_style.py"
+FACES = [keras_rank.callbacks, keras_rank.catalogue, keras_rank.discounts]
+FACES += [keras_rank.functional, keras_rank.gains, keras_rank.metrics, keras_rank.utils]
+THINGS = {
+    f"{face.__name__}.{name}": getattr(face, name)
+    for face in FACES
+    for name in face.__all__
+}
+BASES = {
+    "keras_rank.catalogue.rank": keras_rank.catalogue.rank,
+    "keras_rank.functional": keras_rank.functional,
+    "keras_rank.metrics.RankingMetric": keras_rank.metrics.RankingMetric,
+    "keras_rank.metrics.exposure.ExposureMetric": ExposureMetric,
+}
+# What a class says otherwise than its function, as it computes a mean later on.
+LATER = {
+    "The seed of the shuffle. Defaults to `None`: that of the program, from the state "
+    "of Python's generator, which": (
+        "The seed of the shuffle, which is a function of the seed, the number of the "
+        "list since the last reset, and the item. Defaults to `None`: that of the "
+        "program, from the state of Python's generator at construction, which"
+    ),
+    "`None` gives NaN": "`None` leaves it out of the mean",
+    "gives NaN": "is left out of the mean",
+    "Defaults to float32.": "Defaults to float32, whatever Keras's default is.",
+}
+
+
+@pytest.fixture(scope="module")
+def style():
+    spec = importlib.util.spec_from_file_location("keras_style", STYLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def in_one_line(arguments):
+    return {name: " ".join(text.split()) for name, text in arguments.items()}
+
+
+@pytest.fixture(scope="module")
+def written(style):
+    """What the docstring of a thing itself says of each argument."""
+    return lambda thing: in_one_line(style.arguments_of(inspect.getdoc(thing)))
+
+
+@pytest.fixture(scope="module")
+def shown(style):
+    """What the site shows of each argument."""
+    in_full = lambda thing: style.in_full(inspect.getdoc(thing))  # noqa: E731
+    return lambda thing: in_one_line(style.arguments_of(in_full(thing)))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        *THINGS.values(),
+        ExposureMetric,
+        ExposureMetric.update_state,
+        keras_rank.metrics.RankingMetric.update_state,
+        keras_rank.metrics.RankingMetrics.update_state,
+    ],
+    ids=lambda thing: thing.__qualname__,
+)
+def test_every_argument_is_shown_in_full(shown, thing):
+    arguments = shown(thing)
+    assert arguments.keys() == inspect.signature(thing).parameters.keys() - {"self"}
+    assert not [text for text in arguments.values() if text.startswith("as for `keras")]
+
+
+def test_the_site_shows_all_of_ndcg(style, shown):
+    assert ", ".join(shown(keras_rank.metrics.NDCG)) == (
+        "k, gain_fn, rank_discount_fn, relevance_threshold, name, shuffle_ties, seed, "
+        "empty_value, empty_weight, sparse_labels, dtype"
+    )
+    before = inspect.getdoc(keras_rank.metrics.NDCG)
+    docstring = style.in_full(before)
+    assert "\n    seed: int or `keras.random.SeedGenerator`. The seed of" in docstring
+    # What the class itself says, not what its base does.
+    assert "\n    relevance_threshold: float. Labels below it gain nothing" in docstring
+    assert "\n    name: str. Defaults to `ndcg_at_k`, or" in docstring
+    assert docstring.split("Args:\n")[0] == before.split("Args:\n")[0]
+    assert docstring.split("\n\nRaises:")[1] == before.split("\n\nRaises:")[1]
+
+
+def test_what_a_docstring_says_itself_wins(style):
+    own = "Args:\n    seed: my own.\n"
+    both = f"{own}    **arguments: as for `keras_rank.functional`: seed.\n"
+    assert style.in_full(both) == own
+
+
+def test_a_name_that_the_base_lacks_is_an_error(style):
+    with pytest.raises(KeyError, match="cutoff"):
+        style.in_full("Args:\n    **arguments: as for `keras_rank.functional`: cutoff.")
+
+
+@pytest.mark.parametrize("name", THINGS.keys() - BASES.keys())
+def test_what_is_shared_is_not_repeated(written, name):
+    """But `k`, which people look for first."""
+    for base in BASES.values():
+        repeated = written(THINGS[name]).items() & written(base).items()
+        assert {argument for argument, _ in repeated} <= {"k"}
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_what_several_say_stands_in_their_base(written, face):
+    said = collections.Counter(
+        (argument, text)
+        for name in face.__all__
+        for argument, text in written(getattr(face, name)).items()
+        if argument != "k" and not text.startswith("as for `keras_rank")
+    )
+    # Discounts have no base, and one line each.
+    assert {each for each, number in said.items() if number > 2} <= {
+        ("ranks", "tensor of any shape. The ranks, from 1.")
+    }
+
+
+@pytest.mark.parametrize(
+    ("base", "others"),
+    [
+        (keras_rank.functional, [case.function for case in with_cutoff(1)]),
+        (keras_rank.metrics.RankingMetric, [case.metric for case in with_cutoff(1)]),
+        (ExposureMetric, OF_EXPOSURE),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_all_say_the_same_of_k(written, base, others):
+    assert {written(other)["k"] for other in others} == {written(base)["k"]}
+
+
+@pytest.mark.parametrize(
+    "case", {case.metric: case for case in CASES}.values(), ids=lambda case: case.name
+)
+def test_a_class_says_the_same_as_its_function(shown, case):
+    of_function, of_class = shown(case.function), shown(case.metric)
+    for argument in of_function.keys() & of_class.keys():
+        expected = of_function[argument]
+        now = next((now for now in LATER if now in expected), "")
+        assert of_class[argument] == expected.replace(now, LATER.get(now, ""))

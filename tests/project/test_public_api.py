@@ -1,0 +1,241 @@
+"""What is public, that it is documented, and that the layers hold."""
+
+import ast
+import graphlib
+import importlib
+import inspect
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import keras_rank
+
+PACKAGE = pathlib.Path(keras_rank.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def place(path):
+    return str(path.relative_to(PACKAGE))
+
+
+def name_of(path):
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+NAMES = {name_of(path) for path in MODULES}
+
+
+def public_objects():
+    # What needs more than Keras is imported by its own name only.
+    evaluation = importlib.import_module("keras_rank.evaluation")
+    for name in [*keras_rank.__all__, "evaluation"]:
+        module = evaluation if name == "evaluation" else getattr(keras_rank, name)
+        yield name, module
+        for inner in getattr(module, "__all__", []):
+            yield f"{name}.{inner}", getattr(module, inner)
+
+
+@pytest.mark.parametrize(("name", "thing"), list(public_objects()))
+def test_public_names_are_documented(name, thing):
+    doc = inspect.getdoc(thing)
+    assert doc, name
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        assert "Example" in doc, f"{name} has no example"
+        assert ">>>" in doc, f"the example of {name} is not run"
+        for parameter in inspect.signature(thing).parameters:
+            # Those documented elsewhere are named: "**arguments: as for ...: seed."
+            documented = re.search(rf"\b{parameter.strip('_')}[:,.]", doc)
+            assert documented or parameter in ("args", "kwargs"), (name, parameter)
+
+
+def test_all_is_what_is_there():
+    for name, module in public_objects():
+        if inspect.ismodule(module) and hasattr(module, "__all__"):
+            assert len(set(module.__all__)) == len(module.__all__), name
+            assert all(hasattr(module, inner) for inner in module.__all__)
+
+
+def imports_of(path):
+    """The modules that a file imports, also by `from` the package that holds them.
+
+    Inside of functions too, and for the names of types alone.
+    """
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                is_module = node.module == "keras_rank" or name in NAMES
+                yield name if is_module else node.module
+
+
+def graph_of(modules):
+    """What each of some modules imports of these."""
+    names = {name_of(path).removesuffix(".__init__"): path for path in modules}
+    return {
+        name: {*imports_of(path)} & {*names} - {name} for name, path in names.items()
+    }
+
+
+def test_imports_form_no_circle():
+    """The backends choose one of themselves."""
+    graph = graph_of(MODULES)
+    backends = "keras_rank.backends"
+    graph[backends] = {x for x in graph[backends] if not x.startswith(f"{backends}.")}
+    # It raises for a circle.
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+# From the lowest to the highest: a room imports from lower ones and from itself. So the
+# two faces, which are equally high, do not import each other.
+ROOMS = [{"backends"}, {"arrays"}]
+ROOMS += [{"gains", "discounts", "state", "spelling", "losses"}, {"lists"}, {"ranking"}]
+ROOMS += [{"formulas", "arguments"}, {"worth"}, {"functional", "metrics"}]
+ROOMS += [{"reading"}]
+ROOMS += [{"utils", "catalogue"}, {"callbacks"}, {"model"}, {"keras_rank"}]
+ROOMS += [{"evaluation"}, {"__main__"}]
+
+
+def room_of(module):
+    """The folder or file that a module is in, below the package."""
+    return [*module.split("."), "keras_rank"][1]
+
+
+def level_of(room):
+    return next(level for level, rooms in enumerate(ROOMS) if room in rooms)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=place)
+def test_imports_go_down_only(path):
+    first = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    room = "keras_rank" if first == "__init__" else first
+    ours = [name for name in imports_of(path) if name.startswith("keras_rank")]
+    others = {room_of(name) for name in ours} - {room}
+    assert not {other for other in others if level_of(other) >= level_of(room)}
+
+
+# The same within `evaluation` and what it reads with: the way of its data, and what is
+# asked of it. The package itself is the empty name.
+PARTS = ["reading", "lists", "report", "evaluation", "comparing", "functions"]
+PARTS += ["", "command"]
+EVALUATION = [x for x in MODULES if place(x).startswith(("evaluation/", "reading/"))]
+
+
+def test_modules_of_the_evaluation_import_each_other_in_one_direction():
+    graph = graph_of(EVALUATION)
+
+    def part_of(name):
+        _, room, part, *_ = [*name.split("."), ""]
+        return PARTS.index(part if room == "evaluation" else room)
+
+    for name, imported in graph.items():
+        assert all(part_of(each) <= part_of(name) for each in imported), name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=place)
+def test_backends_and_private_keras_are_not_imported(path):
+    imported = set(imports_of(path))
+    assert not any(name.startswith("keras.src") for name in imported)
+    if path.parent.name != "backends":
+        assert not imported & {"jax", "tensorflow", "torch"}
+
+
+def test_only_one_file_names_a_backend():
+    for path in MODULES:
+        if place(path) != "backends/__init__.py":
+            assert "backend.backend()" not in path.read_text(), path
+
+
+# What tells the forms of an argument apart: ragged, sparse, a column, a variable.
+FORMS = {"is_nested", "row_splits", "to_padded_tensor", "to_list", "to_pylist"}
+FORMS |= {"toarray", "todense", "dense_shape", "to_sparse_csr", "read_value"}
+
+
+def test_only_one_file_asks_for_the_form_of_an_argument():
+    """So that another form of input is one place to add."""
+    rooms = {"arrays", "lists", "ranking", "formulas", "functional", "metrics"}
+    rooms |= {"catalogue", "callbacks", "model.py"}
+    asking = {}
+    for path in MODULES:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        names |= {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+        if names & FORMS and path.relative_to(PACKAGE).parts[0] in rooms:
+            asking[place(path)] = names & FORMS
+    assert asking == {"lists/given.py": FORMS}
+
+
+def test_only_public_names_are_in_sight():
+    assert dir(keras_rank) == sorted([*keras_rank.__all__, "__version__"])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("functional.mrr", "reciprocal_rank"),
+        ("evaluate", "keras_rank.evaluation.evaluate"),
+        ("functional.map", "average_precision"),
+        ("functional.mean_reciprocal_rank", "reciprocal_rank"),
+        ("functional.recall_at_k", "recall"),
+        ("functional.ndcg_at_10", "ndcg"),
+        ("functional.retrieval_hit_rate", "hit_rate"),
+        ("functional.precison", "precision"),
+        ("metrics.MRR", "MeanReciprocalRank"),
+        ("metrics.Recall", "RecallAtK"),
+        ("metrics.reciprocal_rank", "MeanReciprocalRank"),
+        ("NDCG", "keras_rank.metrics.NDCG"),
+        ("ndcg", "keras_rank.functional.ndcg"),
+        ("pad_lists", "keras_rank.utils.pad_lists"),
+        # Of other metrics, and of none.
+        *((name, None) for name in ("functional.err_x", "metrics.Mean", "__path")),
+    ],
+)
+def test_an_unknown_name_of_a_module_is_a_question(name, meant):
+    room, _, name = f"keras_rank.{name}".rpartition(".")
+    with pytest.raises(AttributeError) as error:
+        getattr(importlib.import_module(room), name)
+    question = "" if meant is None else f". Did you mean `{meant}`?"
+    assert str(error.value) == f"module {room!r} has no attribute {name!r}{question}"
+
+
+@pytest.mark.slow
+def test_importing_is_light():
+    """No backend is imported but what Keras imports, and nothing for evaluation."""
+    backends = "{'jax', 'tensorflow', 'torch', 'duckdb', 'pyarrow', 'scipy'}"
+    backends += " & set(sys.modules)"
+    code = f"import sys, keras; before = {backends}; import keras_rank"
+    code += f"; print(sorted({backends} - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy"])
+def test_evaluation_says_what_to_install(monkeypatch, missing):
+    for name in [*sys.modules]:
+        if name.startswith("keras_rank.evaluation"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError) as raised:
+        importlib.import_module("keras_rank.evaluation")
+    _, extra, _, command, _ = str(raised.value).split("`")[2:]
+    assert extra == "evaluation"
+    text = (PACKAGE.parent / "pyproject.toml").read_text()
+    needed = tomllib.loads(text)["project"]["optional-dependencies"]["evaluation"]
+    assert shlex.split(command) == ["pip", "install", *needed]
+
+
+def test_jax_before_0_8_is_allowed():
+    """Once it is not, what looks for `jax.enable_x64` in `backends/jax.py` can go."""
+    text = (PACKAGE.parent / "pyproject.toml").read_text()
+    lowest = re.search(r'^jax = \["jax>=([0-9.]+)"\]', text, re.MULTILINE)[1]
+    assert tuple(map(int, lowest.split("."))) < (0, 8)
+    assert "enable_x64" in (PACKAGE / "backends" / "jax.py").read_text()

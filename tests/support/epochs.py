@@ -1,0 +1,17 @@
+"""An epoch without training, for a callback that evaluates at its end."""
+
+
+class Identity:
+    """A model that scores or embeds by what it is given."""
+
+    def predict(self, x, batch_size=None, verbose=0):
+        return x["features"] if isinstance(x, dict) else x
+
+
+def evaluated(callback, model=None):
+    """The logs of an epoch."""
+    logs = {}
+    callback.set_model(model)
+    callback.on_train_begin()
+    callback.on_epoch_end(0, logs)
+    return logs

@@ -1,0 +1,187 @@
+"""Small faults that may be planted in the functions of a file."""
+
+import ast
+import pathlib
+import textwrap
+import types
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, And Or, BitAnd BitOr, Add Sub"
+NAMES = "min max, minimum maximum, amin amax, any all, logical_and logical_or"
+NAMES += ", floor ceil, zeros ones, zeros_like ones_like"
+
+
+def each_other(pairs: str) -> dict[str, str]:
+    both = dict(x.split() for x in pairs.split(", "))
+    return both | {y: x for x, y in both.items()}
+
+
+OTHER_OPERATORS = {
+    "Mult": "Add",
+    "Div": "Mult",
+    "FloorDiv": "Mult",
+    "Mod": "FloorDiv",
+    "Pow": "Mult",
+} | each_other(PAIRS)
+OTHER_NAMES = each_other(NAMES)
+# Errors, and what they say.
+NOT_CHANGED = ast.Raise | ast.Assert | ast.JoinedStr
+OF_ERRORS = {"expected", "received", "message", "refused", "ValueError"}
+# Types, and decorators, which have run by then.
+NO_CODE = ("annotation", "returns", "decorator_list", "type_params")
+IN_ANY_ORDER = {"isinstance", *OTHER_NAMES}
+# `zip` is strict in case of a fault.
+PRECAUTIONS = {"strict"}
+
+# An attribute of a node of a tree, and its new value.
+Change: TypeAlias = tuple[ast.AST, str, object]
+
+
+class Fault(NamedTuple):
+    """Where a fault is, and its number among those of the file."""
+
+    path: str
+    lines: range
+    function: str
+    number: int
+    change: str
+
+    def __str__(self):
+        return f"{self.path}:{self.lines.start}  {self.change}"
+
+    def planted(self) -> types.CodeType:
+        """The code of the module with the fault."""
+        for fault, (node, attribute, value), tree in _found(self.path):
+            if fault == self:
+                setattr(node, attribute, value)
+                ast.fix_missing_locations(tree)
+                return compile(tree, ROOT / self.path, "exec")
+        raise ValueError(f"There is no such fault any more: {self}")
+
+
+def faults_of(path: str) -> list[Fault]:
+    """All faults of a file, in an order that is always the same."""
+    return [fault for fault, *_ in _found(path)]
+
+
+def _found(path: str) -> Iterator[tuple[Fault, Change, ast.Module]]:
+    tree = ast.parse((ROOT / path).read_text())
+    number = 0
+    for function, node in _functions_in(tree):
+        for part in node.body:
+            for shown, change, lines in _changes_in(part, range(0)):
+                before, after = _texts(shown, *change)
+                if before != after:
+                    text = f"{before}  ->  {after}"
+                    yield Fault(path, lines, function, number, text), change, tree
+                    number += 1
+
+
+def _functions_in(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """The functions of a module and of its classes, by their qualified names."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from _functions_in(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef) and not _is_text(node):
+            yield prefix + node.name, node
+
+
+def _texts(shown: ast.AST, node: ast.AST, attribute: str, value: object) -> list[str]:
+    """What is shown of a node, before the change and after it."""
+    old = getattr(node, attribute)
+    texts = []
+    for x in (value, old):
+        setattr(node, attribute, x)
+        text = ast.unparse(shown.test if isinstance(shown, ast.If) else shown)
+        texts.insert(0, textwrap.shorten(text, 100, placeholder=" ..."))
+    return texts
+
+
+def _changes_in(node: ast.AST, lines: range) -> Iterator[tuple[ast.AST, Change, range]]:
+    """The changes in a statement or an expression, and the lines that must have run."""
+    if isinstance(node, NOT_CHANGED) or _is_text(node):
+        return
+    if isinstance(node, ast.stmt):
+        body = getattr(node, "body", None)
+        last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+        lines = range(node.lineno, last + 1)
+    for change in _changes_of(node):
+        yield node, change, lines
+    for name, value in ast.iter_fields(node):
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, ast.AST) and name not in NO_CODE:
+                yield from _changes_in(part, lines)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether it is for people to read, or only matters where there is a fault."""
+    match node:
+        case ast.FunctionDef("__repr__"):
+            return True
+        case ast.keyword(arg):
+            return arg in PRECAUTIONS
+        case ast.Assign(targets=[ast.Name(name)]) | ast.AugAssign(ast.Name(name)):
+            return name in OF_ERRORS
+        case ast.Call(ast.Name(name)) | ast.FunctionDef(returns=ast.Name(name)):
+            return name in OF_ERRORS or name.endswith("_error")
+    return False
+
+
+def _changes_of(node: ast.AST) -> Iterator[Change]:
+    match node:
+        case ast.Compare(ops=[operator]):
+            yield from _other_operator(node, "ops", operator)
+        case ast.BinOp(left=ast.Name("int" | "float" | "bool" | "str")):
+            """A union of types."""
+        case (
+            ast.BinOp(op=operator)
+            | ast.BoolOp(op=operator)
+            | ast.AugAssign(op=operator)
+        ):
+            yield from _other_operator(node, "op", operator)
+        case ast.UnaryOp():
+            # Negated once more, as if it weren't.
+            yield node, "operand", ast.UnaryOp(node.op, node.operand)
+        case ast.Constant(bool(value)):
+            yield node, "value", not value
+        case ast.Constant(int(value) | float(value)):
+            yield node, "value", value + 1
+        case ast.IfExp() | ast.If():
+            yield node, "test", ast.Constant(True)
+            yield node, "test", ast.Constant(False)
+        case ast.comprehension(ifs=[_, *_]):
+            yield node, "ifs", []
+        case ast.Assign() if _names_in(*node.targets) <= _names_in(node.value):
+            # Without another one, a name would have no value.
+            yield node, "value", ast.parse(ast.unparse(node.targets[0])).body[0].value
+        case ast.Expr(ast.Call()):
+            yield node, "value", ast.Constant(None)
+        case ast.Call():
+            yield from _changes_of_call(node)
+
+
+def _other_operator(node: ast.AST, attribute: str, old: ast.AST) -> Iterator[Change]:
+    other = OTHER_OPERATORS.get(type(old).__name__)
+    if other:
+        new = getattr(ast, other)()
+        yield node, attribute, [new] if attribute == "ops" else new
+
+
+def _names_in(*nodes: ast.AST) -> set[str]:
+    return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
+
+
+def _changes_of_call(node: ast.Call) -> Iterator[Change]:
+    attribute = "attr" if isinstance(node.func, ast.Attribute) else "id"
+    name = getattr(node.func, attribute, None)
+    if name in OTHER_NAMES:
+        yield node.func, attribute, OTHER_NAMES[name]
+    if len(node.args) > 1 and name not in IN_ANY_ORDER:
+        first, second, *rest = node.args
+        yield node, "args", [second, first, *rest]
+    for word in node.keywords:
+        if word.arg not in PRECAUTIONS:
+            yield node, "keywords", [x for x in node.keywords if x is not word]

@@ -1,0 +1,348 @@
+"""What users do wrong with tables and runs, and the message that each gets."""
+
+import contextlib
+import gzip
+import re
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from tables import raises, write
+
+from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
+
+ROWS = {"query_id": [1, 1, 2], "label": [1, 0, 1], "score": [0.3, 0.2, 0.1]}
+
+
+def changed(**columns):
+    return {name: x for name, x in {**ROWS, **columns}.items() if x is not None}
+
+
+MISSING = (
+    "`{0}` should name a column. Received: {0}='{1}', and a table with the columns "
+    "['query_id', 'label', 'score']"
+)
+NUMBERS = (
+    "`{0}` should name a column of numbers. Received: {0}='{0}', which is of the type "
+    "{1}, such as {2}"
+)
+TYPES = (
+    "`{0}` should name columns of numbers, text, or dates. Received: {0}='{0}', which "
+    "is of the type {1}"
+)
+IDS = "`query` should name a column without missing ids. Received: query='query_id'"
+TAKEN = (
+    "should have distinct names, as all become columns of the result. It also has "
+    '"weight", "mrr_weight" and columns that start with "health/". Received: '
+)
+SIZE = '`memory_limit` should be a size such as "2GB"'
+FRAME = pd.DataFrame(ROWS)
+WRONG_ROWS = [
+    ({}, {"query": "qid"}, MISSING.format("query", "qid")),
+    ({}, {"keep": ["market"]}, MISSING.format("keep", "market")),
+    ({"label": list("aba")}, {}, NUMBERS.format("label", "VARCHAR", "'a'")),
+    ({"score": ["0.3", "NA", "1"]}, {}, NUMBERS.format("score", "VARCHAR", "'NA'")),
+    ({"score": ["-.1e5", "1", "1_0"]}, {}, NUMBERS.format("score", "VARCHAR", "'1_0'")),
+    ({"score": [[0.1]] * 3}, {}, NUMBERS.format("score", "DOUBLE[]", "[0.1]")),
+    ({"item": [{"id": 1}] * 3}, {"item": "item"}, TYPES.format("item", "STRUCT(")),
+    ({"keep": [["a"]] * 3}, {"keep": "keep"}, TYPES.format("keep", "VARCHAR[]")),
+    ({x: [] for x in ROWS}, {}, "should have rows. Received: none, from a dict"),
+    ({"query_id": [1, None, 2]}, {}, IDS),
+    ({"query_id": [1.0, float("nan"), 2.0]}, {}, IDS),
+    ({"w": [1, 1, None]}, {"weight": "w"}, "weight='w', with one missing in the query"),
+    ({"m": [1, 2, 1]}, {"keep": "m"}, "keep='m', with 1 and 2 in the query 1"),
+    ({}, {"ties": "trec_eval"}, '`item` should name a column with `ties="trec_eval"`'),
+    ({}, {"ties": True}, "`ties` should be one of ['metric'"),
+    ({}, {"label": 3}, "`label` should be the name of a column. Received: label=3"),
+    ({"weight": [1] * 3}, {"keep": ["weight"]}, TAKEN + "'weight'"),
+    ({"m": [1] * 3}, {"query": "m", "keep": ["m"]}, TAKEN),
+    ({"mrr_weight": [1] * 3}, {"keep": ["mrr_weight"]}, TAKEN + "'mrr_weight'"),
+    ({"mrr_weight": [1] * 3}, {"query": "mrr_weight"}, TAKEN + "'mrr_weight'"),
+    ({"health/x": [1] * 3}, {"keep": ["health/x"]}, TAKEN + "'health/x'"),
+    ({}, {"memory_limit": "a lot"}, SIZE),
+    ({}, {"memory_limit": "-1"}, SIZE),
+    (
+        {},
+        {"memory_limit": "40MB"},
+        SIZE + ', of at least "100MB". Received: memory_li',
+    ),
+    (
+        {"score": [1.0]},
+        {},
+        "a table that can be read. Received: a dict, and the err",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "arguments", "message"), WRONG_ROWS)
+def test_wrong_rows(columns, arguments, message):
+    with raises(message):
+        evaluate(changed(**columns), ["mrr"], **arguments)
+
+
+NO_TABLES = [
+    ({"query_id": "1", "label": 1, "score": 0.5}, "a dict, and the error: "),
+    (FRAME.set_axis(["label"] * 3, axis=1), "a DataFrame, and the error: "),
+    (FRAME.astype(pd.SparseDtype("float", 0.0)), "a DataFrame, and the error: "),
+    (pl.from_pandas(FRAME).lazy(), "a LazyFrame, which its method `col"),
+    (3, "a int"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), NO_TABLES)
+def test_what_is_no_table(source, message):
+    with raises("`rows` should be ") as error:
+        evaluate(source, ["mrr"])
+    assert f"Received: {message}" in str(error.value)
+    with raises("`run` should be "):
+        evaluate_run({1: {2: 1}}, source, ["mrr"])
+    with raises("or a dict of columns. Received: a list"):
+        evaluate([ROWS], ["mrr"])
+
+
+def test_wrong_metrics():
+    with raises("`metrics` should have `sparse_labels=False`"):
+        evaluate(ROWS, [NDCG(k=10, sparse_labels=True)])
+
+
+@pytest.mark.parametrize("name", ["weight", "mrr_weight", "health/mrr", "query_id"])
+def test_metrics_of_names_that_are_taken(name):
+    with raises("distinct names, as all become columns of the result."):
+        evaluate(ROWS, ["mrr", NDCG(name=name)])
+    table = evaluate(ROWS, ["mrr", NDCG(name="x")]).per_list
+    names = [{"x": name}.get(each, each) for each in table.column_names]
+    metrics = RankingMetrics(["mrr", NDCG(name=name)]).members
+    with raises("should have distinct names"):
+        Evaluation(table.rename_columns(names), metrics=metrics, query="query_id")
+
+
+def test_a_path_of_no_file_is_a_question(tmp_path, monkeypatch):
+    (tmp_path / "rows.parquet").touch()
+    monkeypatch.chdir(tmp_path)
+    end = re.escape(f"no file in {str(tmp_path)!r}. Did you mean 'rows.parquet'?")
+    with pytest.raises(ValueError, match=f"'row.parquet', which matches {end}"):
+        evaluate("row.parquet", ["mrr"])
+
+
+NO_ROWS = "`rows` should have rows. Received: none, from "
+HEAD = b"query_id,label,score\n"
+WRONG_FILES = {
+    "none.parquet": (None, "`rows` should name files that exist. Received: "),
+    "empty.parquet": (b"", "Parquet file size is 0 bytes"),
+    "text.parquet": (b"a,b\n" * 9, "magic bytes not"),
+    "empty.csv": (b"", NO_ROWS),
+    "empty.jsonl": (b"", NO_ROWS),
+    "head.csv": (HEAD, NO_ROWS),
+    "rows.txt": (b"1 1 1\n", "files of one format, with names that end in one of "),
+    "run.trec": (b"1 Q0 a 1 1 t\n", "`evaluate_run` reads files of lines, such as TR"),
+    "folder.parquet": ("folder", "which is a folder: "),
+    "torn.csv.gz": (
+        gzip.compress(HEAD * 99)[:40],
+        "should be a table that can be read",
+    ),
+    "late.csv": (
+        HEAD + b"1,1,0.5\n" * 30_000 + b"1,good,0.5\n",
+        "`label` should name a column of numbers. Received: label='label', with 'good' "
+        "in line 30002 of ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FILES)
+def test_wrong_files(tmp_path, name):
+    content, message = WRONG_FILES[name]
+    if content == "folder":
+        (tmp_path / name).mkdir()
+    elif content is not None:
+        (tmp_path / name).write_bytes(content)
+    with raises(message) as error:
+        evaluate(tmp_path / name, ["mrr"])
+    assert name in str(error.value)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
+def test_shards_of_other_columns(tmp_path, suffix):
+    """A label that one shard lacks is not taken for one that is missing."""
+    rows = pa.table(ROWS)
+    write(rows, f"{tmp_path}/0.{suffix}")
+    write(rows.drop_columns("label"), f"{tmp_path}/1.{suffix}")
+    with raises(f"1.{suffix}") as error:
+        evaluate(f"{tmp_path}/*.{suffix}", ["mrr"])
+    assert "label" in str(error.value)
+    # DuckDB's advice is of an argument that there is not here.
+    assert "union_by_name" not in str(error.value)
+
+
+def test_an_item_twice_in_two_files(tmp_path):
+    rows = pa.table(changed(item=["a", "b", "a"]))
+    for shard, place in enumerate((0, 1, 2, 1)):
+        write(rows.slice(place, 1), f"{tmp_path}/{shard}.parquet")
+    with raises("the item 'b' of the query 1, in ") as error:
+        evaluate(f"{tmp_path}/*.parquet", ["mrr"], item="item")
+    assert re.findall(r"(\d)\.parquet", str(error.value)) == ["1", "3"]
+
+
+QRELS, RUN = ["1 0 a 1", "2 0 a 1"], ["1 Q0 a 1 0.9 t", "2 Q0 a 1 0.8 t"]
+LINES = "`{}` should have lines of the fields {}, with a number as {}. Received: line "
+OF_QRELS = LINES.format("qrels", "query iteration item label", "label") + "1 of QRELS, "
+OF_RUN = LINES.format("run", "query Q0 item rank score tag", "score")
+TWICE = "` should have each item of a query once. Received twice: the item 'a' of the "
+WRONG_RUNS = [
+    (RUN, QRELS, OF_QRELS + "'1 Q0 a 1 0.9 t', as in a run: are they swapped?"),
+    (["1 0 a good"], RUN, OF_QRELS + "'1 0 a good'"),
+    (QRELS, ["1 Q0 a 1 0,9 t"], OF_RUN + "1 of RUN, '1 Q0 a 1 0,9 t'"),
+    (QRELS, QRELS, OF_RUN + "1 of RUN, '1 0 a 1', as in qrels: are they swapped?"),
+    (QRELS, [*RUN, "", "3 Q0 a 1 - t"], OF_RUN + "4 of RUN, '3 Q0 a 1 - t'"),
+    (
+        ["01 0 a 1"],
+        RUN,
+        "`qrels` and `run` should have queries in common. Received: none, "
+        "with judgments of queries such as '01' and a run of queries such as '1'",
+    ),
+    (
+        QRELS,
+        [*RUN, "2 Q0 a 2 0.7 t"],
+        f"`run{TWICE}query '2', in line 2 of RUN and line 3 of RUN",
+    ),
+    (
+        [*QRELS, "2 0 a 0"],
+        RUN,
+        f"`qrels{TWICE}query '2', in line 2 of QRELS and line 3 of QRELS",
+    ),
+    ([], RUN, "`qrels` should have rows. Received: none, from "),
+]
+
+
+@pytest.mark.parametrize(("qrels", "run", "message"), WRONG_RUNS)
+def test_wrong_runs(tmp_path, qrels, run, message):
+    with contextlib.chdir(tmp_path):
+        for file, lines in (("QRELS", qrels), ("RUN", run)):
+            (tmp_path / file).write_text("".join(f"{line}\n" for line in lines))
+        with raises(message):
+            evaluate_run("QRELS", "RUN", ["mrr"])
+
+
+def evaluated(**columns):
+    """What keeps all columns that are none of the default ones."""
+    keep = [name for name in columns if name not in ROWS]
+    return evaluate(changed(**columns), ["mrr"], keep=keep)
+
+
+def items_of(query):
+    rows = changed(item=[1, 2, 1])
+    return evaluate(rows, ["mrr"], item="item", keep_items=3).items(query)
+
+
+def nothing_of(evaluation):
+    return Evaluation(evaluation.table.slice(0, 0))
+
+
+ODD_RULE = "`progress` should be a function that is called with the numbers"
+ODD_BASELINE = "`baseline` should be an `Evaluation`; "
+NO_CLUSTER = "cluster='user', with 1 of 2 lists without one"
+NO_QUERIES = "`baseline` and the models should have queries. Received: "
+NO_QUERY = "`query` should be one of the evaluation, such as [1]. Received: query="
+WRONG_CALLS = [
+    (lambda x: x.compare(evaluated(query_id=["1", "1", "2"])), "query ids of the same"),
+    (
+        lambda x: x.compare(evaluated(query_id=[7, 7, 8])),
+        "no common ones, such as 7 a",
+    ),
+    (lambda x: x.compare(evaluate(ROWS, ["map"])), "the models. Received: ['map'] and"),
+    (lambda x: x.compare(x, test="wilcoxon"), "`test` should be one of "),
+    (lambda x: x.compare(x, correction="bonferroni"), "`correction` should be one of "),
+    (lambda x: compare(x, {}), "`models` should be"),
+    (
+        lambda x: compare(x, {"a": ROWS}),
+        "Evaluation, models of type {'a': 'dict'}",
+    ),
+    (lambda x: compare(ROWS, {"a": x}), "`models` should be"),
+    (lambda x: x.compare({"a": x}), ODD_BASELINE),
+    (lambda x: x.compare(x.per_list), ODD_BASELINE),
+    (lambda x: x.worst("mrr", baseline=3), ODD_BASELINE),
+    (lambda x: x.worst("mrr", baseline=x), "Received: ['difference']"),
+    (lambda x: x.worst("map"), "`metric` should be one of"),
+    (lambda x: x.compare(nothing_of(x)), NO_QUERIES),
+    (lambda x: nothing_of(x).compare(x), NO_QUERIES),
+    (lambda x: x.summary(by="shop"), "`by` should name kept columns"),
+    (lambda x: x.summary(by="value"), "`by` should not name a column of the result"),
+    (lambda x: x.compare(x, by="p"), "corrected_p, lists. Received: by='p'"),
+    (lambda x: x.summary(cluster="shop"), "`cluster` should name kept columns"),
+    (lambda x: x.summary(cluster="user"), NO_CLUSTER),
+    (lambda x: x.compare(x, cluster="user"), NO_CLUSTER),
+    (lambda x: x.summary(confidence=95), "`confidence` should be a number between"),
+    (
+        lambda x: evaluate(ROWS, ["mrr"], score=["a", "b"]),
+        "should be one column, the",
+    ),
+    (lambda x: evaluate(ROWS, ["mrr"], progress=True), ODD_RULE),
+    (lambda x: evaluate_run({1: [2]}, {1: [2]}, ["mrr"], progress=3), ODD_RULE),
+    (lambda x: evaluate(ROWS, ["mrr"], keep_items=0), "should be a positive integer"),
+    (lambda x: evaluate(ROWS, ["mrr"], keep_items=3), "the items with `keep_items`"),
+    (
+        lambda x: x.items(1),
+        "`items` needs the items, which `evaluate` and",
+    ),
+    (lambda x: items_of(77), NO_QUERY),
+    (lambda x: items_of([1]), NO_QUERY),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_CALLS)
+def test_wrong_calls(call, message):
+    kept = {x: [1, 1, 2] for x in ("market", "value", "p", "difference")}
+    evaluation = evaluated(user=["a", "a", None], **kept)
+    with raises(message):
+        call(evaluation)
+
+
+def test_questions_of_another_step():
+    with pytest.raises(TypeError, match=r"then `summary\(by=...\)`. Received: by='a'"):
+        evaluate(ROWS, ["mrr"], by="a")
+    evaluation = evaluated(market=[1, 1, 2], p=[1, 1, 2])
+    for call in (evaluation.summary, evaluation.plot, evaluation.compare):
+        # A second argument would be a cluster of the one, and a slice of the other.
+        with pytest.raises(TypeError, match="positional argument"):
+            call(evaluation, "market")
+    assert evaluation.summary(by="p")["p"] == [1, 2]
+    assert compare(evaluation, evaluation).rows == evaluation.compare(evaluation).rows
+    by_model = evaluate(changed(model=[1, 1, 2]), ["mrr"], query="model")
+    with raises("a column named 'model', which would name the models"):
+        compare(by_model, {"a": by_model, "b": by_model})
+
+
+def test_queries_in_the_type_of_text_of_other_tools():
+    lists = evaluated(query_id=["a", "a", "b"]).per_list
+    schema = lists.schema.set(0, pa.field("query_id", pa.large_string()))
+    metrics = {"metrics": [MeanReciprocalRank()], "query": "query_id"}
+    ours, others = (Evaluation(x, **metrics) for x in (lists, lists.cast(schema)))
+    assert ours.compare(others)["lists"] == [2]
+
+
+OFFERED = [
+    *(("query", "query_id", x) for x in ("topic", "QueryID", "session", "query_ids")),
+    *(("label", "label", x) for x in ("grade", "y_true", "labels")),
+    *(("score", "score", x) for x in ("prediction", "y_pred", "scores")),
+    *(("item", "item_id", x) for x in ("doc_id", "docno", "Item ID", "item_ids")),
+    ("weight", "weight", "sample_weight"),
+    ("keep", "market", "markets"),
+]
+
+
+@pytest.mark.parametrize(("argument", "given", "there"), OFFERED)
+def test_a_missing_column_offers_the_one_that_is_meant(argument, given, there):
+    rows = changed(item_id=list("abc"), weight=[1.0] * 3, market=["de"] * 3)
+    rows = {there if x == given else x: values for x, values in rows.items()}
+    arguments = {"item": "item_id", "weight": "weight", "keep": "market"}
+    with raises(f"Received: {argument}={given!r}") as error:
+        evaluate(rows, ["mrr"], **arguments)
+    assert str(error.value).endswith(f'Did you mean {argument}="{there}"?')
+
+
+def test_a_missing_column_that_nothing_resembles_offers_none():
+    rows = {"a": [1], "b": [1], "c": [0.5]}
+    with raises("and a table with the columns ['a', 'b', 'c']") as error:
+        evaluate(rows, ["mrr"])
+    assert "Did you mean" not in str(error.value)

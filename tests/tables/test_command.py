@@ -1,0 +1,692 @@
+"""The command: what it prints where, and its exit codes."""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyarrow import parquet
+from tables import rows_of
+
+import keras_rank
+import keras_rank_command
+from keras_rank.evaluation import Evaluation, compare, evaluate
+from keras_rank.evaluation.command import printing, run
+from keras_rank.evaluation.lists import metric_names, settings
+from keras_rank.evaluation.report import comparison
+from keras_rank.metrics import NDCG, MeanReciprocalRank
+from keras_rank.reading import runs
+from keras_rank.worth import GAINS
+
+FEW = "Warning: all rows have fewer than 10 lists, too few for reliable intervals."
+QRELS = "1 0 a 1\n1 0 b 0\n2 0 a 1\n"
+RUN = "1 Q0 b 1 0.9 t\n1 Q0 a 2 0.8 t\n2 Q0 a 1 0.7 t\n"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qrels").write_text(QRELS)
+    (tmp_path / "run").write_text(RUN)
+    for name, noise in (("base", 3.0), ("new", 0.5)):
+        parquet.write_table(rows_of(noise=noise), f"{name}.parquet")
+    other = rows_of().replace_schema_metadata({"keras_rank": "[]"})
+    parquet.write_table(other, "other.parquet")
+    for name, ids in (("dates", pa.array([0], pa.date32())), ("numbers", [0])):
+        rows = {"query_id": ids, "item_id": [1], "label": [1], "score": [0.5]}
+        parquet.write_table(pa.table(rows), f"{name}.parquet")
+
+
+@pytest.fixture
+def command(capsys):
+    def call(line, expected=0):
+        exit_code = run_or_exit(line.split())
+        printed = capsys.readouterr()
+        assert exit_code == expected, printed.err
+        return printed
+
+    return call
+
+
+def assert_refused(command, line, message):
+    printed = command(line, expected=2)
+    assert printed.out == ""
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert printed.err.startswith("keras-rank")
+
+
+def run_or_exit(arguments):
+    try:
+        return run(arguments)
+    except SystemExit as end:
+        return end.code
+
+
+def test_a_run(command):
+    for line in (
+        "evaluate qrels run -m mrr map",
+        "evaluate -m mrr map --qrels qrels run",
+        # As trec_eval has it, where the files come last.
+        "evaluate -m mrr map qrels run",
+    ):
+        printed = command(line)
+        assert printed.err == ""
+        assert printed.out.splitlines() == [
+            "metric   value  standard_error     low    high  lists",
+            "mrr     0.7500          0.2500  0.0000  1.0000      2",
+            "map     0.7500          0.2500  0.0000  1.0000      2",
+            "Rules: trec_eval (version 10)",
+            FEW,
+        ]
+
+
+def test_a_run_from_standard_input(command, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(RUN))
+    assert "mrr     0.7500" in command("evaluate qrels - -m mrr").out
+
+
+def test_which_items_and_queries_of_a_run_count(command, tmp_path):
+    chunks = "1 Q0 1 1 .9 t\n1 Q0 b 2 .8 t\n1 Q0 a 3 .7 t\n1 Q0 b 4 .1 t\n"
+    (tmp_path / "chunks").write_text(chunks)
+    line = "evaluate qrels chunks -m mrr judged@2 -o json"
+    assert "Received twice: the item 'b'" in command(line, expected=2).err
+    for options, expected in (
+        ("--duplicates first", [(1 / 3) / 2, (1 / 2) / 2]),
+        ("--duplicates max --missing skip", [1 / 3, 1 / 2]),
+        ("--duplicates max --missing skip --ignore-identical-ids", [1 / 2, 1.0]),
+    ):
+        printed = json.loads(command(f"{line} {options}").out)
+        assert [x["value"] for x in printed["summary"]] == pytest.approx(expected)
+    line = "compare --qrels qrels run chunks -m mrr --duplicates first"
+    assert "-0." in command(line).out
+
+
+def test_values_of_each_query(command):
+    printed = command("evaluate qrels run -m mrr -q -o tsv")
+    assert printed.out.split("\n\n")[0] == (
+        "query_id\tmrr\tweight\n1\t0.5\t1.0\n2\t1.0\t1.0"
+    )
+
+
+def test_several_runs_and_json(command, tmp_path):
+    (tmp_path / "other").write_text(RUN.replace("2 Q0", "3 Q0"))
+    printed = command("evaluate qrels run other -m mrr -q -o json --health")
+    found = json.loads(printed.out)
+    assert list(found) == ["per_list", "health", "summary", "notes", "warnings"]
+    assert found["notes"] == ["Rules: trec_eval (version 10)", FEW]
+    values = {row["run"]: row["value"] for row in found["summary"]}
+    assert values == {"run": 0.75, "other": 0.25}
+    assert found["summary"][0]["standard_error"] == 0.25
+    assert {row["run"] for row in found["per_list"]} == {"run", "other"}
+    assert any("no items with a score" in warning for warning in found["warnings"])
+    assert "keras-rank: other: Warning: 1 of 2 lists have no items" in printed.err
+
+
+def test_notes_of_one_of_several_runs_name_it(command, tmp_path):
+    for name, queries, line in (
+        ("judged", 12, "{} 0 a 1\n"),
+        ("all", 12, "{} Q0 a 1 1.0 t\n"),
+        ("few", 2, "{} Q0 a 1 1.0 t\n"),
+    ):
+        (tmp_path / name).write_text("".join(map(line.format, range(queries))))
+    for names in ("all few", "few all"):
+        printed = command(f"evaluate judged {names} -m mrr --missing skip -o json")
+        rules = "Rules: trec_eval (version 10), missing=skip"
+        assert json.loads(printed.out)["notes"] == [rules, f"few: {FEW}"]
+
+
+def test_a_table_and_its_slices(command):
+    line = "evaluate base.parquet new.parquet --by market --cluster user -m ndcg@5"
+    printed = command(f"{line} --item item_id --duplicates count -o markdown").out
+    assert printed.startswith("| market | metric | value |")
+    *table, _, note = printed.splitlines()
+    assert [row.split()[1] for row in table[2:]] == ["de", "fr", "jp"]
+    assert note.startswith("Missing or negative labels: 0 of 1,266 rows, left out")
+
+
+def test_arguments_are_those_of_python(command):
+    printed = command(
+        "evaluate base.parquet --weight item_weight --item item_id --gains linear "
+        "--relevance-threshold 2 -m ndcg@5 mrr --ties trec_eval --memory-limit 1GB "
+        "-o json"
+    )
+    metrics = [
+        NDCG(k=5, gain_fn="linear", relevance_threshold=2.0, name="ndcg@5"),
+        MeanReciprocalRank(relevance_threshold=2.0),
+    ]
+    arguments = {"weight": "item_weight", "item": "item_id", "ties": "trec_eval"}
+    expected = evaluate("base.parquet", metrics, **arguments)
+    assert json.loads(printed.out)["summary"] == expected.summary().rows
+
+
+@pytest.fixture
+def stored(command):
+    for name, metrics in (("base", "mrr ndcg@5 arp"), ("new", "mrr ndcg@5")):
+        command(f"evaluate {name}.parquet -m {metrics} --per-list {name}_lists.parquet")
+
+
+def test_lists_are_written_and_compared(command, stored):
+    of_rows = command("compare base.parquet new.parquet -m ndcg@5 -o json")
+    of_lists = command("compare base_lists.parquet new_lists.parquet -o json -m ndcg@5")
+    base, new = (evaluate(rows_of(noise=noise), ["ndcg@5"]) for noise in (3.0, 0.5))
+    for printed in (of_rows, of_lists):
+        assert json.loads(printed.out)["comparison"] == new.compare(base).rows
+    line = "compare base.parquet new.parquet base_lists.parquet -m ndcg@5"
+    printed = command(f"{line} --correction none").out.splitlines()
+    names = ["model", "new.parquet", "base_lists.parquet", "*"]
+    assert [row.split()[0] for row in printed] == names
+
+
+def test_options_without_effect_on_stored_lists_are_errors(command, stored):
+    left_out = "should be left out with files written by --per-list"
+    one = "evaluate base_lists.parquet"
+    two = "compare base_lists.parquet new_lists.parquet"
+    for option in ("--gains linear", "--ties trec_eval", "--query qid", "--qrels x"):
+        for line in (one, two):
+            printed = command(f"{line} {option}", expected=2)
+            assert left_out in printed.err
+            assert f"Received: {option}" in printed.err
+    for line, words in (
+        (f"{one} --by shop", "--by should name columns that were kept: --keep shop"),
+        (f"{two} --by shop", "should name columns that were kept: --keep shop"),
+        ("evaluate qrels base_lists.parquet", "--qrels should be left out with files"),
+        (f"{two} -m arp", "in new_lists.parquet, which has ['mrr', 'ndcg@5']"),
+        (f"{one} base.parquet", "should be the only file of evaluate"),
+        (f"{one} -m mrr --fail-below ndcg@5=1", "higher is better, one of ['mrr']"),
+    ):
+        assert words in command(line, expected=2).err
+    # It has an effect on the rows beside them.
+    command("compare base_lists.parquet new.parquet -m ndcg@5 --ties metric")
+    assert len(command(f"{two} -o tsv").out.splitlines()) == 3
+
+
+def test_stored_lists_are_summed_up(command):
+    line = "evaluate base.parquet -m ndcg@5 arp mrr --keep market"
+    expected = command(f"{line} --per-list lists.parquet --by user --health -q").out
+    line = "evaluate lists.parquet"
+    assert command(f"{line} --by user --health -q").out == expected
+    chosen = json.loads(command(f"{line} -m mrr -q -o json").out)
+    assert [row["metric"] for row in chosen["summary"]] == ["mrr"]
+    assert [*chosen["per_list"][0]] == ["query_id", "user", "market", "mrr", "weight"]
+    command(f"{line} -m mrr --per-list mrr.parquet")
+    assert Evaluation.read("mrr.parquet").metric_names == ["mrr"]
+    assert command(f"{line} --fail-below ndcg@5=1 --fail-above arp=1", expected=1).err
+
+
+def test_gates(command):
+    # The relevant items are at the ranks 2 and 1.
+    line = "evaluate qrels run -m arp mrr --fail-above"
+    assert command(f"{line} arp=1.5 --fail-below mrr=0.75").err == ""
+    printed = command(f"{line} arp=1.4 --fail-below mrr=0.76", expected=1)
+    assert printed.err.splitlines() == [
+        "keras-rank: arp is 1.5, above 1.4",
+        "keras-rank: mrr is 0.75, below 0.76",
+    ]
+    assert "mrr     0.7500" in printed.out
+    command("compare base.parquet new.parquet -m ndcg@5 --fail-if-worse")
+    command("compare base.parquet base.parquet -m ndcg@5 --fail-if-worse")
+    line = "compare new.parquet base.parquet -m ndcg@5 arp --fail-if-worse"
+    printed = command(line, expected=1)
+    assert "ndcg@5 is worse by 0." in printed.err
+    assert "arp is worse by " in printed.err
+
+
+def test_a_gate_is_shut_where_metrics_of_the_baseline_are_missing(command, stored):
+    line = "compare base_lists.parquet new_lists.parquet --fail-if-worse"
+    command(f"{line} -m mrr ndcg@5")
+    printed = command(line, expected=1)
+    assert "metrics that only the baseline has are left out: arp" in printed.err
+    assert "new_lists.parquet lacks arp of the baseline" in printed.err
+    line = "compare new_lists.parquet base_lists.parquet"
+    assert "that only base_lists.parquet has are left out: arp" in command(line).err
+
+
+def test_a_gate_is_shut_where_too_few_lists_are_worse(command):
+    """No test tells whether it is chance."""
+    pathlib.Path("one").write_text("1 0 a 1\n")
+    pathlib.Path("worse").write_text("1 Q0 b 1 0.9 t\n")
+    line = "compare --qrels one run worse -m mrr --fail-if-worse"
+    assert "worse by 0.5000, p=nan, corrected p=nan" in command(line, expected=1).err
+    command(line.replace("run worse", "worse run"))
+
+
+def test_a_gate_names_what_is_worse_by_p_alone(command):
+    """Each metric that is compared beside it weakens the gate."""
+    number, worse = 40, 5
+    query = np.repeat(np.arange(number), 2)
+    rows = {"query_id": query, "label": np.tile([1, 0], number)}
+    for name, lost in (("good", 0), ("bad", worse)):
+        score = np.where(query < lost, [0, 1] * number, [1, 0] * number)
+        parquet.write_table(pa.table({**rows, "score": score}), f"{name}.parquet")
+    line = "compare good.parquet bad.parquet --fail-if-worse -m mrr"
+    p = compare(*(evaluate(f"{x}.parquet", ["mrr"]) for x in ("good", "bad")))["p"][0]
+    assert p < 0.05 < 3 * p
+    said = f"mrr is worse by {0.5 * worse / number:.4f}, p={p:.2g}"
+    alone = command(line, expected=1).err
+    assert f"keras-rank: {said}, corrected p={p:.2g}\n" in alone
+    beside = f"{line} precision@1 recall@2"
+    warning = (
+        f"Warning: {said}, corrected p={3 * p:.2g}: the gate reads the corrected p"
+    )
+    assert warning in command(beside).err
+    assert said in command(f"{beside} --correction none", expected=1).err
+    assert "Warning: mrr" not in command(f"{beside} --correction none", expected=1).err
+
+
+LEVEL = "evaluate qrels run -o tsv -m ndcg map"
+
+
+@pytest.mark.parametrize(("labels", "raised"), [("12", 1.0), ("21", (1 / 2 + 1) / 2)])
+def test_the_level_of_relevance_by_the_rules_of_trec_eval(command, labels, raised):
+    """Whose -l leaves ndcg as it is."""
+    one, two = labels
+    pathlib.Path("qrels").write_text(f"1 0 a {one}\n1 0 b {two}\n2 0 a 2\n")
+    (ndcg, ap), (same, of_level) = (
+        [row.split("\t")[1] for row in command(line).out.splitlines()[1:3]]
+        for line in (LEVEL, f"{LEVEL} --relevance-threshold 2")
+    )
+    assert (same, float(ap), float(of_level)) == (ndcg, 1.0, raised)
+
+
+def test_gates_compare_what_is_printed(command):
+    """7 of 10 are 0.69999999 in float32."""
+    rows = {"query_id": [1] * 10, "label": [1] * 7 + [0] * 3}
+    rows["score"] = [x / 2 for x in range(10)]
+    parquet.write_table(pa.table(rows), "ten.parquet")
+    line = "evaluate ten.parquet -m precision@10 fall_out --fail-below precision@10="
+    assert command(f"{line}0.7").err == ""
+    printed = command(f"{line}0.70001", expected=1)
+    assert printed.err == "keras-rank: precision@10 is 0.7, below 0.70001\n"
+    value = json.loads(command(f"{line}0.7 -o json").out)["summary"][0]["value"]
+    command(f"{line}{value!r}")
+
+
+def test_an_output_is_not_an_input(command):
+    command("evaluate base.parquet -m mrr map --per-list lists.parquet")
+    os.link("new.parquet", "same.parquet")
+    parquet.write_table(rows_of(), "qrels.parquet")
+    for line in (
+        "base.parquet --per-list base.parquet",
+        "base.parquet --per-list ./base.parquet",
+        "*.parquet --per-list new.parquet",
+        "new.parquet --per-list same.parquet",
+        "lists.parquet -m mrr --per-list lists.parquet",
+        "--qrels qrels.parquet run --per-list qrels.parquet",
+    ):
+        before = parquet.read_table(line.split()[-1])
+        printed = command(f"evaluate {line}", expected=2)
+        assert "an input, which it would replace" in printed.err
+        assert parquet.read_table(line.split()[-1]).equals(before)
+    # One that is there already, and read by nobody, may be.
+    command("evaluate base.parquet -m mrr --per-list lists.parquet")
+
+
+def test_a_gate_is_shut_where_queries_of_the_baseline_are_missing(command):
+    """Which might be those that a model is worse for."""
+    rows = parquet.read_table("base.parquet")
+    parquet.write_table(rows.filter(pc.less(rows["query_id"], 30)), "half.parquet")
+    line = "compare base.parquet half.parquet -m ndcg@5"
+    assert "only the baseline has are left out" in command(line).err
+    assert "half.parquet lacks" in command(f"{line} --fail-if-worse", expected=1).err
+    command("compare half.parquet base.parquet -m ndcg@5 --fail-if-worse")
+
+
+def test_gates_hold_for_each_slice(command):
+    line = "evaluate base.parquet -m ndcg@5 --by market"
+    of_markets = json.loads(command(f"{line} -o json").out)["summary"]
+    (value, market), (other, _), _ = sorted(
+        (x["value"], x["market"]) for x in of_markets
+    )
+    bound = (value + other) / 2
+    printed = command(f"{line} --fail-below ndcg@5={bound}", expected=1)
+    (shut,) = [line for line in printed.err.splitlines() if "Warning" not in line]
+    assert shut == f"keras-rank: ndcg@5 of {market} is {value:.6g}, below {bound:g}"
+    parquet.write_table(rows_of(noise=0.5), "run.parquet")
+    line = "compare new.parquet base.parquet run.parquet -m ndcg@5 --fail-if-worse"
+    printed = command(f"{line} --by market --confidence 0.5", expected=1)
+    assert "ndcg@5 of base.parquet de is worse by 0." in printed.err
+
+
+def page_of(file="report.html"):
+    return pathlib.Path(file).read_text("utf-8")
+
+
+def test_a_page_is_written(command):
+    pytest.importorskip("matplotlib")
+    printed = command("report new.parquet --baseline base.parquet -m mrr --by market")
+    assert printed.out == ""
+    assert "The page is in report.html" in printed.err
+    assert "Warning: 14 of 60 lists have no relevant items" in printed.err
+    assert "<h2>By market</h2>" in page_of()
+    new, base = (evaluate(rows_of(noise=noise), ["mrr"]) for noise in (0.5, 3.0))
+    compared = new.compare(base).to_html().partition("<p>")[0]
+    before = page_of()
+    assert compared in before
+    printed = command("report new.parquet -m mrr", expected=2)
+    assert "is there already: --output report.html replaces it" in printed.err
+    assert page_of() == before
+    # The same of stored lists, with the items that were kept, or none.
+    command("evaluate new.parquet -m mrr --per-list lists.parquet")
+    for line, words in (
+        ("new.parquet -m mrr", "keep_items=10"),
+        ("new.parquet --item item_id --duplicates count -m mrr", "Items of "),
+        ("new.parquet --title <New> -m mrr", "<h1>&lt;New&gt;</h1>"),
+        ("lists.parquet --baseline base.parquet -m mrr", compared),
+        ("qrels run", "trec_eval (version 10)"),
+        ("qrels run", "Items of 1"),
+    ):
+        command(f"report {line} -o report.htm")
+        assert words in page_of("report.htm")
+
+
+def test_a_page_is_of_one_model(command, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "other").write_text(RUN)
+    (tmp_path / "input.html").write_text(RUN)
+    for line, message in (
+        ("qrels run other", "A page should be of one model"),
+        ("qrels", "A page should be of one model"),
+        ("qrels input.html -o input.html", "--output should name a file that is not"),
+        ("new.parquet -o page.pdf", "--output should name a file that ends in .html"),
+        ("new.parquet --baseline nowhere.parquet", "nowhere.parquet"),
+        ("new.parquet --rules keras", "--rules should be left out with tables"),
+        ("new.parquet --keep-items 3", "`item` should name the column of the items"),
+    ):
+        assert_refused(command, f"report {line}", message)
+    assert not pathlib.Path("report.html").exists()
+
+
+def test_tables_in_html_and_versions(command):
+    printed = command("evaluate new.parquet -m mrr -o html").out
+    found = evaluate(rows_of(noise=0.5), ["mrr"]).summary()
+    assert printed.rstrip("\n") == found.to_html()
+    assert command("--version").out == f"{keras_rank.__version__}\n"
+
+
+def test_patterns_may_follow_metrics(command):
+    plain = command("evaluate base.parquet -m mrr").out
+    assert command("evaluate -m mrr ba*.parquet").out == plain
+    by_market = command("evaluate base.parquet -m mrr --by market").out
+    assert command("evaluate -m mrr --by market base.parquet").out == by_market
+
+
+WRONG = {
+    "": "the following arguments are required",
+    "foo": "invalid choice: 'foo'",
+    "evaluate": "There should be files to read",
+    "evaluate qrels": "Qrels should be followed by runs",
+    "evaluate run qrels": "are they swapped?",
+    "evaluate none.parquet": "should name files that exist. Received: 'none.parquet'",
+    "evaluate qrels run -m ndgc@10": "Received: 'ndgc@10'",
+    "evaluate qrels run -m mrr,map": "or a word in the command: -m a b",
+    "evaluate qrels run -m tau@3": "`k` should be None",
+    "evaluate qrels run --by market": "should be left out with qrels and runs",
+    "evaluate qrels run --fail-below mrr": "such as ndcg@10=0.40. Received: 'mrr'",
+    "evaluate qrels run --fail-below 0.4": "such as ndcg@10=0.40. Received: '0.4'",
+    "evaluate qrels run --fail-below mrr=nan": "ndcg@10=0.40. Received: 'mrr=nan'",
+    "evaluate qrels ./qrels -m mrr": "Qrels and runs should be different files",
+    "compare --qrels qrels run ./qrels -m mrr": "should be different files",
+    "evaluate qrels run -m mrr --fail-below map=1": "better, one of ['mrr']. Received",
+    "evaluate qrels run -m mrr --fail-above mrr=1": "better, and there is none",
+    "evaluate qrels run run": "Each file should be given once. Received twice: run",
+    "evaluate qrels run base.parquet --per-list x": "--per-list takes one run",
+    "evaluate qrels run --per-list x.csv": "should name a file that ends in .parquet",
+    "evaluate qrels run --per-list no/x.parquet": "in a folder that exists",
+    "evaluate qrels run -m arp --fail-below arp=2": "better, and there is none",
+    "evaluate none": "should name files that exist. Received: 'none'",
+    "compare none q": "should name files that exist. Received: 'none'",
+    "evaluate base.parquet --by item_id": "--by should name columns with one value",
+    "evaluate base.parquet --by shop": "--by should name a column. Received: --by shop",
+    "evaluate base.parquet --cluster shop": "--cluster should name a column. Received:",
+    "evaluate base.parquet --by markets": 'Did you mean --by "market"?',
+    "evaluate base.parquet --query qid": 'Did you mean query="query_id"?',
+    "evaluate qrels run -m ndcg --relevance-threshold 2": "ndcg has the gains of all",
+    "evaluate qrels run -m P(rel=2)@5 --relevance-threshold 2": "their own level",
+    "evaluate base.parquet --conf 0.9": "unrecognized arguments: --conf 0.9",
+    "evaluate qrels run --query qid": "--query should be left out with TREC files",
+    "evaluate qrels run --duplicates count": "of ['error', 'first', 'max']. Received",
+    "evaluate base.parquet --item item_id --duplicates max": "of ['error', 'count']",
+    "evaluate base.parquet --missing skip": "should be left out with tables",
+    "evaluate base.parquet --ignore-identical-ids": "Received: --ignore-identical",
+    "evaluate qrels run --missing drop": "invalid choice: 'drop'",
+    "evaluate base.parquet --duplicates error": "should come with --item",
+    "evaluate base.parquet --keep market": "with --print-lists or --per-list",
+    "evaluate base.parquet -m mrr --gains linear": "without a metric that has gains",
+    "compare base.parquet new.parquet --keep market": "unrecognized arguments: --keep",
+    "evaluate base.parquet --confidence 95": "`confidence` should be a number between",
+    "evaluate base.parquet -o xml": "invalid choice: 'xml'",
+    "compare base.parquet other.parquet": "that this version of keras_rank wrote",
+    "evaluate -j dates.parquet numbers.parquet -m mrr": "types that can be compared",
+    "compare base.parquet": "at least one file to compare with it",
+    "compare base.parquet run": "their judgments: --qrels FILE",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG.items())
+def test_errors_take_one_line(command, line, message):
+    assert_refused(command, line, message)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, command):
+    assert command("evaluate qrels run -m mrr").err == ""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert run(["evaluate", "qrels", "run", "-m", "mrr"]) == 0
+    shown = sys.stderr.getvalue()
+    assert "\r3 rows read, 2 queries done" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "stdin"])
+def test_streams_that_are_closed(command, monkeypatch, closed):
+    monkeypatch.setattr(sys, closed, None)
+    lines = {"stdout": "evaluate qrels run", "stdin": "evaluate qrels -"}
+    code = run(lines.get(closed, "evaluate qrels none").split())
+    assert code == 2
+
+
+def test_an_error_of_ours_is_no_gate(command, monkeypatch):
+    monkeypatch.setattr("keras_rank.evaluation.command.main._results", lambda *_: 1 / 0)
+    assert "ZeroDivisionError" in command("evaluate qrels run", expected=2).err
+
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def started(*call, stdout=subprocess.PIPE, **variables):
+    """A process that has ended, in which no backend is named but by the variables."""
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
+    environment |= {"PYTHONPATH": str(ROOT), **variables}
+    call = [sys.executable, *map(str, call)]
+    streams = {"stdout": stdout, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(call, env=environment, check=False, **streams)
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_module():
+    line = "evaluate qrels run -m mrr"
+    done = started("-m", "keras_rank", *line.split(), KERAS_BACKEND="numpy")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "mrr     0.7500" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_gate_is_shut_though_nobody_reads_the_results():
+    """As in `keras-rank ... | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    line = "evaluate qrels run -m mrr --fail-below mrr=1"
+    try:
+        done = started("-m", "keras_rank_command", *line.split(), stdout=write)
+    finally:
+        os.close(write)
+    assert done.returncode == 1
+    assert done.stderr == "keras-rank: mrr is 0.75, below 1\n"
+
+
+@pytest.mark.slow
+def test_a_backend_that_is_none_is_no_gate():
+    line = ["evaluate", "qrels", "run"]
+    done = started("-m", "keras_rank_command", *line, KERAS_BACKEND="nope")
+    assert done.returncode == 2
+    assert done.stderr.startswith("keras-rank: error: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def by_name(tmp_path):
+    """Starts the command by its name where packages are not installed."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, function = scripts["keras-rank"].split(":")
+
+    def call(line, missing):
+        (tmp_path / "keras-rank").write_text(
+            f"""
+import sys
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *others: (
+    None if name.partition(".")[0] in {missing!r} else find(name, *others)
+)
+from {module} import {function}
+try:
+    {function}()
+finally:
+    keras = sys.modules.get("keras")
+    print(keras and keras.backend.backend())
+"""
+        )
+        return started(tmp_path / "keras-rank", *line.split())
+
+    return call
+
+
+COMMANDS = ("evaluate", "compare", "report")
+ALONE = {"numpy": ["tensorflow", "torch"], "torch": ["tensorflow", "jax"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", ALONE)
+def test_it_runs_on_the_backend_that_is_installed(by_name, alone):
+    """As with the extras `[numpy,evaluation]`. Keras needs JAX on NumPy."""
+    done = by_name("evaluate qrels run -m mrr", missing=ALONE[alone])
+    assert done.returncode == 0, done.stderr
+    assert "mrr     0.7500" in done.stdout
+    assert done.stdout.endswith(f"\n{alone}\n")
+
+
+def test_errors_of_imports_take_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-rank", "evaluate", "qrels", "run"])
+    monkeypatch.setitem(sys.modules, "keras_rank.evaluation.command", None)
+    with pytest.raises(SystemExit) as raised:
+        keras_rank_command.main()
+    printed = capsys.readouterr()
+    assert (raised.value.code, printed.out) == (2, "")
+    assert printed.err.startswith("keras-rank: error: import of ")
+
+
+@pytest.mark.parametrize("line", ["", *[f"{x} -h" for x in COMMANDS], "--version", "x"])
+def test_help_is_answered_without_keras(line):
+    """Which takes seconds to import."""
+    code = f"""
+import sys
+import keras_rank_command
+
+sys.argv = ["keras-rank", *{line.split() or ["--help"]!r}]
+try:
+    keras_rank_command.main()
+finally:
+    heavy = {{"keras", "keras_rank", "numpy", "duckdb", "pyarrow", "scipy"}}
+    print(sorted(heavy & set(sys.modules)))
+"""
+    done = started("-c", code)
+    starts = {"x": "", "--version": keras_rank.__version__}
+    assert done.returncode == (2 if line == "x" else 0)
+    assert done.stdout.startswith(starts.get(line, "usage: keras-rank"))
+    assert done.stdout.endswith("[]\n")
+
+
+def test_options_accept_what_the_functions_accept():
+    """They are written out, as the parser imports nothing of the package."""
+    found = {}
+    for table in keras_rank_command._OF_COMMANDS.values():
+        for _, name, values, *_ in keras_rank_command.options_of(table):
+            if "|" in values:
+                found[name] = set(values.split("|"))
+    known = {**settings.CHOICES, **runs.CHOICES, "rules": metric_names.RULES}
+    known |= {"gains": GAINS, "output": [*printing._TEXTS, "json"]}
+    known |= {"test": comparison.TESTS, "correction": [*comparison.CORRECTIONS, "none"]}
+    both = {*settings.CHOICES["duplicates"], *runs.CHOICES["duplicates"]}
+    expected = {name: set(values) for name, values in known.items()}
+    assert found == {**expected, "duplicates": both}
+
+
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "scipy"])
+@pytest.mark.parametrize("line", ["evaluate a", "compare a b", "report a"])
+def test_the_extra_that_is_missing_is_named(line, missing, monkeypatch, capsys):
+    for name in [*sys.modules]:
+        if name.startswith(("keras_rank.evaluation", "keras_rank.reading")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(sys, "argv", ["keras-rank", *line.split()])
+    with pytest.raises(SystemExit) as raised:
+        keras_rank_command.main()
+    printed = capsys.readouterr()
+    assert (raised.value.code, printed.out) == (2, "")
+    assert printed.err.startswith("keras-rank: error: `keras_rank.evaluation` needs ")
+    assert "the extra `evaluation` installs" in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [*ALONE, ""])
+def test_the_backend_that_is_installed_is_named(tmp_path, alone):
+    """Where none is named, Keras imports TensorFlow, which may not be there."""
+    code = f"""
+import sys
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *others: (
+    None if name in {[*ALONE.get(alone, ["tensorflow", "torch", "jax"])]!r}
+    else find(name, *others)
+)
+import keras_rank.metrics
+"""
+    # Keras has a config file there, which would name a backend.
+    said = started("-c", code, KERAS_HOME=str(tmp_path)).stderr
+    name = {"numpy": "jax"}.get(alone, alone)
+    export = f"It is not set: `export KERAS_BACKEND={name}`. Received: No module named"
+    install = 'for NumPy by `pip install "jax>=0.6" scipy`. Received: No module named'
+    assert f"{export if alone else install} 'tensorflow'" in said
+    # One that is named is not there: another can't be meant.
+    said = started("-c", code, KERAS_HOME=str(tmp_path), KERAS_BACKEND="tensorflow")
+    assert install in said.stderr
+
+
+@pytest.mark.slow
+def test_without_any_extra_it_says_what_to_install(by_name):
+    """As after `pip install .`: Keras on NumPy imports SciPy and JAX."""
+    backends = ["tensorflow", "torch", "jax"]
+    done = by_name("evaluate qrels run", backends)
+    assert done.returncode == 2
+    assert "which the extra `numpy`, `jax`, `tensorflow` or `torch` inst" in done.stderr
+    missing = [*backends, "scipy", "duckdb", "pyarrow"]
+    done = by_name("evaluate qrels run", missing)
+    assert done.returncode == 2
+    assert "the extra `numpy`, `jax`, `tensorflow` or `torch` installs" in done.stderr
+    assert "The extras `numpy` and `evaluation` install what" in done.stderr
+    assert by_name("report --help", missing).returncode == 0

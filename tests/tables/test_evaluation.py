@@ -1,0 +1,909 @@
+"""What is scored already: read, computed by the package's formulas, and summed up."""
+
+import itertools
+import re
+import time
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from keras import ops
+from pyarrow import parquet
+from registry import FIRST_CASES
+from scipy import stats
+from tables import IN_MEMORY, checks, lists_of, raises, rows_of, texts, write
+
+from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
+from keras_rank.evaluation.lists import padded
+from keras_rank.evaluation.report import intervals
+from keras_rank.metrics import (
+    DCG,
+    NDCG,
+    AverageRelevancePosition,
+    ExpectedReciprocalRank,
+    MeanAveragePrecision,
+    MeanReciprocalRank,
+    RankingMetric,
+    RankingMetrics,
+)
+
+NAN = float("nan")
+
+
+def test_correlations_of_a_table():
+    """By any of their names, with intervals that reach below 0."""
+    table = rows_of(noise=9.0)
+    found = evaluate(table, ["tau", "rho", "R_cap@3"])
+    row = found.summary().rows[0]
+    (labels,) = lists_of(table, "label")
+    assert row["lists"] == sum(len({*each}) > 1 for each in labels)
+    assert row["low"] < 0.0 < row["high"]
+    others = "kendall_tau", "spearman", "recall_cap_at_3"
+    assert [found[name] for name in others] == list(found.to_dict().values())
+
+
+def column(evaluation, name):
+    return evaluation.per_list[name].to_numpy()
+
+
+# The values of each list, and their mean.
+
+
+@pytest.mark.parametrize("ties", [False, "average"])
+@pytest.mark.parametrize("weight", [None, "weight", "item_weight"])
+def test_means_are_those_of_all_metrics(weight, ties):
+    """Some leave out or weigh empty lists in a way of their own."""
+    rows = rows_of()
+    cases = [case for case in FIRST_CASES if not case.metric.takes_subtopics]
+    metrics = [case.make(shuffle_ties=ties, name=case.name) for case in cases]
+    for value in (None, 0.5):
+        metrics.append(NDCG(k=3, shuffle_ties=ties, empty_value=value, name=f"{value}"))
+    labels, scores, weights = lists_of(rows, "label", "score", weight or "weight")
+    group = RankingMetrics(metrics)
+    group.update_state(labels, scores, None if weight is None else weights)
+    found = evaluate(rows, metrics, weight=weight).to_dict()
+    expected = {name: float(value) for name, value in group.result().items()}
+    assert found == pytest.approx(expected, abs=1e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "weights", [[1e30, 1e20, 1.0], [np.inf, 1.0, 1.0], [1.0, 0.0, -1.0]]
+)
+def test_weights_are_cut_as_those_of_the_metrics(weights):
+    rows = {"query_id": np.repeat(np.arange(3), 2), "label": [1, 0, 1, 0, 1, 0]}
+    rows |= {"score": [2, 1, 1, 2, 1, 2], "weight": np.repeat(weights, 2)}
+    labels, scores, weights = (
+        np.reshape(rows[name], (3, 2)) for name in ("label", "score", "weight")
+    )
+    metric = MeanReciprocalRank()
+    metric.update_state(labels, scores, weights)
+    found = evaluate(rows, ["mrr"], weight="weight").summary()
+    assert found["value"] == pytest.approx([float(metric.result())])
+
+
+def test_lists_that_weigh_the_same_to_all_metrics_have_one_weight():
+    rows, names = rows_of(), ["ndcg@5", "mrr"]
+    of_lists, labels = lists_of(rows, "weight", "label")
+    found = evaluate(rows, names, weight="weight")
+    assert found.per_list.column_names == ["query_id", *names, "weight"]
+    expected = [
+        w[0] if any(y) else np.nan for w, y in zip(of_lists, labels, strict=True)
+    ]
+    np.testing.assert_allclose(column(found, "weight"), expected, rtol=1e-6)
+    found = evaluate(rows, names, weight="item_weight")
+    assert found.per_list.column_names[-2:] == ["ndcg@5_weight", "mrr_weight"]
+    metrics = [NDCG(k=5, name="ndcg@5"), MeanReciprocalRank()]
+    again = Evaluation(found.per_list, metrics=metrics, query="query_id")
+    assert again.summary().rows == found.summary().rows
+
+
+def test_a_query_that_lies_in_two_parts_is_an_error():
+    parts = [evaluate(rows_of(seed=seed), ["mrr"]).table for seed in (0, 1)]
+    with raises("`table` should have one row per query"):
+        Evaluation(pa.concat_tables(parts))
+
+
+def test_how_rows_are_cut_does_not_matter(monkeypatch):
+    """Nor which other lists there are: ties are shuffled by the id of the query."""
+    rows, names = rows_of(digits=0), ["ndcg@5", "map"]
+    arguments = {"weight": "item_weight", "keep": ["market"]}
+    expected = evaluate(rows, names, **arguments)
+    monkeypatch.setattr("keras_rank.reading.rows._ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(padded, "_POSITIONS", 40)
+    found = evaluate(rows, names, **arguments)
+    assert found.per_list.equals(expected.per_list)
+    assert found.table.equals(expected.table)
+    some = rows.filter(pa.compute.greater(rows["query_id"], 20))
+    found = evaluate(some, names, **arguments)
+    assert found.per_list.equals(expected.per_list.slice(21))
+    other = evaluate(some, [NDCG(k=5, seed=3)])
+    assert column(other, "ndcg_at_5").tolist() != column(found, "ndcg@5").tolist()
+
+
+def test_the_order_of_rows_does_not_matter_where_items_are_known():
+    rows = rows_of(digits=0).append_column("id", pa.array(range(len(rows_of()))))
+    other = rows.take(np.random.default_rng(1).permutation(len(rows)))
+    found = [evaluate(each, ["ndcg@5", "map"], item="id") for each in (rows, other)]
+    assert found[0].table.equals(found[1].table)
+
+
+def test_lists_of_similar_length_are_padded_by_less_than_a_third():
+    sizes = np.random.default_rng(0).integers(1, 2000, 3000)
+    seen = []
+    for chosen, size in padded._batches_of(sizes):
+        seen += chosen.tolist()
+        assert size >= sizes[chosen].max()
+        assert sizes[chosen].sum() > 2 / 3 * size * len(chosen)
+    assert sorted(seen) == list(range(3000))
+
+
+# Reading.
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "arrow"])
+def test_files(tmp_path, suffix):
+    """A query lies in both files, in rows apart."""
+    rows = rows_of()
+    if suffix in ("csv", "jsonl"):
+        # Ids are text there.
+        ids = rows["query_id"].cast(pa.string())
+        rows = rows.set_column(rows.column_names.index("query_id"), "query_id", ids)
+    expected = evaluate(rows, ["ndcg@5"], keep="market").per_list
+    files = [tmp_path / f"{i}.{suffix}" for i in range(2)]
+    for file, part in zip(files, (rows.slice(0, 200), rows.slice(200)), strict=True):
+        write(part, file)
+    for source in (f"{tmp_path}/*.{suffix}", files):
+        found = evaluate(source, ["ndcg@5"], keep="market").per_list
+        assert found.equals(expected)
+
+
+@pytest.mark.parametrize("form", [*IN_MEMORY, "category"])
+def test_tables_in_memory(form):
+    rows = rows_of()
+    expected = evaluate(rows, ["ndcg@5"], keep="market").per_list
+    if form == "category":
+        given = rows.to_pandas().astype({"market": "category"})
+    else:
+        given = IN_MEMORY[form](rows)
+    found = evaluate(given, ["ndcg@5"], keep="market").per_list
+    assert found.to_pydict() == expected.to_pydict()
+
+
+def test_rules_of_missing_labels_and_scores():
+    rows = {
+        "query_id": [1, 1, 1, 2, 2, 2, 3, 3],
+        "label": [None, 1.0, -2.0, NAN, 1.0, 0.0, 1.0, 0.0],
+        "score": [0.9, 0.5, 0.1, 0.9, 0.5, 0.1, NAN, None],
+    }
+    for unjudged, expected in (("irrelevant", [0.5, 0.5, 0.0]), ("drop", [1, 1, 0])):
+        found = evaluate(rows, ["mrr"], unjudged=unjudged)
+        assert column(found, "mrr").tolist() == expected
+
+
+def test_outer_join_of_trec_files(tmp_path):
+    """As trec_eval -c: query 2 was not run, 3 has nothing relevant, 9 no judgments."""
+    qrels = "1 0 a 2\n1 0 b 0\n1 0 c -1\n1 0 d 1\n2 0 a 1\n3 0 a 0\n"
+    run = "1 Q0 x 1 0.9 t\n1\tQ0  a 2 0.8 t\n\n1 Q0 c 3 0.8 t\n9 Q0 a 1 1 t\n"
+    files = texts(tmp_path, qrels=qrels, run=run)
+    found = evaluate_run(*files, ["map", "mrr"])
+    assert found.per_list.to_pydict() == {
+        "query_id": ["1", "2", "3"],
+        "map": pytest.approx([1 / 3 / 2, 0.0, 0.0]),
+        "mrr": pytest.approx([1 / 3, 0.0, 0.0]),
+        "weight": [1.0, 1.0, 1.0],
+    }
+    assert any("judgments are left out (1)" in w for w in found.warnings)
+    dropped = evaluate_run(*files, ["mrr"], unjudged="drop")
+    assert column(dropped, "mrr") == pytest.approx([1.0, 0.0, 0.0])
+
+
+@pytest.mark.slow
+def test_the_least_memory_is_enough_for_any_number_of_rows(tmp_path, rng):
+    """Of which 72 MB would not fit into the 50 MB that are for sorting."""
+    lists = rng.permutation(3_000_000) // 5
+    rows = {"query_id": lists, "label": lists % 2, "score": rng.normal(size=len(lists))}
+    parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    arguments = {"memory_limit": "100MB"}
+    found = evaluate(tmp_path / "rows.parquet", ["hit_rate@1"], **arguments)
+    assert len(found) == 600_000
+    assert found.summary()["value"] == pytest.approx([0.5])
+
+
+# Summaries.
+
+
+def test_standard_error_is_that_of_a_mean():
+    evaluation = evaluate(rows_of(), ["ndcg@5", "arp"])
+    for row in evaluation.summary(confidence=0.9):
+        values = column(evaluation, row["metric"])
+        values = values[~np.isnan(values)]
+        assert row["lists"] == len(values)
+        assert row["standard_error"] == pytest.approx(stats.sem(values))
+        interval = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+
+
+def test_weighted_errors_are_those_of_the_bootstrap(rng):
+    rows = rows_of(lists=400)
+    evaluation = evaluate(rows, [NDCG(k=5, empty_value=0.3)], weight="weight")
+    (found,) = evaluation.summary()
+    values, weights = column(evaluation, "ndcg_at_5"), column(evaluation, "weight")
+    means = []
+    for _ in range(1000):
+        drawn = rng.integers(0, len(values), len(values))
+        means.append(intervals.Values(values, weights, 0.3).mean(drawn).value)
+    assert found["standard_error"] == pytest.approx(np.std(means), rel=0.1)
+
+
+def test_slices():
+    evaluation = evaluate(rows_of(), ["ndcg@5", "mrr"], keep=["market", "user"])
+    summary = evaluation.summary(by="market")
+    assert list(summary.columns)[:3] == ["market", "metric", "value"]
+    assert summary["market"] == ["de", "de", "fr", "fr", "jp", "jp"]
+    per_list = evaluation.per_list
+    of_market = per_list.filter(pa.compute.equal(per_list["market"], "fr"))
+    assert summary["value"][2] == pytest.approx(np.mean(of_market["ndcg@5"]))
+    both = evaluation.summary(by=["market", "user"])
+    assert sum(both["lists"]) == 120
+    assert len(both) == 2 * len(per_list.group_by(["market", "user"]).aggregate([]))
+
+
+def test_lists_of_a_cluster_stay_together():
+    """As if there were one list for each: four times the same does not count more."""
+    once, metrics = rows_of(lists=30), [NDCG(k=5, shuffle_ties=False)]
+    copies = []
+    for copy in range(4):
+        copied = once.select(["query_id", "label", "score"]).to_pydict()
+        copied["user"] = copied["query_id"]
+        copied["query_id"] = [f"{query}/{copy}" for query in copied["query_id"]]
+        copies.append(pa.table(copied))
+    (expected,) = evaluate(once, metrics).summary()
+    evaluation = evaluate(pa.concat_tables(copies), metrics, keep="user")
+    (naive,), (found,) = evaluation.summary(), evaluation.summary(cluster="user")
+    assert found["standard_error"] == pytest.approx(expected["standard_error"])
+    assert (found["low"], found["lists"]) == (pytest.approx(expected["low"]), 120)
+    assert naive["standard_error"] < 0.6 * found["standard_error"]
+
+
+@pytest.mark.parametrize(("found", "lists"), [(3, 300), (0, 20), (20, 20), (5, 8)])
+def test_shares_have_the_interval_of_wilson(found, lists):
+    """By his formula: that of Student's t has no width where all values are 0."""
+    rows = {"query_id": np.arange(lists), "label": np.ones(lists)}
+    rows["score"] = np.where(np.arange(lists) < found, 1.0, NAN)
+    (row,) = evaluate(rows, ["hit_rate@5"]).summary(confidence=0.9)
+    z, share = stats.norm.ppf(0.95), found / lists
+    middle = (share + z**2 / (2 * lists)) / (1 + z**2 / lists)
+    half = share * (1 - share) / lists + z**2 / (4 * lists**2)
+    half = z * np.sqrt(half) / (1 + z**2 / lists)
+    assert row["value"] == pytest.approx(share)
+    assert (row["low"], row["high"]) == pytest.approx((middle - half, middle + half))
+
+
+def test_weighted_and_clustered_shares_have_that_of_the_delta_method(rng):
+    rows = {"query_id": np.arange(30), "label": np.ones(30), "user": np.arange(30) // 3}
+    rows["score"] = np.where(np.arange(30) < 12, 1.0, NAN)
+    rows["weight"] = rng.uniform(1, 2, 30)
+    for cluster, weight in ((None, "weight"), ("user", None)):
+        found = evaluate(rows, ["hit_rate"], keep="user", weight=weight)
+        (row,) = found.summary(cluster=cluster)
+        assert row["high"] - row["value"] == pytest.approx(row["value"] - row["low"])
+
+
+def test_intervals_stay_within_the_range_of_the_metric():
+    """The interval of Student's t is wider on that side only."""
+    rows = {"query_id": [1, 1, 2, 2, 3, 3], "label": [1, 0, 1, 0, 1, 0]}
+    first, second = ({**rows, "score": x} for x in ([2, 1, 1, 2, 0, 0], [1, 2] * 3))
+    mean = MeanReciprocalRank(shuffle_ties="average")
+    metrics = [mean, "dcg", "arp", "tau"]
+    one, other = (evaluate(x, metrics) for x in (first, second))
+    by_name = {row["metric"]: row for row in one.summary()}
+    # 1, 0.5, 0.75: the half width is 4.303 * 0.25 / sqrt(3).
+    half = float(stats.t.ppf(0.975, 2)) * 0.25 / np.sqrt(3)
+    assert by_name["mrr"]["low"] == pytest.approx(0.75 - half)
+    assert by_name["mrr"]["high"] == 1.0
+    for name in ("dcg", "arp"):
+        row = by_name[name]
+        middle = (row["low"] + row["high"]) / 2.0
+        assert middle == pytest.approx(row["value"])
+    assert (by_name["tau"]["low"], by_name["tau"]["high"]) == (-1.0, 1.0)
+    wide = one.compare(other, confidence=0.999)
+    (low, *_, least), (high, *_, most) = wide["low"], wide["high"]
+    assert (low, high, least, most) == (-1.0, 1.0, -2.0, 2.0)
+    assert wide["high"][1] > 1.0
+    # What has no definition may have any range.
+    table = one.table.select(["query_id", "mrr", "weight"]).replace_schema_metadata()
+    found = Evaluation(table, metrics=[Unbounded(name="mrr")], query="query_id")
+    assert found.summary()["high"] == pytest.approx([0.75 + half])
+
+
+class Unbounded(RankingMetric):
+    """A metric of which nothing is known."""
+
+    base_name = "unbounded"
+
+
+NO_PADDING = (
+    "Missing or negative labels: 0 of {} rows, left out as padding (unjudged=drop)."
+)
+
+
+def test_few_lists_are_named():
+    ten = evaluate(rows_of(lists=10), ["mrr"], keep=["market", "user"])
+    many = evaluate(rows_of(lists=28), ["mrr"], keep="market")
+    assert ten.summary().notes == [NO_PADDING.format(80)]
+    too_few = "Warning: {} fewer than 10 {}, too few for reliable intervals."
+    for table, who, what in (
+        (ten.summary(by="market"), "all rows have", "lists"),
+        (ten.compare(ten, by="market"), "all rows have", "lists"),
+        (ten.summary(cluster="user"), "all rows have", "clusters by 'user'"),
+        (many.summary(by="market"), "2 of 3 rows have", "lists"),
+    ):
+        assert table.notes[1:] == [too_few.format(who, what)]
+
+
+# Comparisons.
+
+
+def two_models(**arguments):
+    base = evaluate(rows_of(lists=80, noise=3.0), ["ndcg@5", "map"], **arguments)
+    return base, evaluate(rows_of(lists=80, noise=1.0), ["ndcg@5", "map"], **arguments)
+
+
+def test_paired_t_test_is_that_of_scipy():
+    base, new = two_models()
+    comparison = new.compare(base, confidence=0.9)
+    for row in comparison:
+        both = column(new, row["metric"]), column(base, row["metric"])
+        of_lists = comparison.differences[row["metric"]].to_numpy()
+        assert of_lists == pytest.approx(both[0] - both[1])
+        expected = stats.ttest_rel(*both)
+        interval = expected.confidence_interval(0.9)
+        assert row["p"] == pytest.approx(expected.pvalue)
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+        assert (row["value"], row["baseline"]) == pytest.approx(np.mean(both, axis=1))
+        assert row["difference"] == pytest.approx(np.mean(of_lists))
+
+
+def test_permutation_test_is_that_of_scipy():
+    base, new = two_models()
+    row = new.compare(base, test="permutation").rows[0]
+    expected = stats.permutation_test(
+        (column(new, "ndcg@5") - column(base, "ndcg@5"),),
+        np.mean,
+        permutation_type="samples",
+        rng=np.random.default_rng(1),
+    )
+    assert row["p"] == pytest.approx(expected.pvalue, abs=0.005)
+
+
+def test_equal_differences_are_not_certain_to_a_permutation_test():
+    """Of 5 signs, all are equal in 2 of 2 ** 5 draws."""
+    rows = {"query_id": np.repeat(np.arange(5), 2), "label": [1, 0] * 5}
+    base = evaluate({**rows, "score": [1, 2] * 5}, ["mrr"])
+    new = evaluate({**rows, "score": [2, 1] * 5}, ["mrr"])
+    assert new.compare(base, test="permutation")["p"] == [pytest.approx(2 / 2**5)]
+    assert new.compare(base)["p"] == [0.0]
+
+
+def test_permutations_of_many_lists(rng):
+    """In time, and with p as by signs for each: that of a normal distribution here."""
+    lists, metrics = 200_000, [MeanReciprocalRank()]
+    columns = {"query_id": np.arange(lists), "weight": np.ones(lists)}
+    values = rng.choice([0.0, 0.1, 0.5, 1.0], lists, p=[0.7, 0.1, 0.1, 0.1])
+    drawn = rng.choice([-1.0, 1.0], lists) * values
+    base, new = (
+        Evaluation(pa.table({**columns, "mrr": x}), metrics=metrics, query="query_id")
+        for x in (np.zeros(lists), drawn)
+    )
+    start = time.perf_counter()
+    (found,) = new.compare(base, test="permutation")["p"]
+    assert time.perf_counter() - start < 60.0
+    z = abs(drawn.sum()) / np.sqrt(np.square(drawn).sum())
+    assert found == pytest.approx(2.0 * stats.norm.sf(z), abs=0.02)
+
+
+def test_a_few_large_differences_are_no_normal_distribution():
+    """Among 20,000 small ones: half of the draws with one sign for all three."""
+    differences = np.concatenate([np.full(3, 1e6), np.tile([1e-3, -1e-3], 10_000)])
+    expected = 2 / 2**3 / 2
+    assert intervals._permuted(differences) == pytest.approx(expected, abs=0.02)
+
+
+def test_clusters_are_compared_as_wholes():
+    base, new = two_models(keep="user")
+    found = new.compare(base, cluster="user").rows[0]
+    differences = column(new, "ndcg@5") - column(base, "ndcg@5")
+    users = column(new, "user")
+    of_users = [differences[users == user].mean() for user in np.unique(users)]
+    assert found["p"] == pytest.approx(stats.ttest_1samp(of_users, 0.0).pvalue)
+
+
+def test_signs_of_a_permutation_are_those_of_whole_units():
+    """A change in the list or the user with most of the weight is one change."""
+    for users, weights in (
+        (np.repeat(np.arange(10), [100] + [1] * 9), np.ones(109)),
+        (None, np.array([100.0] + [1.0] * 9)),
+    ):
+        is_first = weights > 1.0 if users is None else users == 0
+        change, nothing = (
+            intervals.Values(x, weights, 0.0).mean(np.arange(len(x)))
+            for x in (1.0 * is_first, 0.0 * weights)
+        )
+        found = intervals.estimate(change - nothing, users, 0.95, permute=True)
+        assert found.p == 1.0
+
+
+def test_permutations_with_weights_and_empty_lists(rng):
+    """All signs of what lists contribute, which adds up to the difference."""
+    n, lists = 8, np.arange(8)
+    weights = np.where(rng.random(n) < 0.3, np.nan, rng.integers(1, 9, n))
+    both = [intervals.Values(rng.random(n), weights, 0.25).mean(lists) for _ in "ab"]
+    change = both[0] - both[1]
+    assert change.terms.mean() == pytest.approx(change.value)
+    signs = np.array(list(itertools.product([-1.0, 1.0], repeat=n)))
+    sums = np.abs(signs @ change.terms)
+    expected = np.mean(sums >= abs(change.terms.sum()) - 1e-12)
+    found = intervals.estimate(change, None, 0.95, permute=True)
+    assert found.p == pytest.approx(expected)
+
+
+def test_corrections():
+    p = np.array([0.01, 0.04, np.nan, 0.03, 0.005, 0.8])
+    holm = intervals.corrected(p, "holm")
+    assert holm == pytest.approx([0.04, 0.09, np.nan, 0.09, 0.025, 0.8], nan_ok=True)
+    assert intervals.corrected(p, None) == pytest.approx(p, nan_ok=True)
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    known = ~np.isnan(p)
+    for ours, theirs in (("holm", "holm"), ("bh", "fdr_bh"), ("by", "fdr_by")):
+        expected = multitest.multipletests(p[known], method=theirs)[1]
+        assert intervals.corrected(p, ours)[known] == pytest.approx(expected)
+
+
+def test_several_models_are_corrected_together():
+    base, new = two_models(keep="market")
+    comparison = compare(base, {"same": base, "new": new}, by="market")
+    assert list(comparison.columns) == [
+        *["model", "market", "metric", "baseline", "value", "difference"],
+        *["low", "high", "p", "corrected_p", "lists"],
+    ]
+    assert len(comparison) == 2 * 3 * 2
+    assert comparison["p"][:6] == [1.0] * 6
+    expected = intervals.corrected(np.array(comparison["p"]), "holm")
+    assert comparison["corrected_p"] == pytest.approx(expected)
+    assert comparison.differences.column_names == ["model", "query_id", "ndcg@5", "map"]
+    assert "corrected_p" not in compare(base, {"new": new}, correction=None).columns
+
+
+def test_models_may_differ_in_metrics_names_and_sizes_of_ids():
+    """What a model does not have is missing from the differences."""
+    rows = rows_of()
+    base = evaluate(rows, ["ndcg@5", "mrr"])
+    short = rows.append_column("qid", rows["query_id"].cast(pa.uint32()))
+    models = {"a": evaluate(short, ["mrr"], query="qid"), "b": base}
+    comparison = compare(base, models)
+    assert comparison["metric"] == ["mrr", "ndcg@5", "mrr"]
+    assert comparison["lists"] == [60] * 3
+    differences = comparison.differences.to_pydict()
+    assert differences["query_id"] == [*range(60)] * 2
+    assert differences["ndcg@5"] == [None] * 60 + [0.0] * 60
+
+
+def test_metrics_keep_their_seeds():
+    metric, group = NDCG(k=2), RankingMetrics([MeanReciprocalRank()])
+    seeds = metric.seed, group.members[0].seed
+    for metrics in ([metric], group):
+        evaluate(rows_of(), metrics)
+    assert (metric.seed, group.members[0].seed) == seeds != (0, 0)
+
+
+def test_the_mean_of_no_lists_is_unknown():
+    """A slice whose lists are all left out is not one where the model finds nothing."""
+    rows = {"query_id": [1, 2], "label": [1, 0], "score": [1, 1], "market": ["a", "b"]}
+    left_out = NDCG(k=1, empty_value=None)
+    evaluation = evaluate(rows, [left_out], keep="market")
+    comparison = evaluation.compare(evaluation, by="market")
+    values = [comparison[name] for name in ("baseline", "value", "difference")]
+    for value in (evaluation.summary(by="market")["value"], *values):
+        assert np.isnan(value).tolist() == [False, True]
+    nothing = evaluate({**rows, "label": [0, 0]}, [left_out])
+    assert not any("ties" in warning for warning in nothing.warnings)
+
+
+def test_what_only_one_side_has_is_named():
+    rows = rows_of()
+    some = rows.filter(pa.compute.less(rows["query_id"], 57))
+    base, new = evaluate(some, ["mrr"]), evaluate(rows, ["mrr"])
+    comparison = new.compare(base)
+    assert comparison["lists"] == [57]
+    left_out = "has are left out (3): 57, 58, 59."
+    assert f"queries that only the new one {left_out}" in comparison.notes[1]
+    assert f"only the baseline {left_out}" in base.compare(new).notes[1]
+
+
+def test_other_labels_of_the_same_queries_are_named():
+    rows = rows_of()
+    label, query = (rows[x].to_numpy() for x in ("label", "query_id"))
+    more = np.maximum(label, query == 3)
+    rows = rows.append_column("other", pa.array(more))
+    base, new = (evaluate(rows, ["mrr"], label=name) for name in ("label", "other"))
+    assert base.compare(base).notes == [NO_PADDING.format(633)]
+    (_, note) = new.compare(base).notes
+    assert note.startswith("Warning: 1 queries have other labels in the baseline, by")
+    of_an_earlier_edition = Evaluation(base.table.drop_columns(["health/label sum"]))
+    assert new.compare(of_an_earlier_edition).notes == [NO_PADDING.format(633)]
+
+
+# What went wrong.
+
+
+def test_worst_queries():
+    base, new = two_models(keep="market")
+    worst = new.worst("ndcg@5", 3)
+    assert list(worst.columns) == ["query_id", "market", "ndcg@5"]
+    assert worst["ndcg@5"] == sorted(column(new, "ndcg@5"))[:3]
+    assert new.worst(n=3).columns == worst.columns
+    lost = new.worst("map", 2, baseline=base)
+    assert lost["difference"] == sorted(column(new, "map") - column(base, "map"))[:2]
+    arp = evaluate(rows_of(), ["arp"])
+    assert arp.worst("arp", 1)["arp"] == [np.nanmax(column(arp, "arp"))]
+    for n in (0, 1.5):
+        with pytest.raises(ValueError, match=f"`n` should be .* Received: n={n}"):
+            new.worst("ndcg@5", n)
+
+
+def test_a_table_in_good_health_has_no_warnings(rng):
+    query, label = np.repeat(np.arange(50), 20), np.tile([3, 2, 1, 0], 250)
+    rows = {"query_id": query, "label": label, "score": rng.normal(size=1000)}
+    evaluation = evaluate(rows, ["ndcg@10"])
+    assert evaluation.warnings == []
+    assert evaluation.health().notes == []
+    assert str(evaluation) == str(evaluation.summary())
+
+
+def test_health_tells_why_to_mistrust_a_number():
+    rows = {
+        "query_id": [1, 1, 1, 2, 2, 3, 3, 4],
+        "item_id": list("abcababa"),
+        "label": [1, 0, None, 0, 0, 1, 0, 1],
+        "score": [0.5, 0.5, 0.5, 0.3, NAN, 0.2, 0.1, 0.4],
+    }
+    arguments = {"item": "item_id", "unjudged": "irrelevant"}
+    evaluation = evaluate(rows, ["ndcg@2", "mrr"], **arguments)
+    found = checks(evaluation)
+    for name, expected in {
+        **dict.fromkeys(("nothing relevant", "one item", "shorter than 2"), (1, 0.25)),
+        **dict.fromkeys(("constant scores", "NaN scores", "tied at 2"), (1, 0.25)),
+        "judged@2": (1, pytest.approx((2 / 3 + 3) / 4)),
+        "duplicated items": (0, 0.0),
+    }.items():
+        assert (found[name]["lists"], found[name]["share"]) == expected
+    of_ties = {"worst": 1 / 3, "average": 11 / 18, "best": 1.0}
+    for order, value in of_ties.items():
+        assert found["ties of mrr"][order] == pytest.approx((value + 0 + 1 + 1) / 4)
+    of_ties = [w for w in evaluation.warnings if "have tied items" in w]
+    start = "Warning: 1 of 4 lists have tied items: ndcg@2 is "
+    # One for all metrics.
+    assert [w.startswith(start) for w in of_ties] == [True]
+    assert of_ties[0].endswith(". Their order also changes mrr: see `health`.")
+    assert all(warning in str(evaluation) for warning in evaluation.warnings)
+
+
+ALL_RELEVANT = [
+    ([1, 1, 1, 1], ["ndcg@2", "mrr"], 2),
+    ([2, 2, 1, 0], ["ndcg"], 1),
+    # To NDCG, their order makes a difference.
+    ([2, 1, 5, 3], ["ndcg"], 0),
+    ([2, 1, 5, 3], ["ndcg", "map"], 2),
+    ([2, 1, 5, 4], ["ndcg", MeanReciprocalRank(relevance_threshold=4)], 1),
+    ([2, 1, 4, 3], [ExpectedReciprocalRank()], 0),
+    ([0, 0, 1, 0], ["map"], 0),
+    # An item whose label is missing is none.
+    ([1, None, 0.5, 0.7], ["map"], 1),
+]
+
+
+@pytest.mark.parametrize(("labels", "metrics", "found"), ALL_RELEVANT)
+def test_where_every_item_is_relevant_no_order_is_better(labels, metrics, found):
+    rows = {"query_id": [1, 1, 2, 2], "label": labels, "score": [0.1, 0.2, 0.3, 0.1]}
+    evaluation = evaluate(rows, metrics)
+    assert checks(evaluation)["every item relevant"]["lists"] == found
+    warned = [w for w in evaluation.warnings if "have only relevant items" in w]
+    assert len(warned) == (found == 2)
+    # One that was not retrieved can make a difference.
+    rows = {"query_id": [1, 1], "label": [1, 1], "score": [0.5, None]}
+    assert checks(evaluate(rows, ["recall"]))["every item relevant"]["lists"] == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "label", "said"),
+    [
+        ("tau", 3, "no different labels, for tau: .* its mean leaves them out"),
+        ("pairwise_accuracy", 3, "no different labels, for pairwise_accuracy: .* out"),
+        (NDCG(empty_value=None), 0, "no relevant items, .* its mean leaves them out"),
+        ("ndcg", 0, "no relevant items for ndcg: .* change the mean in the same way"),
+    ],
+)
+def test_what_becomes_of_lists_without_anything_to_find(metric, label, said):
+    rows = {"query_id": np.repeat(np.arange(12), 3), "score": np.tile([1, 2, 3.5], 12)}
+    rows["label"] = np.array([label] * 3 * 4 + [0, 1, 2] * 8)
+    (warning,) = (x for x in evaluate(rows, [metric]).warnings if " 4 of 12" in x)
+    assert re.search(said, warning)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("scores", [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]])
+def test_the_spread_is_over_all_orders_whatever_an_item_adds(weight, scores):
+    """By weights, thresholds, and gains that fall: each query has one of all orders."""
+    orders = np.array(list(itertools.permutations(range(4))))
+    items = {"label": [2, 1, 1, 0], "weight": [1.0, 10.0, 2.0, 5.0], "score": scores}
+    rows = {name: np.array(values)[orders].ravel() for name, values in items.items()}
+    rows["query_id"] = np.repeat(np.arange(len(orders)), 4)
+    metrics = [
+        NDCG(k=3, shuffle_ties=False),
+        DCG(k=2, shuffle_ties=False),
+        NDCG(gain_fn=lambda labels: 2.0 - labels, shuffle_ties=False, name="falling"),
+        MeanReciprocalRank(relevance_threshold=2.0, shuffle_ties=False),
+        AverageRelevancePosition(shuffle_ties=False),
+    ]
+    evaluation = evaluate(rows, metrics, weight=weight)
+    for metric in metrics:
+        row, values = checks(evaluation)[f"ties of {metric.name}"], evaluation.per_list
+        values = values[metric.name].to_numpy()
+        worst, best = np.sort(values)[[0, -1]][:: 1 if metric.higher_is_better else -1]
+        expected = pytest.approx((worst, np.mean(values), best), abs=1e-6)
+        assert (row["worst"], row["average"], row["best"]) == expected
+
+
+def test_the_worst_order_is_never_better_than_the_best():
+    """With a relevant item at rank 3, the mean of precisions is 5/6, without it 1."""
+    rows = {"query_id": [1] * 4, "label": [1, 0, 1, 0], "score": [3, 2, 1, 1]}
+    metric = MeanAveragePrecision(k=3, normalizer="retrieved", name="map")
+    row = checks(evaluate(rows, [metric]))["ties of map"]
+    assert (row["worst"], row["best"]) == pytest.approx((5 / 6, 1.0))
+
+
+def test_health_of_chosen_metrics_is_not_that_of_others():
+    """Each has relevant items of its own, but for a file of version 0.5.0."""
+    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [2, 0.5, 1, 2]}
+    of_two = MeanReciprocalRank(relevance_threshold=2, name="2")
+    evaluation = evaluate(rows, [of_two, "mrr"])
+    for names in (["2", "mrr"], ["mrr", "2"]):
+        found = checks(evaluate(rows, [{"2": of_two}.get(x, x) for x in names]))
+        assert found["nothing relevant to 2"]["lists"] == 2
+        assert found["nothing relevant to mrr"]["lists"] == 0
+    old = evaluation.table.drop_columns(["health/mrr/relevant"])
+    old = old.rename_columns({"health/2/relevant": "health/relevant"})
+    old = old.replace_schema_metadata(evaluation.table.schema.metadata)
+    assert Evaluation(old).table.schema.metadata == old.schema.metadata
+    for table in (evaluation._values.of_metrics(["2"]).table, old):
+        assert checks(Evaluation(table))["nothing relevant"]["lists"] == 2
+    for each in (
+        Evaluation(evaluation._values.of_metrics(["mrr"]).table),
+        Evaluation(evaluation.table, metrics=[MeanReciprocalRank()]),
+    ):
+        assert checks(each)["nothing relevant"]["lists"] == 0
+        assert each.warnings == []
+    alone = Evaluation(old, metrics=[MeanReciprocalRank()])
+    assert "nothing relevant" not in checks(alone)
+
+
+@pytest.mark.parametrize(
+    ("labels", "metrics", "said"),
+    [
+        # Grades that were scaled to 0..1.
+        (
+            [0, 0.5, 0.75],
+            ["ndcg", "mrr"],
+            "mrr: .* of 12 of them are below `relevance_threshold`, 1.$",
+        ),
+        ([0, 0, 0], ["mrr", "map"], "items for mrr, map: .* for any model.$"),
+        ([0, 0.5, 1], ["ndcg", "mrr"], None),
+        # Where all are relevant, none counts to fall-out.
+        ([1, 2, 3], ["ndcg", "fall_out"], None),
+        (
+            [1, 1, 1],
+            ["map", "tau"],
+            "no different labels, for tau: .* leaves them out.$",
+        ),
+    ],
+)
+def test_every_metric_is_asked_what_is_relevant(labels, metrics, said):
+    rows = {"query_id": np.repeat(np.arange(12), 3), "label": labels * 12}
+    rows["score"] = np.tile([1, 2, 3.5], 12)
+    warned = [x for x in evaluate(rows, metrics).warnings if "no relevant items" in x]
+    assert len(warned) == (said is not None)
+    assert all(re.search(f"12 of 12 lists .* {said}", x) for x in warned)
+
+
+def test_nothing_is_said_of_no_lists():
+    table = evaluate(rows_of(), ["mrr", "ndcg@5"]).table
+    nothing = Evaluation(table.slice(0, 0))
+    assert (nothing.warnings, len(nothing.health())) == ([], 0)
+    assert str(nothing) == str(nothing.summary())
+
+
+def test_duplicates_are_counted_where_that_is_asked_for():
+    rows = {"query_id": [1, 1, 2], "item_id": [5, 5, 5], "label": [1, 0, 1]}
+    rows["score"] = [0.1, 0.2, 0.3]
+    evaluation = evaluate(rows, ["mrr"], item="item_id", duplicates="count")
+    assert checks(evaluation)["duplicated items"]["lists"] == 1
+    assert any("have duplicate items" in warning for warning in evaluation.warnings)
+
+
+def test_few_items_are_no_mistake_in_a_run():
+    """They may be all that was found: a table of rows has all that there are."""
+    judged = {"1": {"a": 1, "b": 0}, "2": {"c": 1}, "3": {"c": 1}}
+    of_run = evaluate_run(judged, {"1": {"a": 2, "b": 1}, "2": {"c": 1}}, ["ndcg@10"])
+    rows = {"query_id": [1, 1, 2, 3], "label": [1, 0, 1, 1], "score": [2, 1, 1, 1]}
+    of_rows = evaluate(rows, ["ndcg@10"])
+    for text in ("fewer than 10 items", "does `query` name the column of the lists"):
+        assert not any(text in warning for warning in of_run.warnings)
+        assert any(text in warning for warning in of_rows.warnings)
+    found = checks(of_run)
+    assert (found["one item"]["lists"], found["shorter than 10"]["lists"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("unjudged", "judged", "nothing"),
+    [("irrelevant", (1, 0.5), 1), (None, (0, 1.0), 0)],
+)
+def test_a_label_below_0_is_no_judgment_to_health(unjudged, judged, nothing):
+    rows = {"query_id": [1, 1, 2, 2], "label": [-1, -1, 1, 0], "score": [2, 1, 2, 1]}
+    found = checks(evaluate(rows, ["mrr@2"], unjudged=unjudged))
+    assert (found["judged@2"]["lists"], found["judged@2"]["share"]) == judged
+    assert found["nothing judged"]["lists"] == nothing
+
+
+def test_health_of_columns_that_seem_swapped():
+    rows = rows_of().rename_columns({"label": "score", "score": "label"})
+    warnings = evaluate(rows, ["mrr"]).warnings
+    assert any("are `label` and `score` swapped?" in w for w in warnings)
+    by_item = evaluate(rows_of().slice(0, 30), ["mrr"], query="item_id")
+    assert any("does `query` name" in w for w in by_item.warnings)
+
+
+LIKE_RANKS = [
+    ([3, 1, 2, 1, 0], 2),
+    ([3, 1, 2, None, 1], 1),
+    ([0, 2, 1, 2, None], 1),
+    ([np.nan, 1, 2, np.inf, 1], 1),
+    ([1, 3, 3, 2, 3], 0),
+    ([1, 4, 2, 0.5, 1.5], 0),
+    ([1, 2.5, 3, 1, -np.inf], 0),
+    ([0, -1, -2, 5, 5], 0),
+]
+
+
+@pytest.mark.parametrize(("scores", "found"), LIKE_RANKS)
+def test_health_of_scores_that_seem_to_be_ranks(scores, found):
+    rows = {"query_id": [1, 1, 1, 2, 2], "label": [1, 0, 0, 1, 0], "score": scores}
+    evaluation = evaluate(rows, ["mrr"])
+    assert checks(evaluation)["scores like ranks"]["lists"] == found
+    assert any("are they ranks?" in w for w in evaluation.warnings) == (found == 2)
+
+
+# What is kept of it.
+
+
+def test_queries_that_were_left_out_add_up():
+    parts = [
+        evaluate_run({q: [1]}, {x: [1] for x in (q, "x", "y")}, ["mrr"]) for q in "ab"
+    ]
+    both = Evaluation(pa.concat_tables([part.table for part in parts]))
+    other = Evaluation(both.table, left_out=7)
+    for evaluation, number in ((parts[0], 2), (both, 4), (other, 7)):
+        (warning,) = [w for w in evaluation.warnings if "left out" in w]
+        assert f"without judgments are left out ({number}): 'x', 'y'" in warning
+
+
+OF_MRR = '{"query": "query_id", "metrics": [["mrr", null, 0.0'
+OTHER_METADATA = [
+    *("[]", "null", "not json", "{}", '{"query": "query_id", "metrics": []}'),
+    *(f"{OF_MRR}]]}}", f'{OF_MRR}, "up", 1]]}}'),
+    f'{OF_MRR}, "up"]]}}'.replace("mrr", "map"),
+    f'{OF_MRR}, "up"]]}}'.replace("query_id", "qid"),
+]
+
+
+@pytest.mark.parametrize("written", OTHER_METADATA)
+def test_metadata_of_another_version(written):
+    table = evaluate(rows_of(), ["mrr"]).table
+    with raises("`table` should"):
+        Evaluation(table.replace_schema_metadata({"keras_rank": written}))
+
+
+def test_columns_that_an_evaluation_needs():
+    table = evaluate(rows_of(), ["mrr", "ndcg@5"]).table
+    with raises('`table` should have a column "weight"'):
+        Evaluation(table.drop_columns("weight"))
+    for name in ("health/tied@5", "health/mrr/best", "health/ties"):
+        assert Evaluation(table.drop_columns(name)).warnings == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "CSV"])
+def test_lists_are_written_for_other_tools(tmp_path, suffix):
+    rows = rows_of(lists=5).to_pydict()
+    rows["market"] = ['a,"b"\n' + x if x == "de" else None for x in rows["market"]]
+    evaluation = evaluate(rows, ["ndcg@5", "mrr"], keep="market")
+    file = tmp_path / f"it's lists.{suffix}"
+    evaluation.write(file)
+    read = duckdb.read_csv if suffix.lower() == "csv" else duckdb.read_json
+    again = read(str(file)).to_arrow_table().to_pydict()
+    for name, values in evaluation.per_list.to_pydict().items():
+        assert again[name] == values
+    with raises("`path` should be a Parquet file written by `write`"):
+        Evaluation.read(file)
+
+
+@pytest.mark.parametrize("name", ["lists", "lists.xlsx", "lists.csv.gz", "lists.pq"])
+def test_files_of_other_kinds_are_not_written(tmp_path, name):
+    evaluation = evaluate(rows_of(lists=5), ["mrr"])
+    with raises("`path` should end in one of .parquet, .csv, .json, .jsonl. Received"):
+        evaluation.write(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def items_of(evaluation, query):
+    found = evaluation.items(query)
+    return list(zip(found["rank"], found["item"], found["label"], strict=True))
+
+
+def test_items_are_kept():
+    """The first two and the two most relevant ones, in order, with their ranks."""
+    rows = {
+        "query_id": [1] * 6 + [2] * 2,
+        "item_id": list("abcdefgh"),
+        "label": [0, 0, 1, 3, 2, None, 0, -1],
+        "score": [0.9, 0.8, 0.7, 0.6, NAN, 0.5, -np.inf, 0.1],
+    }
+    arguments = {"item": "item_id", "keep_items": 2}
+    found = evaluate(rows, ["mrr"], **arguments)
+    expected = [(1, "a", 0.0), (2, "b", 0.0), (4, "d", 3.0), (None, "e", 2.0)]
+    assert items_of(found, 1) == expected
+    assert items_of(found, 2) == []
+    counted = evaluate(rows, ["mrr"], unjudged="irrelevant", **arguments)
+    assert items_of(counted, 2) == [(1, "h", 0.0)]
+    assert found.items(1)["score"] == [0.9, 0.8, 0.6, None]
+    assert found.per_list.equals(evaluate(rows, ["mrr"], item="item_id").per_list)
+    qrels = {"1": {"a": 1, "b": 2}, "2": {"c": 1}}
+    run = {"1": {"x": 0.5, "a": 0.5, "y": 0.1}}
+    of_run = evaluate_run(qrels, run, ["mrr"], keep_items=2)
+    # Of ties, the id that is larger as text.
+    of_first = [(1, "x", 0.0), (2, "a", 1.0), (None, "b", 2.0)]
+    assert items_of(of_run, "1") == of_first
+    assert items_of(of_run, "2") == [(None, "c", 1.0)]
+
+
+def test_an_evaluation_is_written_and_read(tmp_path):
+    arguments = {"keep": "market", "weight": "weight", "item": "item_id"}
+    arguments |= {"duplicates": "count", "keep_items": 3}
+    evaluation = evaluate(rows_of(), ["ndcg@5", "mrr"], **arguments)
+    evaluation.write(tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    assert again.per_list.equals(evaluation.per_list)
+    assert str(again) == str(evaluation)
+    assert again.summary(by="market").rows == evaluation.summary(by="market").rows
+    assert again.compare(evaluation)["difference"] == [0.0, 0.0]
+    for query in range(60):
+        assert again.items(query).rows == evaluation.items(query).rows
+    with raises("`table` should be the table of an evaluation"):
+        Evaluation(evaluation.per_list)
+    metrics = [NDCG(k=5, name="ndcg@5"), MeanReciprocalRank()]
+    bare = Evaluation(evaluation.per_list, metrics=metrics, query="query_id")
+    assert bare.summary().rows == evaluation.summary().rows
+    assert bare.warnings == []
+    with raises("columns of health"):
+        bare.health()
+
+
+def test_tensors_and_predictions_are_columns_on_all_backends():
+    scores, labels = np.float32([0.2, 0.1, 0.9, 0.3]), np.array([1, 0, 0, 1])
+    tensor = ops.convert_to_tensor(scores)
+    for label in (labels, labels[:, None]):
+        for score in (tensor, tensor[:, None], scores[:, None]):
+            rows = {"query_id": ["a", "a", "b", "b"], "label": label, "score": score}
+            # The relevant items have the ranks 1 and 2.
+            assert evaluate(rows, ["mrr"])["mrr"] == (1 + 1 / 2) / 2
+    with pytest.raises(ValueError, match="only handle 1-dimensional arrays"):
+        evaluate({**rows, "score": np.ones((4, 2))}, ["mrr"])

@@ -1,0 +1,176 @@
+"""What is computed on Ray is what one machine gives, also where a worker dies.
+
+One cluster serves all tests here, as each process imports Keras for seconds.
+"""
+
+import os
+import pathlib
+import re
+import runpy
+import signal
+import tempfile
+
+import keras
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tables import rows_of
+
+from keras_rank import catalogue, functional
+from keras_rank.evaluation import evaluate
+from keras_rank.utils import merge_state
+
+ray = pytest.importorskip("ray")
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray starts its processes by a fork of this one, in which JAX may have threads.
+    pytest.mark.filterwarnings("ignore:os.fork"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """Two workers, which the scripts find there: they start and stop nothing."""
+    # Short, as the paths of sockets are below.
+    with (
+        tempfile.TemporaryDirectory(prefix="ray") as session,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("RAY_TMPDIR", session)
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(num_cpus=2, include_dashboard=False)
+        shutdown = ray.shutdown
+        patch.setattr(ray, "init", lambda *args, **kwargs: None)
+        patch.setattr(ray, "shutdown", lambda: None)
+        yield
+        shutdown()
+
+
+@pytest.fixture
+def dying(tmp_path):
+    """Returns a function like another, whose worker dies with the first result.
+
+    That is when most has been counted which nobody has received.
+    """
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+
+    def like(function):
+        def call(*args, **kwargs):
+            result = function(*args, **kwargs)
+            try:
+                (deaths / "first").touch(exist_ok=False)
+            except FileExistsError:
+                return result
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return call
+
+    yield like
+    assert list(deaths.iterdir()), "no worker has died"
+
+
+@pytest.fixture
+def example(monkeypatch, capsys):
+    """Returns the names in a script, and what calls its `main` with arguments."""
+
+    def load(script):
+        names = runpy.run_path(str(ROOT / "examples" / script))
+        main = names["main"]
+
+        def printed(*arguments, **replaced):
+            monkeypatch.setattr("sys.argv", [script, *map(str, arguments)])
+            for name, value in replaced.items():
+                monkeypatch.setitem(main.__globals__, name, value)
+            main()
+            return capsys.readouterr().out
+
+        return names, printed
+
+    return load
+
+
+def test_distributed_evaluation(tmp_path, example, dying):
+    """Nothing is lost and nothing is counted twice, to the last bit."""
+    script, printed = example("distributed_evaluation.py")
+    shards, state = tmp_path / "shards", tmp_path / "state.npz"
+    shards.mkdir()
+    script["generate"](shards, shards=3)
+    single = script["make_metrics"]()
+    for shard in sorted(shards.iterdir()):
+        for batch in script["batches"](shard):
+            single.update_state(*batch)
+    table = printed(shards, "--state", state, count=dying(script["count"]))
+    merged = merge_state(script["make_metrics"](), [np.load(state)])
+    seen = [(each.variables[-1] + 0).tolist() for each in (merged, single)]
+    assert seen[0] == seen[1]
+    for mine, theirs in zip(merged.members, single.members, strict=True):
+        assert float(mine.result()) == float(theirs.result())
+    for name, value in single.result().items():
+        assert f"{name:10}{float(value):.6f}" in table
+
+
+def test_a_catalogue_in_parts(tmp_path, example, dying):
+    script, printed = example("catalogue_on_ray.py")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    script["generate"](parts, items=50_000, parts=2)
+    paths = sorted(parts.iterdir())
+    targets, queries = script["make_queries"](paths)
+    items = np.concatenate([np.load(each) for each in paths])
+    order = catalogue.rank(targets, queries, items)
+    values = keras.ops.convert_to_numpy(functional.reciprocal_rank(order))
+
+    def map_on_ray(function, parts):
+        return script["map_on_ray"](dying(function), parts)
+
+    table = printed(parts, map_on_ray=map_on_ray)
+    assert f"mrr         {values.mean():.6f} ±" in table
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # its own
+def test_a_dataset(tmp_path, dying, monkeypatch):
+    pytest.importorskip("ray.data")
+    from keras_rank.evaluation.lists import ray_data
+
+    rows, shards = rows_of(lists=200, digits=0), tmp_path / "rows"
+    # Some rows are padding, and some lists have no others.
+    label = rows["label"].to_numpy().astype("float64")
+    item, query = rows["item_id"].to_numpy(), rows["query_id"].to_numpy()
+    label[(item % 5 == 0) | (query % 50 == 1)] = -1.0
+    label[item % 7 == 0] = np.nan
+    place = rows.column_names.index("label")
+    rows = rows.set_column(place, "label", pa.array(label, from_pandas=True))
+    shards.mkdir()
+    for shard in range(3):
+        part = rows.slice(shard * 700, 700 if shard < 2 else None)
+        parquet.write_table(part, shards / f"{shard}.parquet")
+    context = ray.data.DataContext.get_current()
+    context.default_hash_shuffle_parallelism = 3
+    context.enable_progress_bars = False
+    metrics = ["ndcg@5", "map"]
+    arguments = {"item": "item_id", "duplicates": "count", "weight": "item_weight"}
+    arguments["keep"] = ["market", "user"]
+    expected = evaluate(rows, metrics, **arguments)
+    monkeypatch.setattr(ray_data, "_of_block", dying(ray_data._of_block))
+    found = evaluate(ray.data.read_parquet(shards), metrics, **arguments)
+    assert found.table.schema == expected.table.schema
+    # On NumPy 2.0, the last bit depends on the lists that are in the same block.
+    pd.testing.assert_frame_equal(
+        found.table.to_pandas(), expected.table.to_pandas(), rtol=1e-6
+    )
+    assert str(found) == str(expected)
+    assert f"{np.sum(~(label >= 0.0))} of {len(label):,} rows, left out" in str(found)
+    arguments["unjudged"] = "irrelevant"
+    found = evaluate(ray.data.from_arrow(rows), metrics, **arguments)
+    assert str(found) == str(evaluate(rows, metrics, **arguments)) != str(expected)
+    message = re.escape('Did you mean query="query_id"?')
+    with pytest.raises(ValueError, match=message):
+        evaluate(ray.data.read_parquet(shards), metrics, query="qid")

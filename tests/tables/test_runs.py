@@ -1,0 +1,1216 @@
+"""Judgments and runs, however they are written, to the numbers of trec_eval."""
+
+import gzip
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from elsewhere import path_of
+from pyarrow import parquet
+from tables import (
+    IN_MEMORY,
+    checks,
+    raises,
+    rows_of,
+    texts,
+    write,
+)
+
+from keras_rank.evaluation import Evaluation, evaluate, evaluate_run
+from keras_rank.evaluation.command import run as run_command
+from keras_rank.evaluation.lists.metric_names import metric_of
+from keras_rank.metrics import DCG, NDCG, PrecisionAtK, PrecisionIA
+from keras_rank.utils import targets_from_qrels
+
+
+def values_of(evaluation):
+    """The value of each metric, by query."""
+    columns = evaluation.per_list.to_pydict()
+    queries = columns.pop(evaluation.query)
+    return {
+        query: {name: columns[name][i] for name in evaluation.metric_names}
+        for i, query in enumerate(queries)
+    }
+
+
+def theirs(qrels, run, measures=("ndcg_cut.10",), **arguments):
+    """The values of pytrec_eval, by query."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    judged = pytrec_eval.RelevanceEvaluator(qrels, {*measures}, **arguments)
+    return judged.evaluate(run)
+
+
+def assert_equal(evaluation, expected, names=None):
+    """All values of each query are those of pytrec_eval, by its names."""
+    found, names = values_of(evaluation), names or SAME
+    assert set(found) == set(expected)
+    for query, by_measure in found.items():
+        for name, value in by_measure.items():
+            of_query = expected[query][names.get(name, name)]
+            assert value == pytest.approx(of_query, abs=1e-6), (query, name)
+
+
+CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+MEASURES = ["map", "Rprec", "bpref", "recip_rank", "ndcg"]
+MEASURES += ["set_P", "set_recall", "set_F"]
+MEASURES += [
+    f"{name}_{k}" for name in ("P", "recall", "map_cut", "ndcg_cut") for k in CUTOFFS
+]
+MEASURES += [f"success_{k}" for k in (1, 5, 10)]
+
+
+# The numbers of trec_eval.
+
+
+@pytest.mark.parametrize("file", ["out.test", "out.test.aq"])
+def test_the_files_of_trec_eval(file):
+    """All of what it prints that is a mean of ours, of each query and of all."""
+    lines = path_of(f"trec_eval/{file}").read_text().splitlines()
+    printed = [line.split(maxsplit=2) for line in lines]
+    measures = [name for name in MEASURES if name in {each for each, _, _ in printed}]
+    files = path_of("trec_eval/qrels.test"), path_of("trec_eval/results.test")
+    found = evaluate_run(*files, measures)
+    assert len(measures) == {"out.test": 13, "out.test.aq": len(MEASURES)}[file]
+    by_query = {**values_of(found), "all": found.to_dict()}
+    compared = 0
+    for measure, query, value in printed:
+        if measure in measures:
+            assert f"{by_query[query][measure]:.4f}" == value
+            compared += 1
+    assert compared == len(measures) * (4 if file.endswith("aq") else 1)
+
+
+def graded(seed, queries=40):
+    """Judgments from -1 to 4 and runs with ties, of items whose ids are numbers."""
+    rng = np.random.default_rng(seed)
+    qrels, run = {}, {}
+    for query in range(queries):
+        items = [str(item) for item in rng.permutation(120)]
+        judged = rng.integers(1, 60)
+        labels = rng.choice(
+            [-1, 0, 1, 2, 3, 4], judged, p=[0.1, 0.5, 0.2, 0.1, 0.05, 0.05]
+        )
+        qrels[f"q{query}"] = dict(zip(items, labels.tolist(), strict=False))
+        retrieved = items[rng.integers(0, 40) :]
+        scores = np.round(rng.normal(size=len(retrieved)), rng.integers(0, 3))
+        run[f"q{query}"] = dict(zip(retrieved, scores.tolist(), strict=True))
+    return qrels, run
+
+
+NAMES_OF = {
+    "ndcg_cut_10": "ndcg@10 nDCG@10 NDCG@10 ndcg_cut.10",
+    "ndcg": "nDCG",
+    "map": "AP",
+    "map_cut_5": "map@5 MAP@5",
+    "map_cut_100": "AP@100",
+    "recip_rank": "RR mrr",
+    "P_5": "P@5 P.5 precision@5",
+    "recall_20": "R@20 Recall@20 recall@20",
+    "success_5": "Success@5 hit_rate@5",
+    "Rprec": "r_precision RPrec",
+    "bpref": "Bpref",
+    "set_P": "precision SetP",
+    "set_recall": "SetR",
+    "set_F": "SetF",
+}
+SAME = {ours: x for x, names in NAMES_OF.items() for ours in names.split()}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("way", ["trec_eval", "trec_eval-9", "judged"])
+def test_graded_runs_with_ties_are_those_of_trec_eval(seed, way):
+    """Also of queries whose judgments are all below 0."""
+    qrels, run = graded(seed, queries=60)
+    qrels["q60"], run["q60"] = {"1": -1, "2": -1}, {"2": 0.5, "3": 0.4}
+    arguments = {"unjudged": "drop"} if way == "judged" else {"rules": way}
+    if way == "trec_eval-9":
+        # Ties in float32 only, which version 10 does not have.
+        run = {q: {d: 25_000 + s * 1e-4 for d, s in x.items()} for q, x in run.items()}
+    measures = {re.sub(r"_(\d+)$", r".\1", name) for name in MEASURES}
+    expected = theirs(qrels, run, measures, judged_docs_only_flag=way == "judged")
+    found = evaluate_run(qrels, run, [*MEASURES, *SAME], **arguments)
+    assert_equal(found, expected)
+
+
+# A score of the relevant item below that of another, and their values by doubles and by
+# floats: a float beyond its range is infinite, and is ranked as any other.
+BEYOND = [
+    ("0.1", "0.10000000001", 0.5, 1.0),
+    ("1e39", "2e39", 0.5, 1.0),
+    ("-1.797e308", "0.5", 0.5, 0.5),
+    ("-1.797e308", "-1e39", 0.5, 1.0),
+    ("-inf", "0.5", 0.5, 0.5),
+    ("1e39", "inf", 0.5, 1.0),
+]
+
+
+@pytest.mark.parametrize(("score", "other", "doubles", "floats"), BEYOND)
+def test_scores_that_no_float_holds(tmp_path, score, other, doubles, floats):
+    qrels = {"1": {"b": 1}}
+    (tmp_path / "run").write_text(f"1 Q0 b 1 {score} t\n1 Q0 a 2 {other} t\n")
+    scores = {"1": {"b": float(score), "a": float(other)}}
+    assert theirs(qrels, scores, ["recip_rank"])["1"]["recip_rank"] == floats
+    for run in (tmp_path / "run", scores):
+        for rules, expected in (("trec_eval", doubles), ("trec_eval-9", floats)):
+            assert evaluate_run(qrels, run, ["mrr"], rules=rules)["mrr"] == expected
+
+
+def test_levels_of_relevance():
+    qrels, run = graded(7)
+    expected = theirs(qrels, run, {"map", "P.5"}, relevance_level=2)
+    names = {"AP(rel=2)": "map", "P(rel=2)@5": "P_5"}
+    assert_equal(evaluate_run(qrels, run, [*names]), expected, names)
+
+
+def test_rules_make_a_difference_and_are_said():
+    qrels, run = graded(1)
+    names, notes = ["ndcg@10", "precision@5"], {}
+    notes["trec_eval"] = "Rules: trec_eval (version 10)"
+    notes["trec_eval-9"] = "Rules: trec_eval-9 (version 9, pytrec_eval)"
+    notes["keras"] = "Rules: keras"
+    found = {rules: evaluate_run(qrels, run, names, rules=rules) for rules in notes}
+    for rules, note in notes.items():
+        assert found[rules].summary().notes == [note]
+    assert abs(found["trec_eval"]["ndcg@10"] - found["keras"]["ndcg@10"]) > 1e-3
+    metrics = [NDCG(k=10), PrecisionAtK(k=5)]
+    own = evaluate_run(qrels, run, metrics, ties="metric")
+    expected = list(found["keras"].to_dict().values())
+    assert list(own.to_dict().values()) == pytest.approx(expected)
+    assert str(own).splitlines()[3] == "Rules: trec_eval (version 10), ties=metric"
+
+
+def test_trec_eval_reads_labels_as_integers():
+    qrels = {"1": {"a": 2.5, "b": 0.5, "c": 1.9}, "2": {"a": -0.5, "b": 1}}
+    run = {"1": {"b": 0.9, "a": 0.8, "c": 0.7}, "2": {"a": 0.9, "b": 0.8}}
+    whole = {"1": {"a": 2, "b": 0, "c": 1}, "2": {"a": 0, "b": 1}}
+    measures = ["ndcg", "map", "bpref", NDCG(name="gains of this package")]
+    for unjudged in ("irrelevant", "drop"):
+        found, same = (
+            evaluate_run(each, run, measures, unjudged=unjudged)
+            for each in (qrels, whole)
+        )
+        assert found.to_dict() == same.to_dict()
+    rules, truncated, few = found.summary().notes
+    assert truncated == "Labels that are fractions were truncated, as in trec_eval."
+    (warning,) = found.warnings
+    assert "2 of 2 lists have labels that are fractions, which trec_eval" in warning
+    assert rules == "Rules: trec_eval (version 10), unjudged=drop"
+    assert same.summary().notes == [rules, few]
+    ours = evaluate_run(qrels, run, [DCG()], rules="keras")
+    dcg = (2**0.5 - 1) + (2**2.5 - 1) / np.log2(3) + (2**1.9 - 1) / 2
+    assert ours.per_list["dcg"][0].as_py() == pytest.approx(dcg)
+    assert ours.summary().notes == ["Rules: keras", few]
+    assert ours.warnings == same.warnings == []
+
+
+def test_a_spelling_means_the_same_by_any_rules_and_in_tables():
+    """The gains of `ndcg_cut_10` are linear, and those of `ndcg@10` are not."""
+    for rules in ("trec_eval", "keras"):
+        assert metric_of("ndcg_cut_10", rules).get_config()["gain_fn"] == "linear"
+    assert metric_of("ndcg@10", "keras").get_config()["gain_fn"] == "exponential"
+    same = NDCG(k=5, gain_fn="linear", name="same")
+    found = evaluate(rows_of(), ["nDCG@5", same, "P_5", "ndcg@10"])
+    assert found["nDCG@5"] == found["same"]
+    assert found["P@5"] == found["P_5"]
+    for each in (found, evaluate_run(*graded(0), ["ndcg@10"], rules="keras")):
+        assert each["ndcg_at_10"] == each["ndcg@10"]
+        with raises("`metric` should be one of ["):
+            each["ndcg_cut_10"]
+
+
+@pytest.mark.parametrize("string", ["P", "ndcg_cut", "gm_map", "ERR_20", "R@"])
+def test_measures_that_are_not_known(string):
+    with raises(string):
+        evaluate_run({"q": {"a": 1}}, {"q": {"a": 1}}, [string])
+
+
+@pytest.mark.parametrize(
+    ("string", "meant"),
+    [("hit@10", "hit_rate@10"), ("ap@10", "map@10"), ("recip_rnk", "mrr")],
+)
+def test_the_closest_measure_is_offered(string, meant):
+    with raises(f'Received: {string!r}. Did you mean "{meant}"?'):
+        evaluate(rows_of(), [string])
+
+
+def test_evaluations_of_other_definitions_and_rules_are_not_mixed(tmp_path):
+    qrels, run = graded(0)
+    halves = [{q: x for q, x in qrels.items() if int(q[1:]) % 2 == i} for i in (0, 1)]
+    names = ["ndcg@10", "mrr"]
+    one, same, whole = (evaluate_run(x, run, names) for x in (*halves, qrels))
+    both = Evaluation(pa.concat_tables([one.table, same.table]))
+    assert both.to_dict() == pytest.approx(whole.to_dict())
+    chosen = [each._values.of_metrics(["mrr"]).table for each in (one, same)]
+    assert Evaluation(pa.concat_tables(chosen))["mrr"] == both["mrr"]
+    whole.write(tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    assert again.summary().notes == ["Rules: trec_eval (version 10)"]
+    gains = "Received: 'ndcg@10' with {'gain_fn': 'exponential'} and {'gain_fn': 'l"
+    of_models = "`baseline` should be evaluated by the rules of the models"
+    keras, ties, drop = (
+        evaluate_run(qrels, run, names, **x)
+        for x in ({"rules": "keras"}, {"ties": "metric"}, {"unjudged": "drop"})
+    )
+    for other, message in ((keras, gains), (ties, of_models), (drop, of_models)):
+        for each in (whole, again):
+            with raises(message):
+                each.compare(other)
+    with raises("`baseline` should have metrics that are computed as those of the mo"):
+        whole.worst("ndcg@10", baseline=keras)
+    for other in (keras, ties):
+        with raises("`table` should be of evaluations with the same definitions"):
+            Evaluation(pa.concat_tables([one.table, other.table]))
+
+
+@pytest.mark.parametrize("label", ["nan", "inf", "1_0"])
+def test_a_label_that_is_no_number(label, tmp_path):
+    (tmp_path / "qrels").write_text(f"q 0 a {label}\nq 0 b 1\n")
+    with raises("`qrels` should have"):
+        evaluate_run(tmp_path / "qrels", {"q": {"a": 1.0}}, ["mrr"])
+
+
+# How they are written.
+
+QRELS = {"1": {"a": 2, "b": 0, "d": 1}, "2": {"a": 1}}
+RUN = {"1": {"x": 0.9, "a": 0.8, "b": 0.1}, "2": {"a": 0.5}}
+EXPECTED = {
+    "1": {"ndcg@10": pytest.approx((2 / np.log2(3)) / (2 + 1 / np.log2(3)))},
+    "2": {"ndcg@10": 1.0},
+}
+
+
+def by_column(rows, names):
+    return dict(zip(names.split(), map(list, zip(*rows, strict=True)), strict=True))
+
+
+def rows_in(nested):
+    return [(q, d, x) for q, items in nested.items() for d, x in items.items()]
+
+
+def lines(nested, line):
+    return "".join(line.format(*row) for row in rows_in(nested))
+
+
+def table(nested, names):
+    return pa.table(by_column(rows_in(nested), names))
+
+
+def csv_of(nested, names, sep=","):
+    return table(nested, names).to_pandas().to_csv(index=False, sep=sep)
+
+
+def json_of(nested, names):
+    return table(nested, names).to_pandas().to_json(orient="records", lines=True)
+
+
+def parquet_of(nested, names):
+    file = io.BytesIO()
+    parquet.write_table(table(nested, names), file)
+    return file.getvalue()
+
+
+BEIR = "query-id corpus-id score"
+TABLES = [
+    *(BEIR, "query_id item_id label", "query_id doc_id relevance", "q_id doc_id score"),
+    *("qid docno label", "query docid rel", "user_id item_id rating"),
+]
+FORMS = {
+    "trec": (lines(QRELS, "{} 0 {} {}\n"), lines(RUN, "{} Q0 {} 0 {} t\n")),
+    "tabs": (lines(QRELS, "{}\t0\t{}\t{}\n"), lines(RUN, "{}\tQ0\t{}\t0\t{}\n")),
+    "three fields": (lines(QRELS, "{} {} {}\n"), lines(RUN, "{}\t{}\t{}\n")),
+    "three columns": tuple(lines(nested, "{},{},{}\n") for nested in (QRELS, RUN)),
+    "beir": (csv_of(QRELS, BEIR, sep="\t"), json.dumps(RUN)),
+    "nested": (json.dumps(QRELS), json.dumps(RUN, indent=2)),
+    "json lines": (json_of(QRELS, "qid docno label"), json_of(RUN, "qid docno score")),
+    "parquet": (parquet_of(QRELS, BEIR), parquet_of(RUN, "q_id doc_id score")),
+}
+for names in TABLES:
+    scores = " ".join([*names.split()[:2], "score"])
+    FORMS[names] = csv_of(QRELS, names), csv_of(RUN, scores, sep="\t")
+SUFFIXES = {
+    "trec": ("", ".txt", ".tsv", ".gz", ".GZ"),
+    "tabs": (".tsv", ""),
+    "three fields": (".tsv", "", ".txt"),
+    "three columns": (".csv",),
+    "beir": ("", ".txt"),
+    "nested": (".json", ""),
+    "json lines": (".jsonl", ""),
+    "parquet": (".parquet", ""),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_files(tmp_path, capsys, form):
+    """Known by themselves, whatever they are called, and on the command line."""
+    for suffix in SUFFIXES.get(form, (".csv", "")):
+        files = [tmp_path / f"{name}{suffix}" for name in ("qrels", "run")]
+        for file, content in zip(files, FORMS[form], strict=True):
+            content = content.encode() if isinstance(content, str) else content
+            is_small = suffix in (".gz", ".GZ")
+            file.write_bytes(gzip.compress(content) if is_small else content)
+        found = evaluate_run(*files, ["ndcg@10"])
+        assert {str(q): x for q, x in values_of(found).items()} == EXPECTED
+        line = ["evaluate", *map(str, files), "-m", "ndcg@10", "-o", "tsv"]
+        assert run_command(line) == 0
+        printed = capsys.readouterr().out.splitlines()[1].split("\t")
+        assert float(printed[1]) == pytest.approx(found["ndcg@10"])
+
+
+# Rows without names, and what they are: an iteration is a number or `Q0`, and `0` or
+# `Q0` if that alone tells.
+NAMELESS = {
+    "1,0,7,1 1,0,8,0": "qrels",
+    "q,Q0,7,1 q,Q0,8,0": "qrels",
+    "q,4.5,7b,1 q,1,8b,0": "qrels",
+    "1,7,1,0 1,8,0,0": "qrels",
+    "q,7b,1,Q0 q,8b,0,Q0": "qrels",
+    "q,7b,1,3 q,8b,0,4": "qrels",
+    "1,q0,7,1 1,q0,8,0": "qrels",
+    "1,it,7,1 1,it,8,0": "qrels",
+    "1,2,7,1 1,2,8,0": "qrels",
+    "q,7b,1,q0 q,8b,0,q0": "qrels",
+    "q,7,1 q,8,0": "qrels",
+    "q,7,true q,8,false": "qrels",
+    "q,7b,TRUE q,8b,false": "qrels",
+    "1,Q0,8,1,.9,t 1,Q0,7,2,.8,t": "run",
+    "1,0,8,1,.9 1,0,7,2,.8": "run",
+    "1,8,.9 1,7,.8": "run",
+}
+UNCLEAR = {
+    "1,0,7,0 1,0,8,0": "qrels",
+    "196,242,3,881250949 186,302,3,891717742": "qrels",
+    "1,it,7,1": "qrels",
+    "1,7,1,0 2,7,1,0": "qrels",
+    "q,7b,good,0 q,8b,1,0": "qrels",
+    "1,0,7,1, 1,0,8,0,": "qrels",
+    "1,7,1,.9 1,8,2,.8": "run",
+}
+
+
+def rows_without_names(tmp_path, name, text, delimiter):
+    rows = text.replace(",", delimiter).replace(" ", "\n")
+    (tmp_path / name).write_text(rows + "\n")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("text", NAMELESS)
+def test_tables_without_names(tmp_path, text, delimiter):
+    """The item that starts with 7 is relevant, and comes after that with 8."""
+    query, items = text[0], ("7b", "8b") if "7b" in text else ("7", "8")
+    sides = {"qrels": {query: {items[0]: 1}}}
+    sides["run"] = {query: {items[1]: 0.9, items[0]: 0.8}}
+    for suffix in ("", ".csv", ".txt"):
+        name = NAMELESS[text]
+        sides[name] = rows_without_names(tmp_path, name + suffix, text, delimiter)
+        assert evaluate_run(**sides, metrics=["mrr"])["mrr"] == 0.5
+    if NAMELESS[text] == "qrels":
+        targets = targets_from_qrels(sides["qrels"], [query], items)
+        assert targets["ids"].tolist() == [[0]]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_tables_without_names_that_are_unclear(tmp_path, text, delimiter):
+    name = UNCLEAR[text]
+    sides = {"qrels": {"1": {"7": 1}}, "run": {"1": {"7": 0.9}}}
+    sides[name] = rows_without_names(tmp_path, f"{name}.txt", text, delimiter)
+    first = repr(text.split()[0].replace(",", delimiter))
+    with raises(f"`{name}` should ") as error:
+        evaluate_run(**sides, metrics=["mrr"])
+    assert f"{name}.txt" in str(error.value)
+    assert first in str(error.value)
+    if name == "qrels":
+        assert "--query, --item, --label" in str(error.value)
+
+
+TEXTS = [
+    # As in the quick test of trec_eval.
+    (
+        "# judged by 2\n1 0 a 1\n#\n\n2 0 b 1\n",
+        "# made by\n1 Q0 a 1 0.9 my tag\n2 Q0 c 1 0.9\n#x\n2 Q0 b 2 0.8 t 1\n",
+        {"1": 1.0, "2": 0.5},
+    ),
+    # The first two words are no query and no iteration.
+    ("what is\tx\t1\nwho\tx\t0\n", "what is\tx\t.5\n", {"what is": 1.0, "who": 0.0}),
+    # Tabs in comments are no columns.
+    ("#by\tme\n1 it 7 1\n2 it 8 1\n", "1 7 .5\n", {"1": 1.0, "2": 0.0}),
+    ("#by\tme\n1\tit 7 1\n2 it 8 1\n", "1 7 .5\n", {"1": 1.0, "2": 0.0}),
+    ("#by\tme\n1 it 7 1\n2 at 8 1\n", "1 7 .5\n", {"1": 1.0, "2": 0.0}),
+]
+# Comments, iterations, items and tags in which there are delimiters.
+for start, it, item, tag in (
+    ("", "0", "doc|12|3", "t"),
+    ("", "it", "a,5,b", "t"),
+    ("", "Q0", "GX;1;2", "mono|5|x"),
+    ("", "0", "5,5", "bm25,k1=1,0.4"),
+    ("# bm25, 0.9, 0.4\n", "it", "a", "t"),
+    ("#,1\n# a\tb,2\r\n", "Q0", "a", "a;1"),
+):
+    found = f"{start}{item} {it} x 1 0.9 {tag}\n{item} {it} {item} 2 0.8 {tag}\n"
+    TEXTS.append((f"{start}{item} {it} {item} 1\n", found, {item: 0.5}))
+
+
+@pytest.mark.parametrize(("qrels", "run", "expected"), TEXTS)
+def test_lines_of_text(tmp_path, qrels, run, expected):
+    files = texts(tmp_path, qrels=qrels, run=run)
+    found = values_of(evaluate_run(*files, ["mrr"]))
+    assert found == {query: {"mrr": value} for query, value in expected.items()}
+
+
+@pytest.mark.parametrize(
+    "run", ["1, Q0, 7, 1, .9, t", "1, 0, 7, 1, .9 , t", "1, 7, .9", "1; 0; 7; 1; .9"]
+)
+def test_columns_between_delimiters_and_spaces(tmp_path, run):
+    (tmp_path / "qrels").write_text("1, 0, 7, 1\n")
+    (tmp_path / "run").write_text(run)
+    found = evaluate_run({"1": {" 7": 1, " 7 ": 1}}, tmp_path / "run", ["mrr"])
+    assert found["mrr"] == 1.0
+    assert evaluate_run(tmp_path / "qrels", {"1": [" 7"]}, ["mrr"])["mrr"] == 1.0
+
+
+def test_tables_without_names_are_in_one_order(tmp_path):
+    files = [
+        rows_without_names(tmp_path, f"{i}.csv", text, ",")
+        for i, text in enumerate(("1,0,7,1 1,0,8,0", "2,7,1,0 2,8,0,0"))
+    ]
+    with raises("`qrels` should be files with columns in one order") as error:
+        evaluate_run(files, {"1": {"7": 0.9}}, ["mrr"])
+    assert all(str(file) in str(error.value) for file in files)
+
+
+def test_a_run_of_four_columns_is_named_by_their_places(tmp_path, capsys):
+    """As of ColBERT: query, item, rank and score."""
+    files = texts(tmp_path, qrels="1 0 7 1\n", run="1\t8\t1\t.9\n1\t7\t2\t.8\n")
+    named = {"query": "column0", "item": "column1", "score": "column3"}
+    with raises("is '1\\t8\\t1\\t.9': say which are the `query`"):
+        evaluate_run(*files, ["mrr"])
+    assert evaluate_run(*files, ["mrr"], **named)["mrr"] == 0.5
+    line = [f"--{option}={name}" for option, name in named.items()]
+    assert run_command(["evaluate", *map(str, files), "-m", "mrr", *line]) == 0
+    assert "0.5000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["rank", "Rank", "position"])
+def test_ranks_are_no_scores(tmp_path, capsys, name):
+    run = table(RUN, f"query_id item_id {name}")
+    file = tmp_path / "rows.parquet"
+    write(run.append_column("label", run[name]), file)
+    for arguments in ({}, {"score": name}):
+        with raises("where higher is better. Received: score=") as error:
+            evaluate_run(QRELS, run, ["mrr"], **arguments)
+        assert repr(name) in str(error.value)
+        with raises("times -1"):
+            evaluate(file, ["mrr"], **arguments)
+    assert run_command(["evaluate", str(file), "--score", name]) == 2
+    assert "ascend from the best item on" in capsys.readouterr().err
+    # It may be there beside the scores.
+    scored = table(RUN, "qid docno score").append_column(name, run[name])
+    evaluate_run(QRELS, scored, ["mrr"])
+
+
+def test_named_columns_beside_known_ones():
+    """What is named has to be there; the others are known."""
+    qrels, run = table(QRELS, "topic docno label"), table(RUN, "topic docno score")
+    found = evaluate_run(qrels, run, ["ndcg@10"], query="topic")
+    assert found.per_list.column_names[0] == "topic"
+    assert values_of(found) == EXPECTED
+    with raises("`query` should name a column. Received: query="):
+        evaluate_run(qrels, run, ["ndcg@10"])
+    with raises("`label` should name a column. Received: label='l'"):
+        evaluate_run(qrels, run, ["ndcg@10"], query="topic", item="docno", label="l")
+
+
+def test_rows_are_not_taken_for_judgments(tmp_path, capsys):
+    files = [f"{tmp_path}/{i}.parquet" for i in range(2)]
+    for file in files:
+        rows = rows_of()
+        write(rows.append_column("query", rows["query_id"]), file)
+    assert run_command(["evaluate", *files, "-m", "mrr"]) == 0
+    assert "Rules" not in capsys.readouterr().out
+
+
+def test_ranks_are_not_taken_for_scores(tmp_path):
+    """As in the runs of MS MARCO: a query, an item and a rank."""
+    ranks = {"1": {"a": 1, "b": 2, "c": 3}, "2": {"x": 1, "a": 2}}
+    for name, text in (
+        ("run.tsv", lines(ranks, "{}\t{}\t{}\n")),
+        ("run.csv", lines(ranks, "{},{},{}\n")),
+        ("from0.tsv", "1\t8\t0\n1\t7\t1\n2\t8\t0\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        with raises("as if they were ranks"):
+            evaluate_run(QRELS, tmp_path / name, ["mrr"])
+    found = evaluate_run(QRELS, table(ranks, "qid docno score"), ["mrr"])
+    assert "are they ranks?" in found.warnings[0]
+    # Those of ids without numbers are not.
+    found = evaluate_run(QRELS, {"1": ["a", "b"], "2": ["x", "a"]}, ["mrr"])
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
+def test_ids_without_numbers(rules):
+    # By their ids, as trec_eval orders tied items, b would come before a.
+    run = {"1": ["a", "b", "c"], "2": ("x", "b"), "3": [], "4": {}}
+    qrels = {"1": {"b"}, "2": ["b", "z"], "3": frozenset("a"), "4": ("a",)}
+    found = evaluate_run(qrels, run, ["mrr", "recall@10"], rules=rules)
+    assert found.per_list["mrr"].to_pylist() == [1 / 2, 1 / 2, 0, 0]
+    assert found.per_list["recall@10"].to_pylist() == [1, 1 / 2, 0, 0]
+    numbers = evaluate_run({1: [3, 4]}, {1: np.array([9, 3, 4])}, ["map"], rules=rules)
+    assert numbers["map"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+
+
+def test_ids_without_numbers_in_json(tmp_path):
+    files = tmp_path / "qrels.json", tmp_path / "run.json"
+    files[0].write_text('{"1": ["b"], "2": []}')
+    files[1].write_text('{"2": [], "1": ["a", "b"]}')
+    assert evaluate_run(*files, ["mrr"])["mrr"] == 0.5
+    long = {str(i): ["a"] * (i == 1) for i in range(40_000)}
+    for run in ({"query_id": ["1"], "item_id": ["b"], "score": [1]}, long):
+        files[1].write_text(json.dumps(run))
+        evaluate_run({"1": {"b": 1}}, files[1], ["mrr"])
+    files[0].write_text('{"query_id": ["1"], "item_id": ["b"], "label": [1]}')
+    (tmp_path / "q.json").write_text('{"query_id": ["2"], "item_id": ["b"]}')
+    with raises("Received: ['1'], for the query 'query_id'"):
+        evaluate_run([files[0], tmp_path / "q.json"], RUN, ["mrr"])
+
+
+WRONG_JSON = [
+    ('{"1": null}', "which counts as 0. Received: None, for the query"),
+    ('{"1": ["a"], "2": null}', "which counts as 0. Received: None, for the query"),
+    ('{"1": {"a": 1, "a": 2}}', "each key once. Received twice: 'a'"),
+    ('{"1": {"a": 1}, "1": {"b": 2}}', "each key once. Received twice: '1'"),
+    ('{"1": {"a": 1', "`run` should be a table that can be read"),
+    ('{"1": {"a": 1}, "2": 3}', "a dict of items and numbers for each query"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_JSON)
+def test_wrong_json(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with raises(message):
+        evaluate_run(QRELS, tmp_path / "run.json", ["mrr"])
+
+
+LISTS = {"1": ["x", "a", "b"], "2": ["a"], "3": []}
+RELEVANT = {"1": ["a", "d"], "2": ["a"], "3": ["c"]}
+# The mean of 1 / 2, 1 and 0, and of 1 of 2, 1 of 1 and 0 of 1.
+MEANS = {"mrr": (1 / 2 + 1 + 0) / 3, "recall@5": (1 / 2 + 1 + 0) / 3}
+
+
+def found_in(qrels, run, **arguments):
+    return evaluate_run(qrels, run, list(MEANS), **arguments).to_dict()
+
+
+def columns_of(lists):
+    return {"query_id": list(lists), "item_id": list(lists.values())}
+
+
+@pytest.mark.parametrize("form", [*IN_MEMORY, "columns"])
+def test_columns_of_lists(form):
+    tables = [columns_of(x) for x in (RELEVANT, LISTS)]
+    if form != "columns":
+        tables = [IN_MEMORY[form](pa.table(x)) for x in tables]
+    assert found_in(*tables) == pytest.approx(MEANS)
+
+
+def test_columns_of_lists_in_files(tmp_path, capsys):
+    for name, lists in (("qrels", RELEVANT), ("run", LISTS)):
+        rows = [{"query_id": q, "item_id": x, "notes": ["n"]} for q, x in lists.items()]
+        write(pa.table(columns_of(lists)), tmp_path / f"{name}.parquet")
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    for suffix in ("parquet", "jsonl", "json"):
+        files = [tmp_path / f"{name}.{suffix}" for name in ("qrels", "run")]
+        assert found_in(*files) == pytest.approx(MEANS)
+        assert run_command(["evaluate", *map(str, files), "-m", "mrr"]) == 0
+        assert "0.5000" in capsys.readouterr().out
+    targets = targets_from_qrels(tmp_path / "qrels.parquet", [*LISTS], ["c", "a", "d"])
+    assert targets["ids"].tolist() == [[1, 2], [1, -1], [0, -1]]
+
+
+def test_columns_of_lists_with_numbers():
+    """Which need not be sorted, and grade what is relevant."""
+    items = [["b", "d", "a"], ["a"]]
+    qrels = {"qid": ["1", "2"], "docno": items, "label": [[0, 1, 2], [1]]}
+    run = {"qid": ["1", "2"], "docno": [["b", "x", "a"], ["a"]]}
+    run["pred"] = [[0.1, 0.9, 0.8], [0.5]]
+    assert values_of(evaluate_run(qrels, run, ["ndcg@10"], score="pred")) == EXPECTED
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", object])
+def test_ids_in_the_order_of_the_queries(dtype):
+    """As of `catalogue.top_k`, which fills lists up with -1."""
+    retrieved = np.array([[9, 1, 2], [1, -1, -1], [-1, -1, -1]])
+    relevant = [[1, 4], [1], (3,)]
+    if dtype == "uint8":
+        retrieved[retrieved < 0] = [255, 254, 255, 254, 253]
+    assert found_in(relevant, retrieved.astype(dtype)) == pytest.approx(MEANS)
+    assert found_in(relevant, [*retrieved.astype(dtype)]) == pytest.approx(MEANS)
+    padded = np.array([[-1, 1, 4], [1, -1, -1], [-1, -1, 3]])
+    assert found_in(padded, retrieved.astype(dtype)) == pytest.approx(MEANS)
+    evaluation = evaluate_run(relevant, retrieved.astype(dtype).tolist(), ["mrr"])
+    assert evaluation.per_list["query_id"].to_pylist() == [0, 1, 2]
+
+
+def test_keys_of_dicts_are_no_padding():
+    run = {1: {-1: 0.9, 7: 0.8, 8: 0.7}}
+    assert evaluate_run({1: {7: 1, 9: 1}}, run, ["mrr"])["mrr"] == 1 / 2
+    assert evaluate_run({1: {-1: 1}}, run, ["mrr"])["mrr"] == 1.0
+    columns = {"query_id": [1], "item_id": [[7, -1, -1]], "score": [[0.9, 0.1, 0.1]]}
+    assert evaluate_run({1: [7]}, columns, ["precision"])["precision"] == 1.0
+
+
+def test_one_relevant_id_for_each_query():
+    for relevant in ([4, 5], np.array([4, 5]), np.array([[4], [5]]), [{4}, [5]]):
+        assert found_in(relevant, [[3, 4], [5, 1]])["mrr"] == 3 / 4
+    text = np.array([["c", "d"], ["e", "a"]])
+    assert found_in(np.array(["d", "e"]), text)["mrr"] == 3 / 4
+
+
+ONE = {"1": {"a": 1}}
+TWICE = "twice: the item 'a' of the query '2'"
+
+
+WRONG = [
+    ({}, ONE, "`qrels` should have rows. Received: none"),
+    ({"1": {}}, RUN, "`qrels` should have rows"),
+    ([[-1]], [[1]], "`qrels` should have rows"),
+    (ONE, iter([]), "`run` should have rows. Received: a list_iterator"),
+    ({"1": {"a": np.nan}}, ONE, "a finite label in each row"),
+    ({"1": {"a": None, "b": 1}}, ONE, "a finite label in each row"),
+    (ONE, {"1": {"a": None, "b": 1.0}}, "a score in each row"),
+    ({"1": {"a": 1, 2: 1}}, ONE, "`qrels` should have ids of one type"),
+    ({2**63: {"a": 1}}, {2**63: {"a": 1.0}}, "integers below 2..63 or text"),
+    ({"1": {"a": 1}, "2": ["a"]}, ONE, "columns"),
+    (ONE, {"2": None}, "one, which counts as 0. Received: None, for the query '2'"),
+    (ONE, {"2": {"a"}}, "the best first. .* Received: {'a'}, for the query '2'"),
+    (ONE, {"2": "a"}, "Received: 'a', for the query '2'"),
+    (ONE, {"2": [0.5]}, "Received: .0.5., for the query '2'"),
+    (ONE, {"2": ["a", None]}, "Received: .'a', None., for the query '2'"),
+    (ONE, {"2": ["a"], "1": {"a": 0.5}}, "Received: .'a'., for the query '2'"),
+    (ONE, {"2": ["a", "b", "a"]}, TWICE),
+    ({"2": None}, ONE, "Leave a query without .* None, for the query '2'"),
+    ({"2": {"a"}, "1": {"a": 2}}, ONE, "Received: {'a'}, for the query '2'"),
+    ({"2": ["a", "a"]}, ONE, f"`qrels` .* {TWICE}"),
+    ({"docid": ["a"], "q": ["1"], "n": [1]}, ONE, "`query` should name a column"),
+    (ONE, [["b", "a"]], "or a dict of items for each query. Received: a list"),
+    (ONE, np.array([["b"]]), "or a dict of items for each query. Received: a nda"),
+    (ONE, [3], "or a dict of items for each query. Received: a list"),
+    ([[1], [2]], [[1]], "same order. Received: those of 2 and of 1 queries"),
+    ([[1]], {0: [1]}, "`qrels` should be .* lists of the ids of .* a list"),
+    ([["a"]], ["a"], "Received: a list"),
+    ([[1]], [1], "`run` .* Received: 1, for the query 0"),
+    ([[1]], [[[1, 2]]], "Received: ..1, 2.., for the query 0"),
+    ([[1]], np.array([[0.5]]), "Received: .0.5., for the query 0"),
+    ([[1]], np.array([[True]]), "Received: .True., for the query 0"),
+    ([[1]], np.ma.masked_array([[1, 2]], [[0, 1]]), "Received: .1, None., for"),
+    ([[1]], [[2, -1, 1]], "-1 only as padding at its end.* .2, -1, 1., for"),
+    ([[1, 1]], [[2, 1]], "`qrels` .* twice: the item 1 of the query 0, in a"),
+    ([[1]], [["1", 1]], "`run` should have ids of one type"),
+    ([[1]], iter([[1]]), "`qrels` should be"),
+    ({0: [1]}, {0: [2, -1, 1]}, "-1 only as padding at its end"),
+    (RELEVANT, {"1": (x for x in "ab")}, "Received: <generator"),
+    (RELEVANT, {"1": np.array(["a", None])}, "for the query '1'"),
+    (RELEVANT, {"1": np.array(["a", np.nan], object)}, "for the query '1'"),
+    ({"1": [1]}, {"1": np.ma.masked_array([1, 2], [0, 1])}, "for the query '1'"),
+    (RELEVANT, {"1": [["a"]]}, "Received: ..'a'.., for the query '1'"),
+    (RELEVANT, {"1": ["a"], 1: ["a"]}, "`run` should have ids of one type"),
+    (RELEVANT, columns_of({"1": ["a"], "2": None}), "None, for the query '2'"),
+    (RELEVANT, columns_of({"1": ["a", None]}), "Received: .'a', None., for"),
+    (RELEVANT, columns_of({"1": [["a"]]}), "lists of the type VARCHAR.."),
+    (RELEVANT, columns_of({"1": [0.5]}), "has lists of the type DOUBLE"),
+    (RELEVANT, columns_of({"1": ["a", "a"]}), "twice: the item 'a' of the query"),
+    (RELEVANT, {"query_id": ["1"] * 2, "item_id": [["a"], ["b"]]}, "several for"),
+    (RELEVANT, {**columns_of({"1": ["a"]}), "s": [[0.5]]}, "or leave out 's'"),
+    (RELEVANT, {**columns_of({"1": ["a"]}), "score": [0.5]}, "leave out 'score'"),
+    (RELEVANT, {**columns_of({"1": ["a"]}), "score": [[1, 2]]}, "as many scores"),
+    ({**columns_of({"1": ["a"]}), "grade": [[2]]}, LISTS, "`label` should name"),
+    (pd.Series([["a"]]), ONE, "a Series, which its method `to_list` makes lists"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "run", "message"), WRONG)
+def test_wrong_judgments_and_runs(qrels, run, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_run(qrels, run, ["mrr"])
+
+
+def test_missing_ids():
+    qrels = {"query_id": [1.0, 1.0], "item_id": [2.0, np.nan], "label": [1, 1]}
+    run = {"query_id": [None], "item_id": [2.0], "score": [0.5]}
+    with raises("`qrels` should have an item in each row. Received: 1 without one"):
+        evaluate_run(qrels, {1.0: [2.0]}, ["mrr"])
+    with raises("`run` should have a query in each row. Received: 1 without one"):
+        evaluate_run({1: [2]}, run, ["mrr"])
+
+
+# Which queries and items count.
+
+
+def test_the_first_or_the_best_of_duplicates():
+    """Chunks of documents, whose scores are not sorted."""
+    qrels, run = graded(4)
+    rng = np.random.default_rng(0)
+    rows = [
+        (query, item, score)
+        for query, items in run.items()
+        for item in items
+        for score in np.round(rng.normal(size=rng.integers(1, 4)), 1)
+    ]
+    rows = [rows[i] for i in rng.permutation(len(rows))]
+    chunks = by_column(rows, "query_id item_id score")
+    with raises("`run` should have each item of a query once. Received twice"):
+        evaluate_run(qrels, chunks, ["ndcg@10"])
+    for duplicates in ("first", "max"):
+        counted = {}
+        for query, item, score in rows:
+            of_query = counted.setdefault(query, {})
+            best = max(of_query.get(item, score), score)
+            of_query[item] = best if duplicates == "max" else of_query.get(item, score)
+        found = evaluate_run(qrels, chunks, ["ndcg@10"], duplicates=duplicates)
+        assert_equal(found, theirs(qrels, counted))
+        lists = {"1": ["x", "x", "b", "a", "b"]}
+        found = evaluate_run({"1": ["a"]}, lists, ["mrr"], duplicates=duplicates)
+        assert found["mrr"] == pytest.approx(1 / 3)
+
+
+def test_duplicates_without_a_score():
+    """NaN is the lowest of scores, and a missing one is an error as ever."""
+    run = {"query_id": [1, 1, 1], "item_id": [7, 7, 8], "score": [np.nan, 0.5, 0.1]}
+    for duplicates, mrr in (("first", 0.0), ("max", 1.0)):
+        found = evaluate_run({1: [7]}, run, ["mrr"], duplicates=duplicates)
+        assert found["mrr"] == mrr
+        with raises("`run` should have a score in each row"):
+            wrong = {**run, "score": [None, 0.5, 0.1]}
+            evaluate_run({1: [7]}, wrong, ["mrr"], duplicates=duplicates)
+    with raises("`qrels` should have each item of a query once"):
+        evaluate_run({1: [7, 7]}, run, ["mrr"], duplicates="max")
+
+
+def test_missing_queries_may_be_skipped():
+    qrels, run = graded(5)
+    for query in ("q3", "q7"):
+        del run[query]
+    found = evaluate_run(qrels, run, ["ndcg@10"], missing="skip")
+    assert_equal(found, theirs(qrels, run))
+    assert found.summary().notes == ["Rules: trec_eval (version 10), missing=skip"]
+    with raises("evaluated by the rules of the models"):
+        found.compare(evaluate_run(qrels, run, ["ndcg@10"]))
+
+
+def test_a_query_for_which_nothing_was_found_is_not_missing():
+    qrels = {"1": {"a": 1}, "2": {"a": 1}, "3": {"a": 1}}
+    for run in (
+        {"1": ["a"], "2": []},
+        {"1": {"a": 0.5}, "2": {}},
+        columns_of({"1": ["a"], "2": []}),
+        {**columns_of({"1": ["a"], "2": []}), "score": [[0.5], []]},
+    ):
+        found = evaluate_run(qrels, run, ["mrr"], missing="skip")
+        assert found.per_list["mrr"].to_pylist() == [1.0, 0.0]
+        assert evaluate_run(qrels, run, ["mrr"])["mrr"] == pytest.approx(1 / 3)
+    padded = np.array([[5], [-1]])
+    assert found_in([5, 6], padded, missing="skip")["mrr"] == 1 / 2
+
+
+def test_documents_that_are_their_own_queries():
+    """Are left out of the run, as in BEIR, but not of the judgments."""
+    qrels, run = ({q[1:]: x for q, x in each.items()} for each in graded(6))
+    others = {q: {d: s for d, s in x.items() if d != q} for q, x in run.items()}
+    assert others != run
+    found = evaluate_run(qrels, run, ["ndcg@10"], ignore_identical_ids=True)
+    assert_equal(found, theirs(qrels, others))
+    note = "Rules: trec_eval (version 10), ignore_identical_ids"
+    assert found.summary().notes == [note]
+    # The run has the query though nothing is left of it.
+    arguments = {"missing": "skip", "ignore_identical_ids": True}
+    alone = evaluate_run({1: [2], 3: [4]}, {1: ["1"]}, ["mrr"], **arguments)
+    assert alone.per_list["mrr"].to_pylist() == [0.0]
+    with raises("`ignore_identical_ids` should be False for lists in the order of the"):
+        evaluate_run([[2]], [[1]], ["mrr"], ignore_identical_ids=True)
+
+
+def test_choices():
+    wrong = {"duplicates": "count", "missing": "drop", "ignore_identical_ids": 1}
+    for argument, value in wrong.items():
+        with raises(f"Received: {argument}={value!r}"):
+            evaluate_run(QRELS, RUN, ["mrr"], **{argument: value})
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"rules": "keras"}, {"unjudged": "drop"}], ids=str
+)
+def test_the_share_of_judged_items(arguments):
+    qrels = {"1": {"a": 2, "b": 0, "c": -2}, "2": {"a": 0}, "3": {"a": 1}}
+    run = {"1": ["x", "a", "y", "c"], "2": ["x", "y", "a"]}
+    names = ["Judged@10", "judged_10", "judged_at_10", "judged"]
+    found = evaluate_run(qrels, run, ["judged@2", *names], **arguments).per_list
+    assert found["judged@2"].to_pylist() == pytest.approx([1 / 2, 0, 0])
+    for name in names:
+        assert found[name].to_pylist() == pytest.approx([2 / 4, 1 / 3, 0])
+    with raises("`k` should be a positive integer. Received: k=0"):
+        evaluate_run(qrels, run, ["judged@0"])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_share_of_judged_items_is_that_of_ir_measures(seed):
+    ir_measures = pytest.importorskip("ir_measures")
+    qrels, run = graded(seed)
+    # Without ties, which it orders in another way.
+    run = {
+        q: {d: s + 1e-6 * i for i, (d, s) in enumerate(x.items())}
+        for q, x in run.items()
+    }
+    del run["q5"]
+    names = ["Judged@5", "Judged@20", "Judged", "nDCG@10", "AP", "R@20", "Success@5"]
+    measures = [ir_measures.parse_measure(name) for name in names]
+    expected = ir_measures.calc_aggregate(measures, qrels, run)
+    found = evaluate_run(qrels, run, names).to_dict()
+    assert found == pytest.approx({str(x): y for x, y in expected.items()}, abs=1e-6)
+
+
+def test_ties_and_levels_of_judged_items(tmp_path, capsys):
+    """Which are judged, not relevant."""
+    run = "1 Q0 x 1 .5 t\n1 Q0 a 1 .5 t\n1 Q0 b 1 .5 t\n"
+    files = texts(tmp_path, qrels="1 0 a 1\n1 0 b 0\n", run=run)
+    row = checks(evaluate_run(*files, ["judged@2"]))["ties of judged@2"]
+    assert (row["worst"], row["best"]) == (1 / 2, 1.0)
+    assert row["average"] == pytest.approx(2 / 3)
+    line = "-m judged@2 map --relevance-threshold 2"
+    assert run_command(["evaluate", *map(str, files), *line.split()]) == 0
+    assert "judged@2  0.5000" in capsys.readouterr().out
+
+
+def test_lines_of_json_start_with_any_value(tmp_path):
+    path = tmp_path / "q.jsonl"
+    line = '{{"x": {}, "query_id": "1", "item_id": "{}", "label": {}, "score": {}}}\n'
+    for value in ("{}", "[1]", "null", '{"a": [1]}'):
+        path.write_text(line.format(value, "a", 1, 1) + line.format(value, "b", 0, 0))
+        assert evaluate_run(path, {"1": ["b", "a"]}, ["mrr"])["mrr"] == 0.5
+        assert evaluate(path, ["mrr"])["mrr"] == 1.0
+    path.write_text('{"1": {"a": 1}}')
+    for judgments in (path, {"1": {"a": 1}, "2": {}}):
+        with raises("with the items of each query, which `evaluate_run` takes"):
+            evaluate(judgments, ["mrr"])
+
+
+def test_standard_input_has_lines(monkeypatch):
+    """In UTF-8, whatever the terminal has."""
+    lines = (FORMS["three fields"][1] + "é a 0.5\n").encode()
+    stream = io.TextIOWrapper(io.BytesIO(lines), "latin-1")
+    monkeypatch.setattr(sys, "stdin", stream)
+    found = values_of(evaluate_run({**QRELS, "é": {"a": 1}}, "-", ["ndcg@10"]))
+    assert found["2"]["ndcg@10"] == found["é"]["ndcg@10"] == 1.0
+
+
+# Warnings on few judgments.
+
+
+def sparse(share_found):
+    """One judgment for each of 100 queries, some of which are found."""
+    run = {str(q): {f"x{i}": -i for i in range(20)} for q in range(100)}
+    for q in range(int(100 * share_found)):
+        run[str(q)]["a"] = 5.0
+    return {q: {"a": 1} for q in run}, run
+
+
+def test_few_judgments_are_no_reason_for_warnings():
+    found = evaluate_run(*sparse(0.3), ["ndcg@10"])
+    assert found.warnings == []
+    assert checks(found)["judged@10"]["share"] == pytest.approx(0.03)
+    assert checks(found)["nothing judged"]["share"] == pytest.approx(0.7)
+    # None at all is one: the ids differ.
+    assert evaluate_run(*sparse(0.0), ["ndcg@10"]).warnings == [
+        "Warning: 100 of 100 lists have no judged items with a score: do the judgments "
+        "and the run have the same item ids?"
+    ]
+    # Those with results have no judged ones, however many have none.
+    judged, run = sparse(0.0)
+    nothing = {q: {} for q in list(run)[:30]}
+    warnings = evaluate_run(judged, run | nothing, ["ndcg@10"]).warnings
+    assert any("70 of 100 lists have no judged items" in x for x in warnings)
+
+
+def test_a_query_without_retrieved_items_has_no_share_of_judged_ones():
+    qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 0.9, "b": 0.5}}
+    found = evaluate_run(qrels, run, ["ndcg@2"])
+    assert checks(found)["judged@2"]["share"] == 1 / 2
+    assert "1 of 2 lists have no items with a score" in found.warnings[0]
+    assert "their top 2, 50% on average" in found.warnings[1]
+
+
+def test_missing_judgments_among_many_are_one():
+    qrels = {str(q): {f"d{i}": i % 2 for i in range(30)} for q in range(10)}
+    run = {q: {f"d{i}": -i for i in range(25, 45)} for q in qrels}
+    (warning,) = evaluate_run(qrels, run, ["ndcg@10"]).warnings
+    assert "have items without a judgment in their top 10, 50% on average" in warning
+    run |= {q: {f"x{i}": -i for i in range(20)} for q in list(qrels)[:7]}
+    warnings = evaluate_run(qrels, run, ["ndcg@10"]).warnings
+    assert any("7 of 10 lists have no judged items with a score" in w for w in warnings)
+
+
+# What people type.
+
+
+def test_an_evaluation_is_a_dict_of_values():
+    found = evaluate_run(*graded(0), ["ndcg@10", "mrr"])
+    summary = found.summary()
+    values = dict(zip(summary["metric"], summary["value"], strict=True))
+    assert dict(found) == found.to_dict() == values
+    assert list(found) == list(found.keys()) == ["ndcg@10", "mrr"]
+    assert "mrr" in found
+    for name in ("map", 0):
+        with raises(f"be one of ['ndcg@10', 'mrr']. Received: metric={name!r}"):
+            found[name]
+    with raises("its value `evaluation['ndcg@10']`"):
+        summary["ndcg@10"]
+    with raises("Received: 'values', and columns"):
+        summary["values"]
+
+
+@pytest.mark.parametrize(
+    "name", ["ndcg_at_10", "ndcg_cut_10", "ndcg_cut.10", "nDCG@10"]
+)
+def test_a_metric_is_named_by_any_of_its_spellings(tmp_path, monkeypatch, name):
+    """In gates, where metrics of a file are chosen, and in Python."""
+    monkeypatch.chdir(tmp_path)
+    for file, text in zip(("qrels", "run"), FORMS["nested"], strict=True):
+        (tmp_path / file).write_text(text)
+    line = "evaluate qrels run -m mrr ndcg@10 --per-list lists.parquet --fail-below "
+    for words, code in (
+        (f"{line}{name}=0.7", 0),
+        (f"{line}{name}=0.99", 1),
+        (f"evaluate lists.parquet --fail-below {name}=0.99", 1),
+        (f"evaluate lists.parquet -m {name} --per-list chosen.parquet", 0),
+        (f"compare lists.parquet lists.parquet -m {name}", 0),
+    ):
+        assert run_command(words.split()) == code
+    assert Evaluation.read("chosen.parquet").metric_names == ["ndcg@10"]
+    found = evaluate_run(QRELS, RUN, ["mrr", "ndcg@10"])
+    assert found[name] == found["ndcg@10"]
+    assert found.worst(name, 1)["ndcg@10"] == found.worst("ndcg@10", 1)["ndcg@10"]
+    other = evaluate_run(QRELS, RUN, [name])
+    assert found.compare(other)["metric"] == ["ndcg@10"]
+    worst = other.worst("ndcg@10", 1, baseline=found)
+    assert worst[name] == worst["baseline"]
+
+
+def test_what_an_older_version_left_out_is_carried_on(tmp_path):
+    """Version 0.2.0 wrote the number into the schema."""
+    found = evaluate_run({"a": {"x": 1}}, {"a": {"x": 1}, "b": {"x": 1}}, ["mrr"])
+    known = {"metrics": [["mrr", None, 0.0, "up"]], "query": "query_id", "left_out": 3}
+    names = ["health/left out", "health/definition"]
+    older = found.table.drop_columns(names).replace_schema_metadata(
+        {"keras_rank": json.dumps(known)}
+    )
+    parquet.write_table(older, tmp_path / "lists.parquet")
+    again = Evaluation.read(tmp_path / "lists.parquet")
+    again.write(tmp_path / "again.parquet")
+    for each in (again, Evaluation.read(tmp_path / "again.parquet")):
+        assert any("judgments are left out (3)" in x for x in each.warnings)
+
+
+# Subtopics.
+
+OF_SUBTOPICS = [
+    *("alpha_nDCG@20", "alpha_nDCG@5", "alpha_DCG@10", "ERR_IA@20", "ERR_IA@2"),
+    *("P_IA@20", "P_IA@3", "StRecall@20", "StRecall@1"),
+]
+DIVERSITY = [
+    *(("1", "a", "d1", 1), ("1", "a", "d2", 1), ("1", "b", "d1", 0)),
+    *(("1", "b", "d3", 2), ("2", "x", "d4", -2), ("2", "y", "d1", 0)),
+]
+OF_DIVERSITY = {"1": {"d2": 0.9, "d1": 0.8, "d3": 0.7, "d9": 0.6}, "2": {"d4": 1.0}}
+
+
+ROW = "query_id subtopic_id item_id label"
+
+
+def nested(rows):
+    """Judgments as `{query: {subtopic: {item: label}}}`."""
+    found = {}
+    for query, subtopic, item, label in rows:
+        found.setdefault(query, {}).setdefault(subtopic, {})[item] = label
+    return found
+
+
+def diverse(seed, queries=60):
+    """Judgments and a run with ties, unjudged items, and subtopics of no use."""
+    rng = np.random.default_rng(seed)
+    qrels, run = [], {}
+    for query in range(queries):
+        share = rng.choice([0.0, 0.1, 0.3, 0.6])
+        for subtopic in rng.permutation(12)[: rng.integers(1, 6)]:
+            is_dead = rng.random() < 0.2
+            for item in np.flatnonzero(rng.random(40) < 0.5):
+                is_relevant = rng.random() < share and not is_dead
+                label = rng.integers(1, 4) if is_relevant else -rng.integers(0, 3)
+                qrels.append((f"q{query}", f"t{subtopic}", f"d{item}", int(label)))
+        if rng.random() < 0.9:
+            found = rng.permutation(60)[: rng.integers(1, 50)]
+            run[f"q{query}"] = {f"d{x}": rng.integers(0, 8) / 7 for x in found}
+    run["unknown"] = {"d1": 1.0}
+    return [qrels[i] for i in rng.permutation(len(qrels))], run
+
+
+@pytest.mark.parametrize("kind", ["", "(rel=2)", "judged"])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_numbers_of_ndeval_in_ir_measures(seed, kind):
+    pytest.importorskip("pyndeval")
+    import ir_measures
+
+    qrels, run = diverse(seed)
+    level, unjudged = ("", "drop") if kind == "judged" else (kind, "irrelevant")
+    names = [name.replace("@", f"{level}@") for name in OF_SUBTOPICS]
+    judged = {(query, item) for query, _, item, label in qrels if label >= 0}
+    given = [ir_measures.Qrel(q, i, y, t) for q, t, i, y in qrels]
+    scored = [
+        ir_measures.ScoredDoc(query, item, score)
+        for query, items in run.items()
+        for item, score in items.items()
+        if unjudged == "irrelevant" or (query, item) in judged
+    ]
+    measures = {ir_measures.parse_measure(name): name for name in names}
+    expected = ir_measures.calc(measures, given, scored)
+    found = evaluate_run(nested(qrels), run, names, unjudged=unjudged)
+    by_query = values_of(found)
+    assert len(by_query) * len(names) == len(expected.per_query)
+    for each in expected.per_query:
+        value = by_query[each.query_id][measures[each.measure]]
+        assert value == pytest.approx(each.value, abs=1e-6), each
+    for measure, value in expected.aggregated.items():
+        assert found[measures[measure]] == pytest.approx(value, abs=1e-6)
+
+
+def test_names_and_rules_of_subtopics():
+    """Under any name by ndeval's definition, but by our own with our rules."""
+    own = "alpha_ndcg@2 alpha_dcg@2 err_ia@2 precision_ia@4 subtopic_recall@2"
+    # The first two items are of the first of two subtopics.
+    second = 1 / np.log2(3)
+    gains, most = 1 + second / 2, 2 * (1 + second / 2)
+    expected = [gains / (1 + second), gains / most, (1 + 1 / 4) / 2 / (1 + 1 / 4)]
+    expected += [(2 / 4 + 1 / 4) / 2, 1 / 2]
+    ours = [gains / (1 + second), gains, (1 + 1 / 4) / 4, *expected[3:]]
+    for names, rules, values in (
+        (own, "trec_eval", expected),
+        (own, "trec_eval-9", expected),
+        ("alpha_nDCG@2 alpha_DCG@2 ERR_IA@2 P_IA@4 StRecall@2", "trec_eval", expected),
+        ("alpha-nDCG@2 alpha-DCG@2 ERR-IA@2 P-IA@4 strec@2", "trec_eval-9", expected),
+        (own, "keras", ours),
+    ):
+        found = values_of(
+            evaluate_run(nested(DIVERSITY), OF_DIVERSITY, names.split(), rules=rules)
+        )
+        assert [*found["1"].values()] == pytest.approx(values)
+        assert {*found["2"].values()} == {0.0}
+
+
+def test_forms_of_judgments_with_subtopics(tmp_path):
+    lines = "\n".join(" ".join(map(str, row)) for row in DIVERSITY)
+    commas = lines.replace(" ", ",")
+    csv, dicts = f"qid,subtopic,docno,label\n{commas}", json.dumps(nested(DIVERSITY))
+    *files, bare = texts(tmp_path, lines=lines, csv=csv, dicts=dicts, bare=commas)
+    expected = evaluate_run(nested(DIVERSITY), OF_DIVERSITY, OF_SUBTOPICS).to_dict()
+    assert 0 < expected["alpha_nDCG@5"] < 0.5
+    # Without names, subtopics could be items.
+    names = {"query": "column0", "item": "column2", "label": "column3"}
+    for qrels, arguments in (
+        (pa.table(by_column(DIVERSITY, ROW)), {}),
+        (pa.table(by_column(DIVERSITY, "query_id iteration doc_id relevance")), {}),
+        *((file, {}) for file in files),
+        (bare, names),
+        (bare, {**names, "subtopic": "column1"}),
+    ):
+        found = evaluate_run(qrels, OF_DIVERSITY, OF_SUBTOPICS, **arguments)
+        assert found.to_dict() == expected
+    relevant = {"1": {"a": ["d1", "d2"], "b": {"d3"}}}
+    found = evaluate_run(relevant, OF_DIVERSITY, OF_SUBTOPICS).to_dict()
+    assert found == pytest.approx({name: 2 * x for name, x in expected.items()})
+
+
+NAMELESS_ROWS = {"query_id": ["1"], "item_id": ["d1"], "label": [1]}
+
+
+NO_SUBTOPICS = [
+    ({"1": {"d1": 1}}, "Received: {'d1': 1}, for the query '1'"),
+    ({"1": ["d1"]}, "Received: ['d1'], for the query '1'"),
+    ("1 d1 1\n", "with the columns ['column0', 'column1', 'column2']"),
+    ("1 0 d1 1\n2 0 d1 1\n", "Received: '0' as the only one, in "),
+    ("1 Q0 d1 1\n", "Received: 'Q0' as the only one, in "),
+    (NAMELESS_ROWS, "a table with the columns ['query_id', 'item_id', 'label']"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "message"), NO_SUBTOPICS)
+def test_judgments_without_subtopics_are_an_error(tmp_path, qrels, message):
+    if isinstance(qrels, str):
+        (tmp_path / "qrels").write_text(qrels)
+        qrels = tmp_path / "qrels"
+    with raises(message) as error:
+        evaluate_run(qrels, OF_DIVERSITY, ["ndcg@5", "alpha_nDCG@5"])
+    assert "`qrels` should have subtopics" in str(error.value)
+    assert "{query: {subtopic: {item: label}}}" in str(error.value)
+
+
+def test_what_is_wrong_with_subtopics():
+    twice = "Received twice: the item 'd1' of the query '1' and the subtopic 'a', in"
+    for qrels, message in (
+        ([*DIVERSITY, ("1", "a", "d1", 0)], twice),
+        ([*DIVERSITY, ("1", None, "d1", 0)], "should have a subtopic in each row"),
+        ([("1", "a", ["d1"], [1])], "with subtopics should have a row for each item"),
+    ):
+        with raises(message):
+            evaluate_run(by_column(qrels, ROW), OF_DIVERSITY, ["alpha_nDCG@5"])
+    alpha, weighted = ["alpha_ndcg@5", "map"], [PrecisionIA(subtopic_weights=[1, 2])]
+    with raises("`evaluate_run` takes judgments of these. Received: alpha_ndcg@5"):
+        evaluate({"query_id": [1], "label": [1], "score": [1]}, alpha)
+    with raises("`subtopic_weights=None`, as each query has subtopics of its own"):
+        evaluate_run(nested(DIVERSITY), OF_DIVERSITY, weighted)
+
+
+def test_metrics_that_read_no_subtopics_beside_those_that_do():
+    """An item has its highest label; without subtopics, several are an error."""
+    single = {"1": {"d1": 1, "d2": 1, "d3": 2}, "2": {"d4": -2, "d1": 0}}
+    names = ["ndcg@5", "map", "bpref", "judged@2", "P(rel=2)@5"]
+    rows = by_column(DIVERSITY, ROW)
+    mixed = evaluate_run(rows, OF_DIVERSITY, [*names, "StRecall@2"])
+    assert values_of(mixed)["1"].pop("StRecall@2") == 1 / 2
+    expected = evaluate_run(single, OF_DIVERSITY, names).to_dict()
+    assert {name: mixed[name] for name in names} == expected
+    with raises("Received twice: the item 'd1' of the query '1'"):
+        evaluate_run(rows, OF_DIVERSITY, names)
+
+
+def test_tied_items_of_metrics_with_and_without_subtopics():
+    """As pyndeval and trec_eval have them, in one evaluation."""
+    qrels, run = {"1": {"a": ["d1"], "b": ["d3"]}}, {"1": {"d1": 1.0, "d2": 1.0}}
+    found = evaluate_run(qrels, run, ["StRecall@1", "P@1"])
+    assert found.to_dict() == {"StRecall@1": 1 / 2, "P@1": 0.0}
+    for name, best in (("StRecall@1", 1 / 2), ("P@1", 1.0)):
+        row = checks(found)[f"ties of {name}"]
+        assert (row["worst"], row["average"], row["best"]) == (0.0, best / 2, best)
+    # In double precision, none are tied.
+    run["1"]["d2"] = 1.0 + 1e-12
+    assert evaluate_run(qrels, run, ["StRecall@1"]).to_dict() == {"StRecall@1": 0.0}
+
+
+def test_the_command_reads_subtopics(tmp_path, capsys):
+    qrels, csv, run = texts(
+        tmp_path,
+        qrels="1 a d1 1\n1 b d2 1\n",
+        csv="qid,topic,docno,label\n1,a,d1,1\n1,b,d2,1\n",
+        run="1 Q0 d1 1 .9 t\n1 Q0 d3 2 .8 t\n",
+    )
+    for line, code, words in (
+        (f"{qrels} {run} -m StRecall@5 P_IA@5", 0, r"StRecall@5\t0\.5.*P_IA@5\t0\.1"),
+        (f"{csv} {run} -m StRecall@5 P_IA@5 --subtopic topic", 0, r"P_IA@5\t0\.1"),
+        (f"{qrels} {run} -m map --subtopic topic", 2, "left out with TREC files"),
+    ):
+        assert run_command(f"evaluate {line} -o tsv".split()) == code
+        assert re.search(words, "".join(capsys.readouterr()), re.DOTALL)

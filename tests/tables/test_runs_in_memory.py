@@ -1,0 +1,649 @@
+"""Judgments and runs as Python has them: rows, pairs, records, and any scalars."""
+
+import collections
+import csv
+import decimal
+import fractions
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from tables import IN_MEMORY, raises, texts
+
+from keras_rank.evaluation import evaluate, evaluate_run
+from keras_rank.evaluation.command import run as run_command
+from keras_rank.metrics import ExpectedReciprocalRank
+from keras_rank.utils import targets_from_qrels
+
+
+def mrr(qrels, run, **arguments):
+    return evaluate_run(qrels, run, ["mrr"], **arguments)["mrr"]
+
+
+# Pairs of a query and an item.
+
+JUDGED, FOUND = [(1, 7), (1, 9), (2, 3)], [(1, 5), (1, 9), (2, 3)]
+# Query 1 has 9 at rank 2, and query 2 has 3 at rank 1.
+OF_PAIRS = (1 / 2 + 1) / 2
+
+
+@pytest.mark.parametrize("convert", [int, str])
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+def test_pairs_are_no_lists_of_ids(convert, order):
+    judged, found = ([tuple(map(convert, x)) for x in y] for y in (JUDGED, FOUND))
+    run = [found[i] for i in order]
+    scored = [(*pair, -i) for i, pair in enumerate(found)]
+    for qrels, other in (
+        (judged, run),
+        (judged, [*run, (found[0][0], convert(8))]),
+        (judged, scored),
+        ([(*pair, 1) for pair in judged], scored),
+        (judged, {q: [x for p, x in found if p == q] for q, _ in found}),
+        (judged, table("query_id item_id score", *zip(*scored, strict=True))),
+    ):
+        assert mrr(qrels, other) == OF_PAIRS
+
+
+def table(names, *columns):
+    return pd.DataFrame(dict(zip(names.split(), columns, strict=True)))
+
+
+def rows_in_random_order():
+    rng = np.random.default_rng(0)
+    sides = [np.stack([np.arange(50), rng.integers(50, 99, 50)], 1) for _ in range(2)]
+    return [side[rng.permutation(50)] for side in sides]
+
+
+def rows_of_other_queries():
+    """Of 200 queries, of which each side lacks some."""
+    rng = np.random.default_rng(0)
+    sides = [rng.permutation(200 * 999)[:800] for _ in range(2)]
+    return [np.stack([side % 200, 200 + side // 200], 1) for side in sides]
+
+
+UNCLEAR = [
+    (JUDGED, FOUND),
+    ([(1, 7, 2), (1, 9, 3), (2, 3, 4)], [(1, 5, 9), (1, 9, 8), (2, 3, 7)]),
+    rows_in_random_order(),
+    rows_of_other_queries(),
+]
+
+
+@pytest.mark.parametrize(("judged", "found"), UNCLEAR)
+def test_pairs_that_may_be_lists_of_ids(judged, found):
+    """Whose first values repeat, or are the same on both sides."""
+    judged, found = ([list(map(int, x)) for x in y] for y in (judged, found))
+    for convert in (list, np.array):
+        with raises("should say whether they are rows, or the ids of") as error:
+            mrr(convert(judged), convert(found))
+        assert "ids as dicts such as `dict(enumerate(run))`" in str(error.value)
+    by_place = (dict(enumerate(x)) for x in (judged, found))
+    evaluate_run(*by_place, ["mrr"])
+
+
+def test_lists_of_ids_that_are_no_pairs():
+    """Ids of lists of two and three, as of `catalogue.top_k`, whose first repeat."""
+    rng = np.random.default_rng(0)
+    for number, size, items in ((40, 2, 2000), (500, 3, 100), (500, 2, 100)):
+        ranked = np.argsort(rng.random((2 * number, items)), axis=1)[:, :size]
+        judged, found = ranked[:number], ranked[number:]
+        expected = [
+            next((1 / (i + 1) for i, x in enumerate(y) if x in z), 0.0)
+            for y, z in zip(found, judged, strict=True)
+        ]
+        assert mrr(judged, found) == pytest.approx(np.mean(expected))
+        assert mrr(judged.tolist(), found.tolist()) == pytest.approx(np.mean(expected))
+    assert mrr([[3, 7]], [[5, 3]]) == 1 / 2
+    assert mrr([[1, 2], [3, 4]], [[2, 1], [3, 5]]) == 1.0
+
+
+# Rows of three and four fields.
+
+Qrel = collections.namedtuple("Qrel", "query_id doc_id relevance iteration")
+ScoredDoc = collections.namedtuple("ScoredDoc", "query_id doc_id score")
+Reordered = collections.namedtuple("Reordered", "rating docno qid")
+Judged = collections.namedtuple("Judged", "query_id doc_id timestamp")
+Ranked = collections.namedtuple("Ranked", "query_id doc_id rank")
+Unknown = collections.namedtuple("Unknown", "topic passage grade")
+
+
+Odd = collections.namedtuple("Odd", "docno qid grade")
+QRELS = [("Q0", "D0", 0), ("Q0", "D1", 1), ("Q1", "D0", 0), ("Q1", "D3", 2)]
+RUN = [("Q0", "D0", 1.2), ("Q0", "D1", 1.0), ("Q1", "D0", 2.4), ("Q1", "D3", 3.6)]
+# D1 is at rank 2, and D3 at rank 1.
+NDCG = (1 / np.log2(3) + 1) / 2
+
+
+def turned(record):
+    return dict(reversed(record.items()))
+
+
+NUMBERED = pd.DataFrame(QRELS, columns=["query_id", "doc_id", "relevance"])
+
+RECORDS = NUMBERED.to_dict("records")
+ROWS = {
+    "tuples": (QRELS, RUN),
+    "lists": ([list(x) for x in QRELS], [list(x) for x in RUN]),
+    "iterators": (map(list, QRELS), iter(RUN)),
+    "named tuples": ([Qrel(*x, "0") for x in QRELS], [ScoredDoc(*x) for x in RUN]),
+    "without their names": ([(*x, "0") for x in QRELS], [tuple(x) for x in RUN]),
+    "as in TREC": ([(q, 0, d, y) for q, d, y in QRELS], RUN),
+    "in another order": ([Reordered(y, d, q) for q, d, y in QRELS], RUN),
+    "of unknown names": ([Unknown(*x) for x in QRELS], RUN),
+    "of a frame": (NUMBERED.itertuples(), RUN),
+    "arrays of objects": (NUMBERED.to_numpy(), np.array(RUN, object)),
+    "records": (RECORDS, [ScoredDoc(*x)._asdict() for x in RUN]),
+    "records in other orders": ([RECORDS[0], *map(turned, RECORDS[1:])], RUN),
+    "beside dicts": (QRELS, {"Q0": {"D0": 2, "D1": 1}, "Q1": {"D0": 2, "D3": 3}}),
+    "beside other dicts": ({"Q0": {"D1": 1}, "Q1": {"D3": 2}}, map(list, RUN)),
+    "beside lists": (QRELS, {"Q0": ["D0", "D1"], "Q1": ["D3", "D0"]}),
+}
+
+
+@pytest.mark.parametrize("form", ROWS)
+def test_rows(form):
+    assert evaluate_run(*ROWS[form], ["nDCG@10"])["nDCG@10"] == pytest.approx(NDCG)
+
+
+def test_rows_of_ir_measures_and_ir_datasets():
+    ir_measures = pytest.importorskip("ir_measures")
+    ir_datasets = pytest.importorskip("ir_datasets")
+    for qrel in (ir_measures.Qrel, lambda *x: ir_datasets.formats.TrecQrel(*x, "0")):
+        run = (ir_measures.ScoredDoc(*x) for x in RUN)
+        found = evaluate_run([qrel(*x) for x in QRELS], run, ["nDCG@10"])
+        assert found["nDCG@10"] == pytest.approx(NDCG)
+    of_topics = ir_datasets.formats.TrecSubQrel
+    subtopics = [
+        of_topics("q", *x) for x in (("a", 1, "1"), ("a", 1, "2"), ("b", 1, "3"))
+    ]
+    found = evaluate_run(subtopics, {"q": ["a"]}, ["subtopic_recall@5"])
+    assert found["subtopic_recall@5"] == pytest.approx(2 / 3)
+
+
+def test_integers_of_rows():
+    """As queries of one side and text of the other; in rows without names."""
+    assert mrr([(1, 0, 7, 1)], [("1", "7", 0.5), ("1", "8", 0.9)]) == 1 / 2
+    assert mrr({"1": {"7": 1}}, [(1, 8, 0.9), (1, 7, 0.5)]) == 1 / 2
+
+
+BAD_ROWS = [
+    ([("q", "d", 1, 2, 3)], "('q', 'd', 1, 2, 3) as number 0"),
+    ([("q",)], "('q',) as number 0"),
+    ([("q", "d", 1), None], "with None as number 1"),
+    ([("q", "d", 1), ("q", "e")], "('q', 'e') as number 1"),
+    ([("q", "d", 1), ("q", None, 1)], "('q', None, 1) as number 1"),
+    ([(None, "d", 1)], "(None, 'd', 1) as number 0"),
+    ([("q", ["d"], 1)], "('q', ['d'], 1) as number 0"),
+    ([(1.5, "d", 1)], "(1.5, 'd', 1) as number 0"),
+    ([(True, 7, 1)], "(True, 7, 1) as number 0"),
+    ([1, 2], "a list, with 1 as number 0"),
+    (np.array([[1.0, 2.0, 3.0]]), "array([1., 2., 3.]) as number 0"),
+    ({("q", "d", 1)}, "Received: a set"),
+    (len, "Received: a builtin"),
+    ([[1, 2, 3], [4, 5, 6]], "[1, 2, 3] as number 0"),
+    ([{"a": 1}], "{'a': 1} as number 0"),
+    (
+        [{"query_id": "q", "doc_id": "d", "score": 1, "label": 1}, {"query_id": "q"}],
+        "{'query_id': 'q'} as number 1",
+    ),
+]
+
+
+@pytest.mark.parametrize("side", ["qrels", "run"])
+@pytest.mark.parametrize(("rows", "message"), BAD_ROWS)
+def test_what_is_no_row(rows, message, side):
+    with raises(message) as error:
+        mrr(**{"qrels": {"q": ["d"]}, "run": {"q": ["d"]}, side: rows})
+    assert f"`{side}` should be files" in str(error.value)
+    assert "rows such as tuples of a query, an item and a number" in str(error.value)
+
+
+FINITE = "`qrels` should have a finite label in each row"
+
+
+WRONG_ROWS = [
+    ([("q", "d", "high")], RUN, "`label` should name a column of numbers"),
+    (csv.reader(["q,d,1"]), RUN, "`label` should name a column of numbers"),
+    ([("q", "d", None)], RUN, FINITE),
+    ([("q", "d", np.nan)], RUN, FINITE),
+    ([("q", "d", pd.NaT)], RUN, FINITE),
+    (QRELS, [("Q0", "D0", None)], "`run` should have a score in each row"),
+    ([("q", "d", 1), (1, "e", 1)], RUN, "`qrels` should have ids of one type"),
+    (QRELS, [("Q0", "D0", 1), ("Q0", "D0", 2)], "Received twice: the item 'D0'"),
+    (QRELS, [("Q0", "D0", 1), ("Q0", "D1", 2)], "as if they were ranks"),
+    ([(1, 2, 3, 4)], RUN, "whose first line is '1, 2, 3, 4': say which are the"),
+    ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
+    ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
+    ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
+    ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
+    (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
+    (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
+    (QRELS, [["D0", "D1"], ["D3"]], "`run` should be files"),
+    ([(1, 7), (2, 3)], [(1, 5), (2, 3)], "whether they are rows, or the ids of"),
+]
+
+
+@pytest.mark.parametrize(("qrels", "run", "message"), WRONG_ROWS)
+def test_wrong_rows(qrels, run, message):
+    with raises(message):
+        mrr(qrels, run)
+
+
+def test_iterators_that_were_read():
+    rows = iter(RUN)
+    next(rows)
+    # Without D0, which was read before.
+    assert mrr(QRELS, rows) == 1.0
+    for side in ("qrels", "run"):
+        given = {"qrels": QRELS, "run": RUN, side: rows}
+        with raises(f"`{side}` should have rows. Received: a list_iterator without"):
+            mrr(**given)
+    with raises("a generator, with 1 as number 0"):
+        mrr(QRELS, (x for x in (1, 2)))
+
+
+# Judgments without labels.
+
+
+@pytest.mark.parametrize("form", IN_MEMORY)
+@pytest.mark.parametrize("names", [("query_id", "item_id"), ("qid", "docno")])
+def test_tables_without_labels(form, names):
+    columns = dict(zip(names, [["q", "q", "r"], ["a", "b", "c"]], strict=True))
+    run = {"q": ["x", "b"], "r": ["c"]}
+
+    def qrels(**more):
+        return IN_MEMORY[form](pa.table({**columns, **more}))
+
+    assert mrr(qrels(), run) == (1 / 2 + 1) / 2
+    targets = targets_from_qrels(qrels(), ["r", "q"], ["a", "b", "c"])
+    assert targets["ids"].tolist() == [[2, -1], [0, 1]]
+    assert targets["labels"].tolist() == [[1.0, -1.0], [1.0, 1.0]]
+    for more in ("grade", "rank"):
+        with raises("`label` should name a column. Received: label='label'"):
+            mrr(qrels(**{more: [1, 2, 1]}), run)
+    with raises("`label` should name a column. Received: label='grade'"):
+        mrr(qrels(), run, label="grade")
+    with raises("`score` should name a column"):
+        mrr(run, qrels())
+
+
+FILES = {
+    "q.tsv": "query_id\tdoc_id\nq\t7\nq\t9\nr\t3\n",
+    "q.csv": "QUERY,DOC_ID\nq,7\nq,9\nr,3\n",
+    "bare.csv": "q,7\nq,9\nr,3\n",
+    "lines": "q 7\nq 9\n\nr 3\n",
+    "tabs": "q\t7\nq\t9\nr\t3\n",
+    "q.jsonl": '{"qid": "q", "docno": "7"}\n{"qid": "q", "docno": "9"}\n'
+    '{"qid": "r", "docno": "3"}\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_without_labels(tmp_path, capsys, name):
+    (tmp_path / name).write_text(FILES[name])
+    run = [("q", "5", 0.9), ("q", "9", 0.8), ("r", "3", 0.1)]
+    assert mrr(tmp_path / name, run) == OF_PAIRS
+    frame = table("qid docno score", *zip(*run, strict=True))
+    frame.to_csv(tmp_path / "run.csv", index=False)
+    (tmp_path / "run").write_text("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in run))
+    for other in ("run", "run.csv"):
+        files = [str(tmp_path / x) for x in (name, other)]
+        assert run_command(["evaluate", *files, "-m", "mrr", "-o", "tsv"]) == 0
+        assert "mrr\t0.75\t" in capsys.readouterr().out
+
+
+def test_files_of_text_without_labels_or_names(tmp_path):
+    """The first row may be a header, unless columns are named by their places."""
+    tabs, named, mixed = texts(
+        tmp_path,
+        tabs="q\ta\nr\tb\n",
+        named="query_id doc_id\nq a\n",
+        mixed="q a\nr 0 b 1\n",
+    )
+    run = {"q": ["a"], "r": ["x", "b"]}
+    for file, message in (
+        (tabs, "tabs with the columns ['q', 'a']"),
+        (named, "Received: line 1 of"),
+        (mixed, "`qrels` should have lines of the fields query item. Received: line 2"),
+    ):
+        with raises(message):
+            mrr(file, run)
+    assert mrr(tabs, run, query="column0", item="column1") == (1 + 1 / 2) / 2
+
+
+# A run in which nothing was found.
+
+NOTHING = {
+    "a dict of lists": {"a": []},
+    "a dict of all lists": {"a": [], "b": []},
+    "a dict of dicts": {"a": {}},
+    "a dict of arrays": {"a": np.array([])},
+    "a dict": {},
+    "a list": [],
+    "a frame": pd.DataFrame({"query_id": [], "item_id": [], "score": []}),
+    "a frame of columns": pd.DataFrame(columns=["qid", "docno", "score"]),
+    "polars": pl.DataFrame(schema={"q_id": str, "doc_id": str, "score": float}),
+    "arrow": pa.table({x: pa.nulls(0) for x in ("query_id", "item_id", "score")}),
+    "columns of lists": {"query_id": ["a"], "item_id": [[]]},
+    "run": "",
+    "blank": "\n\n",
+    "comments": "# nothing\n",
+    "run.csv": "query_id,item_id,score\n",
+    "run.json": "{}",
+    "list.json": "[]",
+    "lists.json": '{"a": []}',
+    "dicts.json": '{"a": {}}',
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+@pytest.mark.parametrize("ids", [str, int])
+def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
+    """Counts as 0 for each query, as with `trec_eval -c`, and has a warning."""
+    run, (a, b, x) = NOTHING[name], map(ids, (1, 2, 3))
+    if isinstance(run, str):
+        (tmp_path / name).write_text(run.replace('"a"', '"1"'))
+        run = tmp_path / name
+    elif isinstance(run, dict) and "query_id" in run:
+        run = {"query_id": [a], "item_id": [[]]}
+    elif isinstance(run, dict):
+        run = {{"a": a, "b": b}[key]: value for key, value in run.items()}
+    found = evaluate_run({a: [x], b: {x}}, run, ["mrr", "ndcg@5"], keep_items=2)
+    assert found.to_dict() == {"mrr": 0.0, "ndcg@5": 0.0}
+    first, second = found.per_list["query_id"].to_pylist()
+    assert {str(first), str(second)} == {"1", "2"}
+    assert any("2 of 2 lists have no items with a score" in x for x in found.warnings)
+    assert [row["item"] for row in found.items(first)]
+
+
+def test_nothing_found_for_queries_by_their_places():
+    for run in ([[], []], np.zeros((2, 0), int), np.full((2, 3), -1)):
+        found = evaluate_run([[1], [2]], run, ["mrr"])
+        assert found.per_list["mrr"].to_pylist() == [0.0, 0.0]
+
+
+def test_nothing_found_on_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qrels").write_text("1 0 a 1\n")
+    (tmp_path / "run").touch()
+    for files, code, words in (
+        ("qrels run", 0, "0.0000"),
+        ("qrels run", 0, "no items with a score"),
+        ("qrels run --missing skip", 2, "`run` should have rows"),
+        ("run qrels", 2, "`qrels` should have rows"),
+    ):
+        assert run_command(f"evaluate -m map {files}".split()) == code
+        assert words in "".join(capsys.readouterr())
+
+
+def test_no_run_at_all_is_not_skipped():
+    assert mrr({"a": ["x"], "b": ["y"]}, {"a": []}, missing="skip") == 0.0
+    skip = {"missing": "skip"}
+    for qrels, run, arguments, message in (
+        ({"a": ["x"]}, {}, skip, "`run` should have rows. Received: none"),
+        ({"a": ["x"]}, {"z": []}, {}, "should have queries in common"),
+        ({"a": ["x"]}, pd.DataFrame(), {}, "`query` should name a column"),
+        ([], {"a": []}, {}, "`qrels` should have rows"),
+    ):
+        with raises(message):
+            mrr(qrels, run, **arguments)
+
+
+# Numbers of any library.
+
+SCALARS = [
+    *(np.float16(2), np.float32(2), np.int8(2), np.array(2), np.array(2.0)),
+    *(True, np.bool_(True), decimal.Decimal(2), fractions.Fraction(2)),
+]
+
+
+def of_library(name):
+    module = pytest.importorskip(name)
+    if name == "torch":
+        half = module.tensor(2.0, dtype=module.bfloat16)
+        return [module.tensor(2), module.tensor(2.0, requires_grad=True), half]
+    if name == "jax":
+        return [module.numpy.float32(2), module.numpy.bfloat16(2)]
+    return [module.constant(2), module.constant(2.0)]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tensorflow"])
+def test_scalars_of_any_library(library):
+    for scalar in SCALARS if library == "numpy" else of_library(library):
+        qrels, run = {"q": {"a": scalar, "b": 0}}, {"q": {"a": scalar, "b": 2.5}}
+        assert mrr(qrels, run) == 1 / 2
+        assert mrr([("q", "a", scalar), ("q", "b", 0)], run) == 1 / 2
+        label = float(scalar.detach() if library == "torch" else scalar)
+        if library != "torch" or not scalar.requires_grad:
+            targets = targets_from_qrels(qrels, ["q"], ["a", "b"])
+            assert targets["labels"].tolist() == [[label]]
+
+
+NO_NUMBERS = [
+    *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
+    *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
+    pd.NaT,
+]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize("others", [{}, {"b": 0}])
+def test_what_is_no_number_is_named(value, others):
+    wrong, right = {"q": {"a": value, **others}}, {"q": {"a": 1, **others}}
+    place = "for the item 'a' of the query 'q'"
+    for qrels, run, side in ((wrong, right, "qrels"), (right, wrong, "run")):
+        with raises(
+            f"`{side}` should have a number for each item. Received: "
+        ) as error:
+            mrr(qrels, run)
+        assert place in str(error.value)
+    with raises(place):
+        targets_from_qrels(wrong, ["q"], ["a", "b"])
+    with raises(place):
+        evaluate_run({"q": {"s": wrong["q"]}}, right, ["subtopic_recall@5"])
+
+
+def test_numbers_in_the_place_of_lists():
+    qrels, pairs = {"q": ["a"]}, [("a", 0.5), ("b", 0.4)]
+    for found in (pairs, [list(x) for x in pairs], tuple(pairs)):
+        with raises("query 'q', of which `dict` makes a dict of items and numbers"):
+            mrr(qrels, {"q": found})
+    with raises("`dict` makes a dict of items and numbers"):
+        mrr([["a"]], [pairs])
+    with raises("for the query 'q'"):
+        mrr({"q": pd.Series({"a": 1, "b": 0})}, qrels)
+    assert mrr({"q": pd.Series(["a"], index=[7])}, {"q": dict(pairs)}) == 1.0
+
+
+# Names of columns.
+
+
+BOTH_MEANT = [
+    ("qid doc_id docno score", "'doc_id' and 'docno'", "item='doc_id' (--item"),
+    ("qid Doc_ID docno score", "'Doc_ID' and 'docno'", "item='Doc_ID' (--item"),
+    ("qid corpus-id docid score", "'corpus-id' and 'docid'", "item='corpus-id'"),
+    ("user_id qid docno score", "'user_id' and 'qid'", "query='user_id'"),
+    ("docno user_id query score", "'user_id' and 'query'", "query='user_id'"),
+    ("docno qid Score SCORE", "'Score' and 'SCORE'", "score='Score'"),
+]
+
+
+@pytest.mark.parametrize(("names", "both", "argument"), BOTH_MEANT)
+def test_columns_that_may_both_be_meant(names, both, argument):
+    run = table(names, ["q"], ["q"], ["q"], ["q"])
+    with raises(f"and a table with {both}: say which, such as {argument}"):
+        mrr({"q": ["q"]}, run)
+
+
+def test_one_of_two_columns_of_ids():
+    run = table("qid doc_id docno score", ["q"], [5], ["d"], [1.0])
+    assert mrr({"q": ["d"]}, run, item="docno") == 1.0
+    # The name of the argument's default is there.
+    assert mrr({"q": ["d"]}, run.rename(columns={"docno": "item_id"})) == 1.0
+    # As in PyTerrier: the number of a document in the index, and the query's text.
+    names = "qid docid docno rank score query"
+    run = table(names, ["q"], [5], ["d"], [0], [1.0], ["what"])
+    assert mrr({"q": ["d"]}, run) == 1.0
+    labels = table("qid docno relevance rating", ["q"], ["d"], [1], [5])
+    with raises("`label` should name one column. Received: label='label'"):
+        mrr(labels, run)
+    assert mrr(labels, run, label="rating") == 1.0
+
+
+CAPITALS = [
+    *("Query,DOC_ID,Score,Relevance", "QUERY_ID,Item_ID,SCORE,LABEL"),
+    *("Query ID,Doc ID,score,Rating", "QID,DocNo,Score,rel"),
+    "Query-ID,Corpus-ID,Score,Score",
+]
+
+
+@pytest.mark.parametrize("names", CAPITALS)
+def test_headers_in_capitals(names):
+    *ids, score, label = names.split(",")
+    run = pd.DataFrame([["q", "x", 0.9], ["q", "d", 0.5]], columns=[*ids, score])
+    qrels = pd.DataFrame([["q", "d", 1]], columns=[*ids, label])
+    assert mrr(qrels, run) == 1 / 2
+
+
+# What errors and pages say.
+
+
+@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
+def test_labels_above_the_highest_grade(rules):
+    qrels, run = {"a": {"x": 4}, "b": {"x": 7}}, {"a": ["x"], "b": ["x"]}
+    with raises(
+        "`metrics` should have the highest label as their `max_grade`. Received: "
+        "'err@10' with max_grade=4, and the label 7 in the query 'b'. Pass "
+        "`keras_rank.metrics.ExpectedReciprocalRank(k=10, max_grade=7)`"
+    ):
+        evaluate_run(qrels, run, ["mrr", "err@10"], rules=rules)
+    metric = ExpectedReciprocalRank(k=10, max_grade=7)
+    values = evaluate_run(qrels, run, [metric], rules=rules).per_list[metric.name]
+    assert values.to_pylist() == pytest.approx([(2**4 - 1) / 2**7, (2**7 - 1) / 2**7])
+    with raises("max_grade=4, and the label 5 in the query 'a'"):
+        evaluate({"query_id": ["a"], "label": [5], "score": [1.0]}, ["err"])
+
+
+def test_err_as_spelled_in_ir_measures():
+    qrels, run = {"a": {"x": 3, "y": 1}}, {"a": {"y": 0.9, "x": 0.7}}
+    first, second = (2**1 - 1) / 2**4, (2**3 - 1) / 2**4
+    expected = first + (1 - first) * second / 2
+    found = evaluate_run(qrels, run, ["ERR@10", "err@10", "ERR", "ERR@1"])
+    values = list(found.to_dict().values())
+    assert values == pytest.approx([*[expected] * 3, first])
+    assert found["err_at_10"] == found["ERR@10"]
+
+
+@pytest.mark.parametrize("rules", ["trec_eval", "keras"])
+def test_judgments_and_a_run_that_are_swapped(rules):
+    sides = {"qrels": {"x": 2, "y": 0}, "run": {"x": 7.3, "y": 2.1}}
+    qrels, run = (dict.fromkeys("abc", x) for x in sides.values())
+    for judged, found in ((run, qrels), (qrels, run), (run, run), (qrels, qrels)):
+        warnings = evaluate_run(judged, found, ["ndcg@10"], rules=rules).warnings
+        is_asked = any("are `qrels` and `run` swapped?" in each for each in warnings)
+        assert is_asked == (judged is run and found is qrels)
+
+
+def test_duplicates_say_which_may_count():
+    with raises('the query \'q\', in a Table; `duplicates="first"` or "max" counts'):
+        mrr({"q": ["a"]}, [("q", "a", 0.5), ("q", "a", 0.4)])
+    rows = {"q": [1, 1], "item": [7, 7], "label": [1, 1], "score": [1, 2]}
+    with raises(
+        "`rows` should have each item of a query once. Received twice: the item 7 of "
+        'the query 1, in a dict; `duplicates="count"` counts each'
+    ):
+        evaluate(rows, ["mrr"], query="q", item="item")
+    with raises("the item 'a' of the query 'q', in a Table") as error:
+        mrr([("q", "a", 1), ("q", "a", 0)], {"q": ["a"]})
+    assert "duplicates" not in str(error.value)
+
+
+def test_some_of_the_queries_that_are_left_out(tmp_path):
+    found = evaluate_run({"a": ["x"]}, {q: ["x"] for q in "adcbe"}, ["mrr"])
+    message = "of the run without judgments are left out (4): 'b', 'c', 'd', ..."
+    found.write(tmp_path / "lists.parquet")
+    for each in (found, type(found).read(tmp_path / "lists.parquet")):
+        assert any(message in x for x in each.warnings)
+    one = evaluate_run({"a": ["x"]}, {"a": ["x"], "b": []}, ["mrr"])
+    assert any("left out (1): 'b'." in x for x in one.warnings)
+
+
+def test_ids_without_scores_have_none():
+    for run, scores in (
+        ({"q": ["a", "b"]}, [None, None]),
+        ([("q", "a"), ("q", "b")], [None, None]),
+        ({"q": {"a": 0, "b": -1}}, [0.0, -1.0]),
+    ):
+        items = evaluate_run({"q": ["b"]}, run, ["mrr"], keep_items=5).items("q")
+        assert (items["rank"], items["score"]) == ([1, 2], scores)
+
+
+def test_a_page_of_a_run(tmp_path):
+    pytest.importorskip("matplotlib")
+    qrels, page = {"q": ["b"], "r": ["c"]}, tmp_path / "page.html"
+    found, base, scored = (
+        evaluate_run(qrels, {"q": x, "r": y}, ["mrr"])
+        for x, y in ((["a", "b"], ["d"]), (["b"], ["d"]), ({"a": 2, "b": 1}, {"d": 2}))
+    )
+    rows = evaluate({"query_id": [1, 1], "label": [1, 0], "score": [1, 2]}, ["mrr"])
+    named = {"baseline": base, "names": ["DPR & co", "BM25"]}
+    said = "<p>Model: DPR &amp; co. Baseline: BM25. 2 lists, "
+    for evaluation, arguments, words, absent in (
+        (found, named, said, "Tied items"),
+        (found, {}, "evaluate_run(..., keep_items=10)", "Model: "),
+        (scored, {}, "Tied items", "Model: "),
+        (rows, {}, "evaluate(..., item=..., keep_items=10)", "Model: "),
+    ):
+        evaluation.report(page, **arguments)
+        assert words in page.read_text("utf-8")
+        assert absent not in page.read_text("utf-8")
+    for names in (None, 5, ["DPR", "BM25"]):
+        with raises("`names` should be a list with the name of the model"):
+            found.report(page, names=names)
+
+
+def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    texts(
+        tmp_path, qrels="q 0 b 1\n", bm25='{"q": ["a", "b"]}', dpr='{"q": ["b", "a"]}'
+    )
+    line = "report qrels dpr --baseline bm25 -o page.html"
+    assert run_command(line.split()) == 0
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "Model: dpr. Baseline: bm25. 1 list" in text
+
+
+# The same judgments as targets.
+
+
+@pytest.mark.parametrize("form", ["tuples", "named tuples", "records", "as in TREC"])
+def test_rows_as_targets(form):
+    rows = ROWS[form][0]
+    for qrels in (rows, iter(rows)):
+        found = targets_from_qrels(qrels, ["Q1", "Q0"], ["D0", "D1", "D3"])
+        assert found["ids"].tolist() == [[2], [1]]
+        assert found["labels"].tolist() == [[2.0], [1.0]]
+
+
+@pytest.mark.parametrize("empty", [[], (), {}, np.zeros((0, 3))])
+def test_no_judgments_as_targets(empty):
+    with pytest.warns(UserWarning, match="without judgments"):
+        targets = targets_from_qrels(empty, ["q", "r"], ["a"])
+    assert targets["ids"].tolist() == [[-1], [-1]]
+
+
+def test_pairs_as_targets():
+    for qrels in (JUDGED, iter(JUDGED), map(list, JUDGED)):
+        found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
+        assert found["ids"].tolist() == [[1, 2], [0, -1]]
+    read = iter(JUDGED)
+    list(read)
+    for qrels, message in (
+        ([(1, 2, 3, 4, 5)], "`qrels` should be files"),
+        (read, "without any, as if it was read before"),
+    ):
+        with raises(message):
+            targets_from_qrels(qrels, [1], [2])

@@ -1,0 +1,515 @@
+"""Where inputs meet: files of other types, ids as they are written, and names."""
+
+import csv
+import decimal
+import io
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import dataset, feather, parquet
+from tables import raises, texts, write
+
+from keras_rank.evaluation import evaluate, evaluate_run
+from keras_rank.metrics import MeanReciprocalRank
+from keras_rank.reading.engine import connect
+
+STABLE = MeanReciprocalRank(shuffle_ties=False)
+
+
+def mrr_of(source, metric="mrr", **arguments):
+    """The reciprocal rank of each query."""
+    per_list = evaluate(source, [metric], **arguments).per_list
+    return dict(zip(*per_list.select([0, "mrr"]).to_pydict().values(), strict=True))
+
+
+def written(folder, *tables, suffix="parquet"):
+    files = [f"{folder}/{i}.{suffix}" for i in range(len(tables))]
+    for table, file in zip(tables, files, strict=True):
+        write(pa.table(table), file)
+    return files
+
+
+# Files of other types.
+
+INTEGERS = {"query_id": [1, 1], "label": [1, 0], "score": [1, 0]}
+FRACTIONS = {"query_id": [2, 2, 2], "label": [0, 1, 0], "score": [0.1, 0.4, 0.3]}
+GRADED = {**FRACTIONS, "label": [2, 3, 0]}
+NEAR = {**FRACTIONS, "score": np.array([1.0, 1.0 + 1e-12, 1.0])}
+BOTH = {1: 1.0, 2: 1.0}
+SHARDS = [
+    (INTEGERS, FRACTIONS, 1.0, BOTH),
+    ({**INTEGERS, "query_id": np.int8([1, 1])}, FRACTIONS, 1.0, BOTH),
+    ({**INTEGERS, "score": np.float32([1, 0])}, NEAR, 1.0, BOTH),
+    ({**INTEGERS, "label": [True, False]}, GRADED, 3.0, {1: 0.0, 2: 1.0}),
+]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize(("one", "other", "threshold", "expected"), SHARDS)
+def test_shards_of_other_types_lose_nothing(
+    tmp_path, suffix, one, other, threshold, expected
+):
+    files = written(tmp_path, one, other, one, suffix=suffix)[:2]
+    metric = MeanReciprocalRank(relevance_threshold=threshold, name="mrr")
+    for order in (files, files[::-1]):
+        assert mrr_of(order, metric) == expected
+
+
+def test_rows_of_shards_keep_their_order(tmp_path):
+    """Which is that of tied items: files of the same types needn't be neighbors."""
+    query = {"query_id": [1], "label": [0], "score": [1]}
+    shards = [query, {**query, "score": [1.0]}] * 3 + [{**query, "label": [1]}]
+    files = written(tmp_path, *shards)
+    assert mrr_of(files, STABLE) == {1: pytest.approx(1 / 7)}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_shards_of_ids_that_cannot_be_compared(tmp_path, suffix):
+    shards = [{**FRACTIONS, "query_id": ids} for ids in ([2, 2, 2], [2.0, 2.5, 2.5])]
+    files = written(tmp_path, *shards, suffix=suffix)
+    with raises("`query` should have ids of types that can be compared.") as error:
+        evaluate(files, ["mrr"])
+    for part in (*files, "BIGINT", "DOUBLE"):
+        assert part in str(error.value)
+
+
+def test_numbers_meet_text(tmp_path):
+    shards = [{**FRACTIONS, "query_id": ids} for ids in ([2, 2, 2], ["2", "3", "3"])]
+    files = written(tmp_path, *shards)
+    assert list(mrr_of(files)) == ["2", "3"]
+
+
+def test_a_shard_without_a_kept_value(tmp_path):
+    one, other = {**INTEGERS, "market": ["de"] * 2}, {**FRACTIONS, "market": [None] * 3}
+    found = evaluate(written(tmp_path, one, other), ["mrr"], keep="market").per_list
+    assert found["market"].to_pylist() == ["de", None]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
+    """`rows[1]` is not `rows1`, which is there too."""
+    query = 2 if suffix == "parquet" else "2"
+    for name, scores in (("rows1", [1, 2, 3]), ("rows[1]", [1, 3, 2])):
+        write(pa.table({**FRACTIONS, "score": scores}), tmp_path / f"{name}.{suffix}")
+    assert mrr_of(f"{tmp_path}/rows[1].{suffix}") == {query: 1.0}
+    assert mrr_of(f"{tmp_path}/rows1.{suffix}") == {query: 0.5}
+    for name, item in (("run1", "x"), ("run[1]", "a")):
+        (tmp_path / name).write_text(f"1 Q0 {item} 1 0.5 t\n")
+    assert evaluate_run({"1": ["a"]}, tmp_path / "run[1]", ["mrr"])["mrr"] == 1.0
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+def test_queries_with_rows_in_several_files_are_warned_of(tmp_path, suffix):
+    """As of two models, which nothing tells apart without `item`."""
+    one = {**FRACTIONS, "query_id": [1, 2, 2], "item": list("abc")}
+    other = {**FRACTIONS, "query_id": [3, 1, 4], "item": list("xyz")}
+    files = written(tmp_path, one, {**one, "query_id": [5] * 3}, other, suffix=suffix)
+    for given, number in ((files, 1), (files[:2], 0), (files[::2], 1), (files[0], 0)):
+        found = evaluate(given, ["mrr"])
+        warned = [x for x in found.warnings if "have rows in several files" in x]
+        assert len(warned) == number
+        expected = f"Warning: 1 of {len(found)} lists have rows in several files"
+        assert all(x.startswith(expected) for x in warned)
+    assert not any("files" in x for x in evaluate(files, ["mrr"], item="item").warnings)
+    # A row of padding in another file is none of the list.
+    other = {**other, "label": [1, None, 0]}
+    files = written(tmp_path, one, other, suffix="parquet")
+    assert not any("several files" in x for x in evaluate(files, ["mrr"]).warnings)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_named_as_in_other_tools(tmp_path, suffix):
+    """As `evaluate_run` knows them, where the defaults are not there."""
+    query, label, score = FRACTIONS.values()
+    (file,) = written(tmp_path, {"Q-ID": query, "rel": label, "score": score})
+    write(parquet.read_table(file), tmp_path / f"rows.{suffix}")
+    file = f"{tmp_path}/rows.{suffix}"
+    found = evaluate(file, ["mrr"])
+    assert (found["mrr"], found.query) == (1.0, "query_id")
+    for name in ("label", "Q-ID"):
+        # What is named is meant.
+        with raises(f"`query` should name a column. Received: query={name + 's'!r}"):
+            evaluate(file, ["mrr"], query=f"{name}s")
+    # One that is known is not meant where another may be, or if it is for slices.
+    rows = {"user_id": [1, 2, 3], "label": label, "score": score}
+    for more, keep in (({"session": query}, ()), ({"visit": query}, "user_id")):
+        (file,) = written(tmp_path, {**rows, **more})
+        with raises("`query` should name a column. Received: query='query_id', and"):
+            evaluate(file, ["mrr"], keep=keep)
+    assert list(mrr_of(file)) == [1, 2, 3]
+
+
+def test_a_file_that_is_there_twice(tmp_path):
+    (file,) = written(tmp_path, FRACTIONS)
+    for twice in ([file, f"{tmp_path}/*.parquet"], [file, f"{tmp_path}/./0.parquet"]):
+        with raises("`rows` should be distinct files, as rows would count twice."):
+            evaluate(twice, ["mrr"])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_columns_that_folders_name(tmp_path, suffix):
+    """Other than those that the files have."""
+    markets = ["01", "1", "de"]
+    names = [f"market={x}" for x in markets]
+    for query, name in enumerate([*names, "query_id=9"]):
+        file = tmp_path / name / f"rows.{suffix}"
+        file.parent.mkdir()
+        write(pa.table({**FRACTIONS, "query_id": [query] * 3}), file)
+        assert mrr_of(file) == {query if suffix == "parquet" else str(query): 1.0}
+    found = evaluate(f"{tmp_path}/m*/rows.{suffix}", ["mrr"], keep="market").per_list
+    assert found["market"].to_pylist() == markets
+    with raises("query_id=9"):
+        evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
+
+
+# Ids as they are written, and numbers that only come late.
+
+LATE = 30_000
+HEAD = "query_id,label,score"
+
+
+def csv_of(*lines, head=HEAD):
+    return "\n".join([head, *lines])
+
+
+def with_ids(*ids):
+    return csv_of(*(f"{id_},1,0.5" for id_ in ids))
+
+
+def in_json(*ids):
+    line = '{{"query_id": {}, "label": 1, "score": 0.5}}'
+    return "\n".join(line.format(id_) for id_ in ids)
+
+
+LONG = "x" * 200_000
+BLANKS = '{"query_id": "a", "label": 1, "score": 1}\n\n \t\n\n'
+TEXTS = [
+    # Ids are read as they are written.
+    ("csv", with_ids("1.10", "1.1"), ["1.1", "1.10"]),
+    ("csv", with_ids("1e3", "1000"), ["1000", "1e3"]),
+    ("csv", with_ids("01", "1"), ["01", "1"]),
+    ("csv", with_ids("2024-1-1", "2024-01-01"), ["2024-01-01", "2024-1-1"]),
+    ("csv", with_ids("true", "True"), ["True", "true"]),
+    ("csv", with_ids("2", "10"), ["10", "2"]),
+    ("csv", with_ids("-2", "18446744073709551617"), ["-2", "18446744073709551617"]),
+    ("csv", with_ids("NULL", "nan"), ["NULL", "nan"]),
+    ("csv", with_ids(" a", "a"), [" a", "a"]),
+    ("csv", with_ids(*["7"] * LATE, "1.10", "1e3"), ["1.10", "1e3", "7"]),
+    ("csv", with_ids(*["7"] * LATE, "07", "+7"), ["+7", "07", "7"]),
+    ("csv", with_ids("'a'", "a", '"a, b"'), ["'a'", "a", "a, b"]),
+    ("csv", with_ids(*["a"] * LATE, '"a"', '"a, b"'), ["a", "a, b"]),
+    ("csv", with_ids("a", "#b", "#c"), ["#b", "#c", "a"]),
+    ("jsonl", in_json("2", "1"), ["1", "2"]),
+    ("jsonl", in_json('"1.10"', '"1.1"'), ["1.1", "1.10"]),
+    ("jsonl", in_json('"2024-1-1"', '"2024-01-01"'), ["2024-01-01", "2024-1-1"]),
+    ("jsonl", in_json(2**64 + 1, 2**64), [f"{2**64}", f"{2**64 + 1}"]),
+    ("jsonl", in_json('"7.5e"', '"1e3"'), ["1e3", "7.5e"]),
+    # Quoted text has any size, and lines of its own.
+    (
+        "csv",
+        csv_of(
+            f'"{LONG}\n1, 2, 3, 4, 5",1,1,.5,',
+            '"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n',
+            head=f"title,{HEAD},text",
+        ),
+        {"1": 0.5},
+    ),
+    (
+        "csv",
+        csv_of(f'1,1,.5,"{LONG}"', "1,x,.5,", head=f"{HEAD},t"),
+        "'x' in line 3 of",
+    ),
+    *(
+        ("csv", csv_of("1,nan,2", f"1,{label},1"), f"'{label}' in line 3 of")
+        for label in ("inf", "-inf", "1e400")
+    ),
+    ("jsonl", BLANKS + '{"score": 2, "query_id": "a", "label": 0}', {"a": 1 / 2}),
+    ("jsonl", BLANKS + '{"score": "x", "query_id": "a"}', "with 'x' in line 5 of"),
+    (
+        "jsonl",
+        '{"query_id": 1, "query_id": 2}\n',
+        "each key once. Received, as number 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "expected"), TEXTS, ids=lambda x: str(x)[:9]
+)
+def test_files_of_text(tmp_path, suffix, text, expected):
+    """By the ids in order, the value of each query, or what is wrong."""
+    path = tmp_path / f"rows.{suffix}"
+    path.write_text(text)
+    if isinstance(expected, str):
+        with raises(expected) as error:
+            evaluate(path, ["mrr"])
+        # Advice of DuckDB is of what there is not here.
+        assert "sample_size" not in str(error.value)
+    else:
+        found = mrr_of(path)
+        assert (list(found) if isinstance(expected, list) else found) == expected
+    assert csv.field_size_limit() == 131_072
+
+
+@pytest.mark.parametrize("id_", ["1.10", "1.0", "1e3"])
+def test_ids_in_json_are_no_floats(tmp_path, id_):
+    line = '{{"query_id": {}, "item": {}, "price": 1.5, "label": 1, "score": 0.5}}\n'
+    file = tmp_path / "rows.jsonl"
+    for argument, ids in (("query", (id_, 1)), ("item", (1, id_))):
+        file.write_text(line.format(7, 7) * LATE + line.format(*ids))
+        with raises(f"`{argument}` should name a column of texts") as error:
+            evaluate(file, ["mrr"], item="item")
+        assert f"in line {LATE + 1} of {file}: write it as a text" in str(error.value)
+    file.write_text(line.format('"1.10"', 1) + line.format('"1.1"', 1))
+    assert mrr_of(file, item="item", keep="price") == {"1.1": 1.0, "1.10": 1.0}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_fractions_may_come_late(tmp_path, suffix):
+    rows, last = [(0, 1, 1)] * LATE, [(1, 1, 0.4), (1, 0, 0.1)]
+    line = {"csv": "{},{},{}", "jsonl": '{{"query_id": {}, "label": {}, "score": {}}}'}
+    for order in (last, last[::-1]):
+        lines = [line[suffix].format(*row) for row in [*rows, *order]]
+        head = [HEAD] if suffix == "csv" else []
+        (tmp_path / f"rows.{suffix}").write_text("\n".join([*head, *lines]))
+        found = mrr_of(tmp_path / f"rows.{suffix}", STABLE)
+        assert [*found.values()] == [1.0, 1.0]
+
+
+UNLIKE = [
+    ("csv", f"{HEAD}\n1,1,0.3\n", "3,7,0.4\n", ["column0", "column1", "column2"]),
+    (
+        "jsonl",
+        '{"query_id": 1, "label": 1, "score": 0.3}',
+        '{"query_id": 1, "score": 0.3}',
+        ["query_id", "score"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("suffix", "one", "other", "columns"), UNLIKE)
+def test_a_file_that_another_does_not_look_like(tmp_path, suffix, one, other, columns):
+    """Its first row would be taken for a header, or its labels for missing."""
+    (tmp_path / f"0.{suffix}").write_text(one)
+    (tmp_path / f"1.{suffix}").write_text(other)
+    with raises(f"1.{suffix} with the columns {columns}"):
+        evaluate(f"{tmp_path}/*.{suffix}", ["mrr"])
+
+
+def test_no_line_of_csv_is_left_out(tmp_path):
+    """Such as a short one at the start, which might be a title."""
+    (tmp_path / "qrels.csv").write_text("q0,d9\nq1,d1,1\nq1,d2,0\nq2,d1,2\n")
+    with raises("qrels.csv with the columns ['q0', 'd9']"):
+        evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
+
+
+QUOTES = [
+    (["1,1,.5,'foo", "1,0,.9,bar", "1,0,.8,'baz"], 2),
+    (["1,1,.5,a", "1,0,.9,'foo' bar"], 3),
+    (["1,1,.5,'foo", "1,0,.9,bar"], 2),
+    # Of these, only the numbers tell that they are rows.
+    (["1,0,.5,'a''b'", "1,1,.5,'foo", "1,0,.9,bar'"], 3),
+    (["1,true,.5,a", "1,true,.5,'foo", "1,,.9,bar'"], 3),
+    (["'1,1,.5,a", "1,0,.9,b", "'2,1,.5,c"], 2),
+    (["1,1,.5,'foo", "1,0,.9,bar", "2',1,.5,c"], 2),
+]
+
+
+@pytest.mark.parametrize(("lines", "line"), QUOTES)
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_quotes_hide_no_rows(tmp_path, lines, line, delimiter):
+    text = csv_of(*lines, head=f"{HEAD},title")
+    text = text.replace(",", delimiter).replace("'", '"')
+    (tmp_path / "rows.csv").write_text(text)
+    with raises(f"in line {line} of {tmp_path / 'rows.csv'}"):
+        evaluate(tmp_path / "rows.csv", ["mrr"])
+
+
+@pytest.mark.parametrize("type_", ["float64", "float32"])
+def test_labels_are_finite(type_):
+    labels = np.array([np.nan, np.inf], type_)
+    rows = {"query_id": [1, 1], "label": labels, "score": [1, -np.inf]}
+    with raises("and the error: the column 'label' has infinite values"):
+        evaluate(rows, ["ndcg"])
+
+
+@pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])
+def test_ids_of_zero_have_no_sign(zero):
+    ids = np.array([0.0, -0.0, 0.0], zero)
+    rows = {"query_id": ids, "label": [0, 0, 1], "score": [1, 2, 3]}
+    assert evaluate(rows, ["mrr"]).per_list.num_rows == 1
+    rows = {**rows, "query_id": [7] * 3, "market": ids}
+    assert evaluate(rows, ["mrr"], keep="market").per_list["market"][0].as_py() == 0.0
+
+
+def test_integers_that_no_float_has(tmp_path):
+    rows = {"query_id": [1, 1], "label": [0, 1], "score": [2**53, 2**53 + 1]}
+    decimals = {**rows, "score": [*map(decimal.Decimal, rows["score"])]}
+    for source in (rows, *written(tmp_path, rows), decimals):
+        with raises(
+            "the column 'score' has integers of 2**53 or more, not all of whic"
+        ):
+            evaluate(source, ["mrr"])
+    assert mrr_of({**rows, "score": [2**53 - 2, 2**53 - 1]}) == {1: 1.0}
+
+
+def test_trec_eval_orders_numbers_as_text():
+    """Of tied items, the last one comes first: 9 is after 10 and 2."""
+    run = {"query_id": [1] * 3, "item_id": [10, 9, 2], "score": [0.5] * 3}
+    assert evaluate_run({1: [9]}, run, ["mrr"])["mrr"] == 1.0
+    rows = {**run, "label": [0, 1, 0]}
+    assert mrr_of(rows, item="item_id", ties="trec_eval") == {1: 1.0}
+
+
+# The join of judgments and a run.
+
+
+NOT_JOINED = [
+    (pd.to_datetime(["2024-01-01"]), "TIMESTAMP"),
+    ([1.0], "DOUBLE"),
+    ([True], "BOOLEAN"),
+]
+
+
+@pytest.mark.parametrize(("ids", "type_"), NOT_JOINED)
+def test_ids_that_cannot_be_joined(ids, type_):
+    qrels = {"query_id": ids, "item_id": ["a"], "label": [1]}
+    with raises("`query` should have ids of types that can be compared.") as error:
+        evaluate_run(qrels, {1: ["a"]}, ["mrr"])
+    assert f"{type_}" in str(error.value)
+    assert "BIGINT in `run`" in str(error.value)
+
+
+@pytest.mark.parametrize("other", [np.int16, np.int32, np.uint64, str])
+def test_ids_that_can_be_joined(other):
+    run = {"query_id": [1, 1], "item_id": np.array([8, 7]).astype(other)}
+    assert evaluate_run({1: [7]}, {**run, "score": [0.1, 0.5]}, ["mrr"])["mrr"] == 1.0
+
+
+def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
+    run = "1 Q0 x\x85y 1 0.9 t\n1 Q0 a\u2028b 2 0.8 t\n"
+    files = texts(tmp_path, qrels="1 0 a\u2028b 1\n", run=run)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(run))
+    for source in (files[1], "-"):
+        assert evaluate_run(files[0], source, ["mrr"])["mrr"] == 0.5
+
+
+# What goes to standard output.
+
+
+def test_duckdb_prints_no_progress(capfd):
+    """Which it does after two seconds, among the results of the command."""
+    with connect() as connection:
+        connection.execute("SET progress_bar_time = 1")
+        many = "SELECT count(*) FROM range(30_000_000) t(x) WHERE sqrt(x) > 3"
+        connection.sql(many).to_arrow_reader().read_all()
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_a_kernel_of_jupyter_without_ipywidgets(tmp_path, monkeypatch):
+    """There, DuckDB has no progress bar, and refuses its settings."""
+    # Jupyter writes there.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    import nbclient
+    import nbformat
+
+    cell = nbformat.v4.new_code_cell(
+        "import sys; sys.modules['ipywidgets'] = None\n"
+        "from keras_rank.evaluation import evaluate\n"
+        "rows = {'query_id': [1, 1], 'label': [1, 0], 'score': [0.2, 0.9]}\n"
+        "evaluate(rows, ['mrr']).per_list['mrr'].to_pylist()"
+    )
+    nbclient.NotebookClient(nbformat.v4.new_notebook(cells=[cell])).execute()
+    assert cell.outputs[-1]["data"]["text/plain"] == "[0.5]"
+
+
+# Names and types of columns.
+
+
+@pytest.mark.parametrize(
+    "type_", ["int8", "int16", "int32", "int64", "uint16", "float16", "float64"]
+)
+def test_numbers_of_any_size(tmp_path, type_):
+    rows = {"query_id": [2, 2], "label": [0, 1], "score": [2, 1]}
+    rows = {name: np.array(values, type_) for name, values in rows.items()}
+    assert evaluate(rows, ["mrr"])["mrr"] == 1 / 2
+    if "int" in type_:
+        files = written(tmp_path, rows, INTEGERS)
+        assert set(mrr_of(files)) == {1, 2}
+
+
+def sources_of(tmp_path, table):
+    """A table as files and in memory."""
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    feather.write_feather(table, tmp_path / "rows.arrow")
+    yield tmp_path / "rows.parquet"
+    yield tmp_path / "rows.arrow"
+    yield table
+    yield dataset.dataset(tmp_path / "rows.parquet")
+    yield pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+
+
+def test_columns_whose_names_differ_in_case(tmp_path):
+    table = pa.table({**FRACTIONS, "Score": [3, 2, 1], "score_1": [1, 3, 2]})
+    files = tmp_path / "cases.csv", tmp_path / "cases.jsonl"
+    for file in files:
+        write(table, file)
+    for name, value in {"score": 1.0, "Score": 0.5, "score_1": 1.0}.items():
+        for source in (*files, *sources_of(tmp_path, table)):
+            assert [*mrr_of(source, score=name).values()] == [value]
+
+
+def test_two_columns_of_one_name(tmp_path):
+    columns = [*map(pa.array, FRACTIONS.values()), pa.array([1.0, 2.0, 3.0])]
+    table = pa.Table.from_arrays(columns, names=[*FRACTIONS, "score"])
+    (tmp_path / "rows.csv").write_text("query_id,label,score,score\n1,1,1,1\n")
+    files = written(tmp_path, table, table)
+    for source in (table, files[0], files, tmp_path / "rows.csv"):
+        with raises("`score` should name one column. Received: score='score', which"):
+            evaluate(source, ["mrr"])
+        # Nobody asks for it, so that it does not matter.
+        evaluate(source, ["mrr"], score="label")
+
+
+def test_columns_in_float16(tmp_path):
+    rows = {**FRACTIONS, "w": np.float16([2, 2, 2])}
+    rows |= {name: np.float16(FRACTIONS[name]) for name in ("query_id", "score")}
+    nested = pa.array([np.float16([1])] * 3, pa.list_(pa.float16()))
+    for source in sources_of(tmp_path, pa.table({**rows, "x": nested})):
+        assert mrr_of(source, weight="w") == {2.0: 1.0}
+    assert mrr_of(pd.DataFrame(rows)) == mrr_of(pl.DataFrame(rows)) == {2.0: 1.0}
+
+
+def test_one_column_for_two_arguments(tmp_path):
+    for source in sources_of(tmp_path, pa.table(FRACTIONS)):
+        assert mrr_of(source, score="label", weight="query_id") == {2: 1.0}
+    (tmp_path / "rows.csv").write_text("query_id,label\n1.10,1\n1.1,1\n")
+    found = mrr_of(tmp_path / "rows.csv", score="query_id")
+    assert found == {"1.1": 1.0, "1.10": 1.0}
+
+
+def test_what_comes_of_nesting(tmp_path):
+    """Parts of columns have names too, and those of Parquet come before others."""
+    parts = [{"score": 1.0, "x": [{"label": 1}]}] * 3
+    table = pa.table({"nested": parts, **FRACTIONS})
+    for source in sources_of(tmp_path, table):
+        assert mrr_of(source) == {2: 1.0}
+
+
+def test_the_first_row_that_is_wrong_is_named(tmp_path):
+    """Whichever of its columns it is, however many rows are read at a time."""
+    path = tmp_path / "rows.csv"
+    rows = [f"{query},1,{query}" for query in range(200_000)]
+    rows[150_000] = "1,1,x"
+    for last, message in (
+        (",1,1", "score='score', with 'x' in line 150002 of"),
+        ("1,1", f"line 200001 of {path}, and the error: Expected 3 columns, got 2"),
+    ):
+        path.write_text(csv_of(*rows[:-1], last))
+        with raises(message):
+            evaluate(path, ["mrr"])

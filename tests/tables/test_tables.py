@@ -1,0 +1,246 @@
+"""How results are shown: in the terminal, in notebooks, as files and as pictures."""
+
+import datetime
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from tables import raises, rows_of
+
+from keras_rank.evaluation import Table, compare, evaluate
+from keras_rank.evaluation.report.plots import draw_intervals
+
+NAN = float("nan")
+TABLE = Table(
+    {
+        "market": ["<de>", None],
+        "value": [0.123456789, NAN],
+        "p": [0.00001, 0.5],
+        "lists": [12345, 0],
+    },
+    notes=["A note."],
+)
+
+
+def test_in_a_terminal():
+    assert str(TABLE).splitlines() == [
+        "market   value        p  lists",
+        "<de>    0.1235  <0.0001  12345",
+        "                 0.5000      0",
+        "A note.",
+    ]
+
+
+def test_rows_by_number():
+    assert (TABLE[0], TABLE[-1]) == (TABLE.rows[0], TABLE.rows[1])
+    with pytest.raises(IndexError):
+        TABLE[2]
+
+
+def test_pandas_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for each in (TABLE, evaluate(rows_of(), ["mrr"])):
+        with pytest.raises(ImportError, match="`to_pandas` needs pandas: `pip install"):
+            each.to_pandas()
+
+
+def test_in_a_notebook():
+    html = TABLE._repr_html_()
+    left, right = 'style="text-align: left"', 'style="text-align: right"'
+    assert f"<th {left}>market</th><th {right}>value</th>" in html
+    assert f"<td {left}>&lt;de&gt;</td><td {right}>0.1235</td>" in html
+    assert html.endswith("</table><p>A note.</p>")
+    assert TABLE.to_html() == html
+
+
+def test_an_evaluation_in_a_notebook():
+    evaluation = evaluate(rows_of(lists=5), ["mrr"])
+    assert evaluation._repr_html_() == evaluation.to_html()
+    for note in [*evaluation.summary().notes, *evaluation.warnings]:
+        assert f"<p>{note}</p>" in evaluation.to_html()
+
+
+def test_what_is_significant_is_marked():
+    base, new = (evaluate(rows_of(noise=n), ["mrr", "arp"]) for n in (9.0, 0.5))
+    comparison = new.compare(base)
+    head, first, second, meaning, _ = str(comparison).splitlines()
+    assert head.endswith("lists")
+    assert first.endswith("*     60")
+    assert len(head) == len(first) == len(second)
+    assert meaning == "* corrected_p is below 0.05."
+    bold = comparison.to_html().count('<tr style="font-weight: bold">')
+    assert bold == sum(p < 0.05 for p in comparison["corrected_p"])
+    assert "*" in comparison.to_markdown().splitlines()[2]
+    for text in (comparison.to_tsv(), comparison.to_json(), str(base.compare(base))):
+        assert "*" not in text
+    plain = new.compare(base, correction=None, confidence=0.99)
+    assert "* p is below 0.01." in str(plain)
+
+
+def test_what_fails_is_marked():
+    rows = {"query_id": [1, 1, 2, 2], "label": [1, 0, 1, 0], "score": [1, 1, 1, 0]}
+    health = evaluate(rows, ["mrr"]).health()
+    shown = dict(zip(health["check"], health.shown("share"), strict=True))
+    assert shown["constant scores"].endswith("*")
+    assert not shown["one item"].endswith("*")
+    assert len(health.notes) == sum(share.endswith("*") for share in shown.values())
+
+
+def test_scores_and_labels_have_their_digits():
+    table = Table({"label": [2.0], "score": [1.25e-7], "value": [1.25e-7]})
+    assert str(table).splitlines()[1].split() == ["2", "1.25e-07", "0.0000"]
+    days = [*(datetime.datetime(2026, 1, 2, hour) for hour in (0, 3)), "0 00:00:00"]
+    shown = ["2026-01-02", "2026-01-02 03:00:00", "0 00:00:00"]
+    assert Table({"day": days}).shown("day") == shown
+
+
+def test_as_text_that_is_read_again():
+    assert TABLE.to_markdown().splitlines() == [
+        "| market | value | p | lists |",
+        "| --- | --: | --: | --: |",
+        "| <de> | 0.1235 | <0.0001 | 12345 |",
+        "|  |  | 0.5000 | 0 |",
+        "",
+        "A note.",
+    ]
+    assert TABLE.to_tsv().splitlines()[1:] == [
+        "<de>\t0.123456789\t1e-05\t12345",
+        "\t\t0.5\t0",
+    ]
+    first, second = json.loads(TABLE.to_json())
+    assert first == {"market": "<de>", "value": 0.123456789, "p": 1e-05, "lists": 12345}
+    assert (second["market"], second["value"]) == (None, None)
+
+
+def test_no_value_ends_a_cell_or_a_row():
+    table = Table({"market": ["a|b", "c\td\ne"], "value": [1, 2]})
+    assert table.to_markdown().splitlines()[2:] == [r"| a\|b | 1 |", "| c d e | 2 |"]
+    assert table.to_tsv().splitlines()[1:] == ["a|b\t1", "c d e\t2"]
+    assert str(table).split()[2:] == ["a|b", "1", "c", "d", "e", "2"]
+
+
+def test_as_a_frame():
+    frame = TABLE.to_pandas()
+    assert frame["value"].iloc[0] == 0.123456789
+    assert len(TABLE) == len(frame) == 2
+    assert TABLE["lists"] == [12345, 0]
+    assert [row["p"] for row in TABLE] == TABLE["p"]
+    frame = evaluate(rows_of(), ["mrr"], keep="market").to_pandas()
+    assert list(frame.columns) == ["query_id", "market", "mrr", "weight"]
+
+
+@pytest.fixture
+def pyplot():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+def two_models(*metrics, **arguments):
+    return [evaluate(rows_of(noise=n), [*metrics], **arguments) for n in (3.0, 1.0)]
+
+
+def labels_of(ticks):
+    return [label.get_text() for label in ticks]
+
+
+def test_intervals_are_drawn(pyplot):
+    evaluation = evaluate(rows_of(), ["mrr", "ndcg@5"], keep="market")
+    axes = evaluation.plot(by="market")
+    assert labels_of(axes.get_yticklabels())[:2] == ["de mrr", "de ndcg@5"]
+    summary = evaluation.summary(by="market")
+    assert axes.lines[0].get_xdata() == pytest.approx(summary["value"])
+    (bars,) = axes.collections
+    ends = np.array([segment[:, 0] for segment in bars.get_segments()])
+    assert ends == pytest.approx(np.array([summary["low"], summary["high"]]).T)
+
+
+def test_differences_are_drawn(pyplot):
+    base, new = two_models("mrr", "map")
+    comparison = new.compare(base)
+    assert comparison.plot().get_xlabel() == "difference"
+    with raises("`metric` should be one of"):
+        comparison.plot("ndcg")
+    (line, _) = comparison.plot("map").lines
+    expected = sorted(comparison.differences["map"].to_pylist(), reverse=True)
+    assert line.get_ydata() == pytest.approx(expected)
+    # Names of models are text.
+    several = compare(base, {"_hidden": new, r"$\frac{": base}).plot("map")
+    several.figure.savefig(io.BytesIO())
+    texts = several.get_legend().get_texts()
+    assert labels_of(texts) == [r"$\frac{", "_hidden"]
+    assert several.lines[1].get_ydata() == pytest.approx(expected)
+
+
+def test_plots_say_what_they_show(pyplot):
+    base, new = two_models("mrr", keep="market")
+    for axes, title in (
+        (
+            compare(base, {"$x$": new}).plot(),
+            "$x$ compared with the baseline, with 95%",
+        ),
+        (new.compare(base, confidence=0.9).plot(), "with 90% confidence intervals"),
+        (new.plot(confidence=0.9), "Means with 90% confidence intervals"),
+    ):
+        assert title in axes.get_title()
+    # Of one metric, rows are named by their slices.
+    comparison = new.compare(base, by="market")
+    axes = comparison.plot()
+    assert labels_of(axes.get_yticklabels()) == ["de", "fr", "jp"]
+    assert axes.get_xlabel() == "difference of mrr"
+    (side,) = axes.child_axes
+    p = labels_of(side.get_yticklabels())[0]
+    assert p.startswith("p = 0.")
+    assert f"{comparison['corrected_p'][0]:.4f}" in p
+
+
+def test_plots_take_axes(pyplot):
+    base, new = two_models("mrr")
+    _, (one, two, three) = pyplot.subplots(3)
+    assert new.plot(ax=one) is one
+    assert new.compare(base).plot(ax=two) is two
+    assert new.compare(base).plot("mrr", ax=three) is three
+
+
+def drawn(names, high=0.5):
+    columns = {"market": [*names], "metric": ["mrr"] * len(names)}
+    ends = dict.fromkeys(["value", "low"], [0.5] * len(names))
+    rows = Table({**columns, **ends, "high": [high] * len(names)})
+    return draw_intervals(rows, "value", "Means").figure
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_saved_plots_have_all_labels(pyplot, rows):
+    figure = drawn([f"{i} {'long ' * 20}" for i in range(rows)])
+    figure.savefig(io.BytesIO())
+    (axes,) = figure.axes
+    width, height = figure.get_size_inches() * figure.dpi
+    for text in [*axes.get_yticklabels(), axes.xaxis.label, axes.title]:
+        box = text.get_window_extent()
+        assert 0.0 <= box.x0 <= box.x1 <= width
+        assert 0.0 <= box.y0 <= box.y1 <= height
+    # The rows are within the axes, and none lies on another.
+    low, high = axes.get_ylim()
+    assert low < 0.0
+    assert high > rows - 1
+    assert axes.get_window_extent().width > 0.3 * width
+    assert axes.get_window_extent().height / rows > 15
+
+
+def test_many_rows_can_be_saved(pyplot):
+    figure = drawn(range(3000))
+    assert figure.get_size_inches()[1] * figure.dpi < 2**15
+
+
+def test_a_bound_beyond_its_value_by_a_rounding(pyplot):
+    drawn(["a"], high=0.5 - 1e-16)
+
+
+def test_columns_are_of_one_length():
+    with raises("Received: {'a': 2, 'b': 1}"):
+        Table({"a": [1, None], "b": [1]})
