@@ -53,7 +53,6 @@ settings.register_profile("quick", settings.get_profile("keras_rank"), max_examp
 settings.load_profile("keras_rank")
 
 BACKEND = keras.backend.backend()
-BACKENDS = ("numpy", "torch", "jax", "tensorflow")
 IS_REFERENCE = "REFERENCE" in os.environ
 
 
@@ -152,7 +151,7 @@ def pytest_unconfigure():
 def pytest_collection_modifyitems(config, items):
     part = config.getoption("part")
     if part != "all":
-        quick = quick_of(items, shift=BACKENDS.index(BACKEND))
+        quick = quick_of(items, BACKEND)
         # With all of their draws, searches are of the rest too.
         rest = [x for x in items if x not in quick or _searches(x)]
         kept = rest if part == "rest" else [x for x in items if x in quick]
