@@ -2,7 +2,6 @@
 
 import collections
 
-
 # In the order of their speed.
 BACKENDS = ("numpy", "torch", "jax", "tensorflow")
 
