@@ -4,11 +4,12 @@ import contextlib
 import gzip
 import re
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tables import raises, write
+from tables import raises, texts, write
 
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
 from keras_rank.metrics import NDCG, MeanReciprocalRank, RankingMetrics
@@ -20,14 +21,8 @@ def changed(**columns):
     return {name: x for name, x in {**ROWS, **columns}.items() if x is not None}
 
 
-MISSING = (
-    "`{0}` should name a column. Received: {0}='{1}', and a table with the columns "
-    "['query_id', 'label', 'score']"
-)
-NUMBERS = (
-    "`{0}` should name a column of numbers. Received: {0}='{0}', which is of the type "
-    "{1}, such as {2}"
-)
+MISSING = "query='qid', and a table with the columns ['query_id', 'label', 'score']"
+NUMBERS = "of numbers. Received: score='score', which is of the type {}, such as {}"
 TYPES = (
     "`{0}` should name columns of numbers, text, or dates. Received: {0}='{0}', which "
     "is of the type {1}"
@@ -40,17 +35,17 @@ TAKEN = (
 SIZE = '`memory_limit` should be a size such as "2GB"'
 FRAME = pd.DataFrame(ROWS)
 WRONG_ROWS = [
-    ({}, {"query": "qid"}, MISSING.format("query", "qid")),
-    ({}, {"keep": ["market"]}, MISSING.format("keep", "market")),
-    ({"label": list("aba")}, {}, NUMBERS.format("label", "VARCHAR", "'a'")),
-    ({"score": ["0.3", "NA", "1"]}, {}, NUMBERS.format("score", "VARCHAR", "'NA'")),
-    ({"score": ["-.1e5", "1", "1_0"]}, {}, NUMBERS.format("score", "VARCHAR", "'1_0'")),
-    ({"score": [[0.1]] * 3}, {}, NUMBERS.format("score", "DOUBLE[]", "[0.1]")),
+    ({}, {"query": "qid"}, MISSING),
+    ({"score": ["0.3", "NA", "1"]}, {}, NUMBERS.format("VARCHAR", "'NA'")),
+    ({"score": ["-.1e5", "1", "1_0"]}, {}, NUMBERS.format("VARCHAR", "'1_0'")),
+    ({"score": [[0.1]] * 3}, {}, NUMBERS.format("DOUBLE[]", "[0.1]")),
     ({"item": [{"id": 1}] * 3}, {"item": "item"}, TYPES.format("item", "STRUCT(")),
     ({"keep": [["a"]] * 3}, {"keep": "keep"}, TYPES.format("keep", "VARCHAR[]")),
     ({x: [] for x in ROWS}, {}, "should have rows. Received: none, from a dict"),
     ({"query_id": [1, None, 2]}, {}, IDS),
-    ({"query_id": [1.0, float("nan"), 2.0]}, {}, IDS),
+    ({"query_id": [1.0, np.nan, 2.0]}, {}, IDS),
+    ({"label": [np.nan, np.inf, 1]}, {}, "the column 'label' has infinite values"),
+    ({"label": np.float32([np.nan, -np.inf, 1])}, {}, "'label' has infinite values"),
     ({"w": [1, 1, None]}, {"weight": "w"}, "weight='w', with one missing in the query"),
     ({"m": [1, 2, 1]}, {"keep": "m"}, "keep='m', with 1 and 2 in the query 1"),
     ({}, {"ties": "trec_eval"}, '`item` should name a column with `ties="trec_eval"`'),
@@ -59,20 +54,11 @@ WRONG_ROWS = [
     ({"weight": [1] * 3}, {"keep": ["weight"]}, TAKEN + "'weight'"),
     ({"m": [1] * 3}, {"query": "m", "keep": ["m"]}, TAKEN),
     ({"mrr_weight": [1] * 3}, {"keep": ["mrr_weight"]}, TAKEN + "'mrr_weight'"),
-    ({"mrr_weight": [1] * 3}, {"query": "mrr_weight"}, TAKEN + "'mrr_weight'"),
     ({"health/x": [1] * 3}, {"keep": ["health/x"]}, TAKEN + "'health/x'"),
     ({}, {"memory_limit": "a lot"}, SIZE),
     ({}, {"memory_limit": "-1"}, SIZE),
-    (
-        {},
-        {"memory_limit": "40MB"},
-        SIZE + ', of at least "100MB". Received: memory_li',
-    ),
-    (
-        {"score": [1.0]},
-        {},
-        "a table that can be read. Received: a dict, and the err",
-    ),
+    ({}, {"memory_limit": "40MB"}, SIZE + ', of at least "100MB". Received: memory_li'),
+    ({"score": [1.0]}, {}, "a table that can be read. Received: a dict, and the err"),
 ]
 
 
@@ -124,55 +110,47 @@ def test_a_path_of_no_file_is_a_question(tmp_path, monkeypatch):
     end = re.escape(f"no file in {str(tmp_path)!r}. Did you mean 'rows.parquet'?")
     with pytest.raises(ValueError, match=f"'row.parquet', which matches {end}"):
         evaluate("row.parquet", ["mrr"])
+    with raises(f"{str(tmp_path)!r}, which is a folder: "):
+        evaluate(tmp_path, ["mrr"])
 
 
 NO_ROWS = "`rows` should have rows. Received: none, from "
 HEAD = b"query_id,label,score\n"
 WRONG_FILES = {
-    "none.parquet": (None, "`rows` should name files that exist. Received: "),
-    "empty.parquet": (b"", "Parquet file size is 0 bytes"),
     "text.parquet": (b"a,b\n" * 9, "magic bytes not"),
     "empty.csv": (b"", NO_ROWS),
-    "empty.jsonl": (b"", NO_ROWS),
     "head.csv": (HEAD, NO_ROWS),
     "rows.txt": (b"1 1 1\n", "files of one format, with names that end in one of "),
     "run.trec": (b"1 Q0 a 1 1 t\n", "`evaluate_run` reads files of lines, such as TR"),
-    "folder.parquet": ("folder", "which is a folder: "),
-    "torn.csv.gz": (
-        gzip.compress(HEAD * 99)[:40],
-        "should be a table that can be read",
-    ),
-    "late.csv": (
-        HEAD + b"1,1,0.5\n" * 30_000 + b"1,good,0.5\n",
-        "`label` should name a column of numbers. Received: label='label', with 'good' "
-        "in line 30002 of ",
-    ),
+    "torn.csv.gz": (gzip.compress(HEAD * 99)[:40], "a table that can be read"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG_FILES)
 def test_wrong_files(tmp_path, name):
     content, message = WRONG_FILES[name]
-    if content == "folder":
-        (tmp_path / name).mkdir()
-    elif content is not None:
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_bytes(content)
     with raises(message) as error:
         evaluate(tmp_path / name, ["mrr"])
     assert name in str(error.value)
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "jsonl"])
 def test_shards_of_other_columns(tmp_path, suffix):
     """A label that one shard lacks is not taken for one that is missing."""
     rows = pa.table(ROWS)
     write(rows, f"{tmp_path}/0.{suffix}")
     write(rows.drop_columns("label"), f"{tmp_path}/1.{suffix}")
-    with raises(f"1.{suffix}") as error:
+    with raises(f"1.{suffix} with the columns ['query_id', 'score']"):
         evaluate(f"{tmp_path}/*.{suffix}", ["mrr"])
-    assert "label" in str(error.value)
-    # DuckDB's advice is of an argument that there is not here.
-    assert "union_by_name" not in str(error.value)
+
+
+def test_a_shard_without_a_header(tmp_path):
+    """Its first row would be taken for one."""
+    write(pa.table(ROWS), tmp_path / "0.csv")
+    (tmp_path / "1.csv").write_text("3,7,0.4\n")
+    with raises("1.csv with the columns ['column0', 'column1', 'column2']"):
+        evaluate(f"{tmp_path}/*.csv", ["mrr"])
 
 
 def test_an_item_twice_in_two_files(tmp_path):
@@ -182,46 +160,51 @@ def test_an_item_twice_in_two_files(tmp_path):
     with raises("the item 'b' of the query 1, in ") as error:
         evaluate(f"{tmp_path}/*.parquet", ["mrr"], item="item")
     assert re.findall(r"(\d)\.parquet", str(error.value)) == ["1", "3"]
+    assert str(error.value).endswith('; `duplicates="count"` counts each')
 
 
 QRELS, RUN = ["1 0 a 1", "2 0 a 1"], ["1 Q0 a 1 0.9 t", "2 Q0 a 1 0.8 t"]
 LINES = "`{}` should have lines of the fields {}, with a number as {}. Received: line "
 OF_QRELS = LINES.format("qrels", "query iteration item label", "label") + "1 of QRELS, "
 OF_RUN = LINES.format("run", "query Q0 item rank score tag", "score")
-TWICE = "` should have each item of a query once. Received twice: the item 'a' of the "
+TWICE = "Received twice: the item 'a' of the query '2', in line "
 WRONG_RUNS = [
     (RUN, QRELS, OF_QRELS + "'1 Q0 a 1 0.9 t', as in a run: are they swapped?"),
     (["1 0 a good"], RUN, OF_QRELS + "'1 0 a good'"),
-    (QRELS, ["1 Q0 a 1 0,9 t"], OF_RUN + "1 of RUN, '1 Q0 a 1 0,9 t'"),
     (QRELS, QRELS, OF_RUN + "1 of RUN, '1 0 a 1', as in qrels: are they swapped?"),
     (QRELS, [*RUN, "", "3 Q0 a 1 - t"], OF_RUN + "4 of RUN, '3 Q0 a 1 - t'"),
+    (["1 0 a nan"], RUN, OF_QRELS + "'1 0 a nan'"),
+    (["1 0 a 1_0"], RUN, OF_QRELS + "'1 0 a 1_0'"),
     (
         ["01 0 a 1"],
         RUN,
         "`qrels` and `run` should have queries in common. Received: none, "
         "with judgments of queries such as '01' and a run of queries such as '1'",
     ),
-    (
-        QRELS,
-        [*RUN, "2 Q0 a 2 0.7 t"],
-        f"`run{TWICE}query '2', in line 2 of RUN and line 3 of RUN",
-    ),
-    (
-        [*QRELS, "2 0 a 0"],
-        RUN,
-        f"`qrels{TWICE}query '2', in line 2 of QRELS and line 3 of QRELS",
-    ),
+    (QRELS, [*RUN, "2 Q0 a 2 0.7 t"], f"{TWICE}2 of RUN and line 3 of RUN"),
+    ([*QRELS, "2 0 a 0"], RUN, f"{TWICE}2 of QRELS and line 3 of QRELS"),
     ([], RUN, "`qrels` should have rows. Received: none, from "),
+    # No line of CSV is left out, such as one that might be a title.
+    (["q0,d9", "1,a,1", "2,a,1"], RUN, "QRELS with the columns ['q0', 'd9']"),
+    # The first row may be a header, or its fields be those of others.
+    (["q\ta", "1\ta"], RUN, "QRELS with the columns ['q', 'a']"),
+    (["query_id doc_id", "1 a"], RUN, "Received: line 1 of"),
+    (["1 a", "2 0 a 1"], RUN, "lines of the fields query item. Received: line 2"),
+    # As in the runs of MS MARCO: a query, an item and a rank.
+    (QRELS, ["1,a,1", "1,b,2", "2,x,1"], "as if they were ranks"),
+    (QRELS, ["1\ta\t0", "1\tb\t1", "2\tx\t0"], "as if they were ranks"),
+    (QRELS, ['{"1": ["a"], "2": null}'], "counts as 0. Received: None, for the query"),
+    (QRELS, ['{"1": {"a": 1}, "1": {"b": 2}}'], "each key once. Received twice: '1'"),
+    (QRELS, ['{"1": {"a": 1'], "`run` should be a table that can be read"),
+    (QRELS, ['{"1": {"a": 1}, "2": 3}'], "a dict of items and numbers for each query"),
 ]
 
 
 @pytest.mark.parametrize(("qrels", "run", "message"), WRONG_RUNS)
 def test_wrong_runs(tmp_path, qrels, run, message):
-    with contextlib.chdir(tmp_path):
-        for file, lines in (("QRELS", qrels), ("RUN", run)):
-            (tmp_path / file).write_text("".join(f"{line}\n" for line in lines))
-        with raises(message):
-            evaluate_run("QRELS", "RUN", ["mrr"])
+    texts(tmp_path, QRELS="\n".join(qrels), RUN="\n".join(run))
+    with contextlib.chdir(tmp_path), raises(message):
+        evaluate_run("QRELS", "RUN", ["mrr"])
 
 
 def evaluated(**columns):
@@ -246,20 +229,13 @@ NO_QUERIES = "`baseline` and the models should have queries. Received: "
 NO_QUERY = "`query` should be one of the evaluation, such as [1]. Received: query="
 WRONG_CALLS = [
     (lambda x: x.compare(evaluated(query_id=["1", "1", "2"])), "query ids of the same"),
-    (
-        lambda x: x.compare(evaluated(query_id=[7, 7, 8])),
-        "no common ones, such as 7 a",
-    ),
+    (lambda x: x.compare(evaluated(query_id=[7, 7, 8])), "no common ones, such as 7 a"),
     (lambda x: x.compare(evaluate(ROWS, ["map"])), "the models. Received: ['map'] and"),
     (lambda x: x.compare(x, test="wilcoxon"), "`test` should be one of "),
     (lambda x: x.compare(x, correction="bonferroni"), "`correction` should be one of "),
     (lambda x: compare(x, {}), "`models` should be"),
-    (
-        lambda x: compare(x, {"a": ROWS}),
-        "Evaluation, models of type {'a': 'dict'}",
-    ),
+    (lambda x: compare(x, {"a": ROWS}), "Evaluation, models of type {'a': 'dict'}"),
     (lambda x: compare(ROWS, {"a": x}), "`models` should be"),
-    (lambda x: x.compare({"a": x}), ODD_BASELINE),
     (lambda x: x.compare(x.per_list), ODD_BASELINE),
     (lambda x: x.worst("mrr", baseline=3), ODD_BASELINE),
     (lambda x: x.worst("mrr", baseline=x), "Received: ['difference']"),
@@ -272,19 +248,11 @@ WRONG_CALLS = [
     (lambda x: x.summary(cluster="shop"), "`cluster` should name kept columns"),
     (lambda x: x.summary(cluster="user"), NO_CLUSTER),
     (lambda x: x.compare(x, cluster="user"), NO_CLUSTER),
-    (lambda x: x.summary(confidence=95), "`confidence` should be a number between"),
-    (
-        lambda x: evaluate(ROWS, ["mrr"], score=["a", "b"]),
-        "should be one column, the",
-    ),
+    (lambda x: evaluate(ROWS, ["mrr"], score=["a", "b"]), "should be one column, the"),
     (lambda x: evaluate(ROWS, ["mrr"], progress=True), ODD_RULE),
     (lambda x: evaluate_run({1: [2]}, {1: [2]}, ["mrr"], progress=3), ODD_RULE),
     (lambda x: evaluate(ROWS, ["mrr"], keep_items=0), "should be a positive integer"),
-    (lambda x: evaluate(ROWS, ["mrr"], keep_items=3), "the items with `keep_items`"),
-    (
-        lambda x: x.items(1),
-        "`items` needs the items, which `evaluate` and",
-    ),
+    (lambda x: x.items(1), "`items` needs the items, which `evaluate` and"),
     (lambda x: items_of(77), NO_QUERY),
     (lambda x: items_of([1]), NO_QUERY),
 ]

@@ -1,13 +1,11 @@
 """Judgments and runs as Python has them: rows, pairs, records, and any scalars."""
 
 import collections
-import csv
 import decimal
 import fractions
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from tables import IN_MEMORY, raises, texts
@@ -50,24 +48,12 @@ def table(names, *columns):
     return pd.DataFrame(dict(zip(names.split(), columns, strict=True)))
 
 
-def rows_in_random_order():
-    rng = np.random.default_rng(0)
-    sides = [np.stack([np.arange(50), rng.integers(50, 99, 50)], 1) for _ in range(2)]
-    return [side[rng.permutation(50)] for side in sides]
-
-
-def rows_of_other_queries():
-    """Of 200 queries, of which each side lacks some."""
-    rng = np.random.default_rng(0)
-    sides = [rng.permutation(200 * 999)[:800] for _ in range(2)]
-    return [np.stack([side % 200, 200 + side // 200], 1) for side in sides]
-
-
 UNCLEAR = [
     (JUDGED, FOUND),
     ([(1, 7, 2), (1, 9, 3), (2, 3, 4)], [(1, 5, 9), (1, 9, 8), (2, 3, 7)]),
-    rows_in_random_order(),
-    rows_of_other_queries(),
+    # The same queries in another order, and others, of which each side lacks one.
+    ([(1, 5), (2, 6), (3, 7)], [(3, 5), (1, 9), (2, 8)]),
+    [[(q, 20 + x) for q in range(n, n + 10) for x in (0, 1)] for n in (1, 2)],
 ]
 
 
@@ -79,8 +65,7 @@ def test_pairs_that_may_be_lists_of_ids(judged, found):
         with raises("should say whether they are rows, or the ids of") as error:
             mrr(convert(judged), convert(found))
         assert "ids as dicts such as `dict(enumerate(run))`" in str(error.value)
-    by_place = (dict(enumerate(x)) for x in (judged, found))
-    evaluate_run(*by_place, ["mrr"])
+    mrr(dict(enumerate(judged)), dict(enumerate(found)))
 
 
 def test_lists_of_ids_that_are_no_pairs():
@@ -147,19 +132,12 @@ def test_rows(form):
     assert evaluate_run(*ROWS[form], ["nDCG@10"])["nDCG@10"] == pytest.approx(NDCG)
 
 
-def test_rows_of_ir_measures_and_ir_datasets():
-    ir_measures = pytest.importorskip("ir_measures")
-    ir_datasets = pytest.importorskip("ir_datasets")
-    for qrel in (ir_measures.Qrel, lambda *x: ir_datasets.formats.TrecQrel(*x, "0")):
-        run = (ir_measures.ScoredDoc(*x) for x in RUN)
-        found = evaluate_run([qrel(*x) for x in QRELS], run, ["nDCG@10"])
-        assert found["nDCG@10"] == pytest.approx(NDCG)
-    of_topics = ir_datasets.formats.TrecSubQrel
-    subtopics = [
-        of_topics("q", *x) for x in (("a", 1, "1"), ("a", 1, "2"), ("b", 1, "3"))
-    ]
-    found = evaluate_run(subtopics, {"q": ["a"]}, ["subtopic_recall@5"])
-    assert found["subtopic_recall@5"] == pytest.approx(2 / 3)
+def test_rows_of_ir_datasets():
+    formats = pytest.importorskip("ir_datasets").formats
+    pairs = ("a", "1"), ("a", "2"), ("b", "3")
+    qrels = [formats.TrecSubQrel("q", item, 1, topic) for item, topic in pairs]
+    found = evaluate_run(qrels, {"q": ["a"]}, ["strec@5"])
+    assert found["strec@5"] == pytest.approx(2 / 3)
 
 
 def test_integers_of_rows():
@@ -170,24 +148,17 @@ def test_integers_of_rows():
 
 BAD_ROWS = [
     ([("q", "d", 1, 2, 3)], "('q', 'd', 1, 2, 3) as number 0"),
-    ([("q",)], "('q',) as number 0"),
     ([("q", "d", 1), None], "with None as number 1"),
     ([("q", "d", 1), ("q", "e")], "('q', 'e') as number 1"),
     ([("q", "d", 1), ("q", None, 1)], "('q', None, 1) as number 1"),
     ([(None, "d", 1)], "(None, 'd', 1) as number 0"),
-    ([("q", ["d"], 1)], "('q', ['d'], 1) as number 0"),
-    ([(1.5, "d", 1)], "(1.5, 'd', 1) as number 0"),
     ([(True, 7, 1)], "(True, 7, 1) as number 0"),
     ([1, 2], "a list, with 1 as number 0"),
     (np.array([[1.0, 2.0, 3.0]]), "array([1., 2., 3.]) as number 0"),
     ({("q", "d", 1)}, "Received: a set"),
-    (len, "Received: a builtin"),
     ([[1, 2, 3], [4, 5, 6]], "[1, 2, 3] as number 0"),
     ([{"a": 1}], "{'a': 1} as number 0"),
-    (
-        [{"query_id": "q", "doc_id": "d", "score": 1, "label": 1}, {"query_id": "q"}],
-        "{'query_id': 'q'} as number 1",
-    ),
+    ([{"qid": "q", "docno": "d"}, {"qid": "q"}], "{'qid': 'q'} as number 1"),
 ]
 
 
@@ -204,19 +175,18 @@ FINITE = "`qrels` should have a finite label in each row"
 
 
 WRONG_ROWS = [
-    ([("q", "d", "high")], RUN, "`label` should name a column of numbers"),
-    (csv.reader(["q,d,1"]), RUN, "`label` should name a column of numbers"),
+    ([("q", "d", "1")], RUN, "`label` should name a column of numbers"),
     ([("q", "d", None)], RUN, FINITE),
     ([("q", "d", np.nan)], RUN, FINITE),
     ([("q", "d", pd.NaT)], RUN, FINITE),
-    (QRELS, [("Q0", "D0", None)], "`run` should have a score in each row"),
-    ([("q", "d", 1), (1, "e", 1)], RUN, "`qrels` should have ids of one type"),
-    (QRELS, [("Q0", "D0", 1), ("Q0", "D0", 2)], "Received twice: the item 'D0'"),
     (QRELS, [("Q0", "D0", 1), ("Q0", "D1", 2)], "as if they were ranks"),
+    ({"a": ["x"]}, {"z": []}, "should have queries in common"),
+    ({"a": ["x"]}, pd.DataFrame(), "`query` should name a column"),
+    ([], {"a": []}, "`qrels` should have rows"),
+    ({1.5: ["a"]}, {1: ["a"]}, "DOUBLE in `qrels`, and BIGINT in `run`"),
     ([(1, 2, 3, 4)], RUN, "whose first line is '1, 2, 3, 4': say which are the"),
     ([Unknown("Q0", "D0", 1), ("Q0", "D1", 1)], RUN, "`qrels` should"),
     ([Odd("D0", "Q0", 1)], RUN, "`label` should name a column. Received: label='l"),
-    ([{"query_id": "Q0", "doc_id": "D0", "grade": 1}], RUN, "`label` should name"),
     ([Judged("Q0", "D0", 123)], RUN, "`label` should name a column"),
     (QRELS, [Ranked("Q0", "D0", 7)], "`score` should name a column of scores"),
     (QRELS, [{"query_id": "Q0", "doc_id": "D0"}], "`score` should name a column"),
@@ -240,33 +210,25 @@ def test_iterators_that_were_read():
         given = {"qrels": QRELS, "run": RUN, side: rows}
         with raises(f"`{side}` should have rows. Received: a list_iterator without"):
             mrr(**given)
-    with raises("a generator, with 1 as number 0"):
-        mrr(QRELS, (x for x in (1, 2)))
 
 
 # Judgments without labels.
 
 
 @pytest.mark.parametrize("form", IN_MEMORY)
-@pytest.mark.parametrize("names", [("query_id", "item_id"), ("qid", "docno")])
-def test_tables_without_labels(form, names):
-    columns = dict(zip(names, [["q", "q", "r"], ["a", "b", "c"]], strict=True))
+def test_tables_without_labels(form):
+    columns = {"qid": ["q", "q", "r"], "docno": ["a", "b", "c"]}
     run = {"q": ["x", "b"], "r": ["c"]}
 
     def qrels(**more):
         return IN_MEMORY[form](pa.table({**columns, **more}))
 
     assert mrr(qrels(), run) == (1 / 2 + 1) / 2
-    targets = targets_from_qrels(qrels(), ["r", "q"], ["a", "b", "c"])
-    assert targets["ids"].tolist() == [[2, -1], [0, 1]]
-    assert targets["labels"].tolist() == [[1.0, -1.0], [1.0, 1.0]]
     for more in ("grade", "rank"):
         with raises("`label` should name a column. Received: label='label'"):
             mrr(qrels(**{more: [1, 2, 1]}), run)
     with raises("`label` should name a column. Received: label='grade'"):
         mrr(qrels(), run, label="grade")
-    with raises("`score` should name a column"):
-        mrr(run, qrels())
 
 
 FILES = {
@@ -294,47 +256,28 @@ def test_files_without_labels(tmp_path, capsys, name):
         assert "mrr\t0.75\t" in capsys.readouterr().out
 
 
-def test_files_of_text_without_labels_or_names(tmp_path):
-    """The first row may be a header, unless columns are named by their places."""
-    tabs, named, mixed = texts(
-        tmp_path,
-        tabs="q\ta\nr\tb\n",
-        named="query_id doc_id\nq a\n",
-        mixed="q a\nr 0 b 1\n",
-    )
+def test_columns_without_names_or_labels_are_named_by_their_places(tmp_path):
+    (qrels,) = texts(tmp_path, qrels="q\ta\nr\tb\n")
     run = {"q": ["a"], "r": ["x", "b"]}
-    for file, message in (
-        (tabs, "tabs with the columns ['q', 'a']"),
-        (named, "Received: line 1 of"),
-        (mixed, "`qrels` should have lines of the fields query item. Received: line 2"),
-    ):
-        with raises(message):
-            mrr(file, run)
-    assert mrr(tabs, run, query="column0", item="column1") == (1 + 1 / 2) / 2
+    assert mrr(qrels, run, query="column0", item="column1") == (1 + 1 / 2) / 2
 
 
 # A run in which nothing was found.
 
 NOTHING = {
-    "a dict of lists": {"a": []},
-    "a dict of all lists": {"a": [], "b": []},
-    "a dict of dicts": {"a": {}},
-    "a dict of arrays": {"a": np.array([])},
-    "a dict": {},
-    "a list": [],
-    "a frame": pd.DataFrame({"query_id": [], "item_id": [], "score": []}),
-    "a frame of columns": pd.DataFrame(columns=["qid", "docno", "score"]),
-    "polars": pl.DataFrame(schema={"q_id": str, "doc_id": str, "score": float}),
-    "arrow": pa.table({x: pa.nulls(0) for x in ("query_id", "item_id", "score")}),
-    "columns of lists": {"query_id": ["a"], "item_id": [[]]},
+    "a dict of lists": lambda query: {query: []},
+    "a dict of dicts": lambda query: {query: {}},
+    "a dict of arrays": lambda query: {query: np.array([])},
+    "a dict": lambda _: {},
+    "a list": lambda _: [],
+    "a frame": lambda _: pd.DataFrame({"query_id": [], "item_id": [], "score": []}),
+    "a frame of columns": lambda _: pd.DataFrame(columns=["qid", "docno", "score"]),
+    "columns of lists": lambda query: {"query_id": [query], "item_id": [[]]},
     "run": "",
-    "blank": "\n\n",
     "comments": "# nothing\n",
     "run.csv": "query_id,item_id,score\n",
     "run.json": "{}",
     "list.json": "[]",
-    "lists.json": '{"a": []}',
-    "dicts.json": '{"a": {}}',
 }
 
 
@@ -343,19 +286,12 @@ NOTHING = {
 def test_a_run_in_which_nothing_was_found(tmp_path, name, ids):
     """Counts as 0 for each query, as with `trec_eval -c`, and has a warning."""
     run, (a, b, x) = NOTHING[name], map(ids, (1, 2, 3))
-    if isinstance(run, str):
-        (tmp_path / name).write_text(run.replace('"a"', '"1"'))
-        run = tmp_path / name
-    elif isinstance(run, dict) and "query_id" in run:
-        run = {"query_id": [a], "item_id": [[]]}
-    elif isinstance(run, dict):
-        run = {{"a": a, "b": b}[key]: value for key, value in run.items()}
+    run = texts(tmp_path, **{name: run}) if isinstance(run, str) else run(a)
     found = evaluate_run({a: [x], b: {x}}, run, ["mrr", "ndcg@5"], keep_items=2)
     assert found.to_dict() == {"mrr": 0.0, "ndcg@5": 0.0}
-    first, second = found.per_list["query_id"].to_pylist()
-    assert {str(first), str(second)} == {"1", "2"}
+    assert found.per_list["query_id"].to_pylist() == [a, b]
     assert any("2 of 2 lists have no items with a score" in x for x in found.warnings)
-    assert [row["item"] for row in found.items(first)]
+    assert [row["item"] for row in found.items(a)] == [x]
 
 
 def test_nothing_found_for_queries_by_their_places():
@@ -364,31 +300,10 @@ def test_nothing_found_for_queries_by_their_places():
         assert found.per_list["mrr"].to_pylist() == [0.0, 0.0]
 
 
-def test_nothing_found_on_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "qrels").write_text("1 0 a 1\n")
-    (tmp_path / "run").touch()
-    for files, code, words in (
-        ("qrels run", 0, "0.0000"),
-        ("qrels run", 0, "no items with a score"),
-        ("qrels run --missing skip", 2, "`run` should have rows"),
-        ("run qrels", 2, "`qrels` should have rows"),
-    ):
-        assert run_command(f"evaluate -m map {files}".split()) == code
-        assert words in "".join(capsys.readouterr())
-
-
 def test_no_run_at_all_is_not_skipped():
     assert mrr({"a": ["x"], "b": ["y"]}, {"a": []}, missing="skip") == 0.0
-    skip = {"missing": "skip"}
-    for qrels, run, arguments, message in (
-        ({"a": ["x"]}, {}, skip, "`run` should have rows. Received: none"),
-        ({"a": ["x"]}, {"z": []}, {}, "should have queries in common"),
-        ({"a": ["x"]}, pd.DataFrame(), {}, "`query` should name a column"),
-        ([], {"a": []}, {}, "`qrels` should have rows"),
-    ):
-        with raises(message):
-            mrr(qrels, run, **arguments)
+    with raises("`run` should have rows. Received: none"):
+        mrr({"a": ["x"]}, {}, missing="skip")
 
 
 # Numbers of any library.
@@ -423,8 +338,7 @@ def test_scalars_of_any_library(library):
 
 NO_NUMBERS = [
     *("2", "high", b"2", [2], (2,), {"x": 2}, 2j, np.complex64(2), object()),
-    *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0)),
-    pd.NaT,
+    *(np.array([2.0]), np.datetime64("2020-01-01"), pd.Timestamp(0), pd.NaT),
 ]
 
 
@@ -434,9 +348,7 @@ def test_what_is_no_number_is_named(value, others):
     wrong, right = {"q": {"a": value, **others}}, {"q": {"a": 1, **others}}
     place = "for the item 'a' of the query 'q'"
     for qrels, run, side in ((wrong, right, "qrels"), (right, wrong, "run")):
-        with raises(
-            f"`{side}` should have a number for each item. Received: "
-        ) as error:
+        with raises(f"`{side}` should have a number for each item. Received") as error:
             mrr(qrels, run)
         assert place in str(error.value)
     with raises(place):
@@ -450,8 +362,6 @@ def test_numbers_in_the_place_of_lists():
     for found in (pairs, [list(x) for x in pairs], tuple(pairs)):
         with raises("query 'q', of which `dict` makes a dict of items and numbers"):
             mrr(qrels, {"q": found})
-    with raises("`dict` makes a dict of items and numbers"):
-        mrr([["a"]], [pairs])
     with raises("for the query 'q'"):
         mrr({"q": pd.Series({"a": 1, "b": 0})}, qrels)
     assert mrr({"q": pd.Series(["a"], index=[7])}, {"q": dict(pairs)}) == 1.0
@@ -461,7 +371,6 @@ def test_numbers_in_the_place_of_lists():
 
 
 BOTH_MEANT = [
-    ("qid doc_id docno score", "'doc_id' and 'docno'", "item='doc_id' (--item"),
     ("qid Doc_ID docno score", "'Doc_ID' and 'docno'", "item='Doc_ID' (--item"),
     ("qid corpus-id docid score", "'corpus-id' and 'docid'", "item='corpus-id'"),
     ("user_id qid docno score", "'user_id' and 'qid'", "query='user_id'"),
@@ -487,24 +396,7 @@ def test_one_of_two_columns_of_ids():
     run = table(names, ["q"], [5], ["d"], [0], [1.0], ["what"])
     assert mrr({"q": ["d"]}, run) == 1.0
     labels = table("qid docno relevance rating", ["q"], ["d"], [1], [5])
-    with raises("`label` should name one column. Received: label='label'"):
-        mrr(labels, run)
     assert mrr(labels, run, label="rating") == 1.0
-
-
-CAPITALS = [
-    *("Query,DOC_ID,Score,Relevance", "QUERY_ID,Item_ID,SCORE,LABEL"),
-    *("Query ID,Doc ID,score,Rating", "QID,DocNo,Score,rel"),
-    "Query-ID,Corpus-ID,Score,Score",
-]
-
-
-@pytest.mark.parametrize("names", CAPITALS)
-def test_headers_in_capitals(names):
-    *ids, score, label = names.split(",")
-    run = pd.DataFrame([["q", "x", 0.9], ["q", "d", 0.5]], columns=[*ids, score])
-    qrels = pd.DataFrame([["q", "d", 1]], columns=[*ids, label])
-    assert mrr(qrels, run) == 1 / 2
 
 
 # What errors and pages say.
@@ -522,8 +414,6 @@ def test_labels_above_the_highest_grade(rules):
     metric = ExpectedReciprocalRank(k=10, max_grade=7)
     values = evaluate_run(qrels, run, [metric], rules=rules).per_list[metric.name]
     assert values.to_pylist() == pytest.approx([(2**4 - 1) / 2**7, (2**7 - 1) / 2**7])
-    with raises("max_grade=4, and the label 5 in the query 'a'"):
-        evaluate({"query_id": ["a"], "label": [5], "score": [1.0]}, ["err"])
 
 
 def test_err_as_spelled_in_ir_measures():
@@ -533,7 +423,6 @@ def test_err_as_spelled_in_ir_measures():
     found = evaluate_run(qrels, run, ["ERR@10", "err@10", "ERR", "ERR@1"])
     values = list(found.to_dict().values())
     assert values == pytest.approx([*[expected] * 3, first])
-    assert found["err_at_10"] == found["ERR@10"]
 
 
 @pytest.mark.parametrize("rules", ["trec_eval", "keras"])
@@ -546,28 +435,10 @@ def test_judgments_and_a_run_that_are_swapped(rules):
         assert is_asked == (judged is run and found is qrels)
 
 
-def test_duplicates_say_which_may_count():
-    with raises('the query \'q\', in a Table; `duplicates="first"` or "max" counts'):
-        mrr({"q": ["a"]}, [("q", "a", 0.5), ("q", "a", 0.4)])
-    rows = {"q": [1, 1], "item": [7, 7], "label": [1, 1], "score": [1, 2]}
-    with raises(
-        "`rows` should have each item of a query once. Received twice: the item 7 of "
-        'the query 1, in a dict; `duplicates="count"` counts each'
-    ):
-        evaluate(rows, ["mrr"], query="q", item="item")
-    with raises("the item 'a' of the query 'q', in a Table") as error:
-        mrr([("q", "a", 1), ("q", "a", 0)], {"q": ["a"]})
-    assert "duplicates" not in str(error.value)
-
-
-def test_some_of_the_queries_that_are_left_out(tmp_path):
-    found = evaluate_run({"a": ["x"]}, {q: ["x"] for q in "adcbe"}, ["mrr"])
+def test_some_of_the_queries_that_are_left_out():
+    found = evaluate_run({"a": ["x"]}, {q: ["x"] for q in "adcb"} | {"e": []}, ["mrr"])
     message = "of the run without judgments are left out (4): 'b', 'c', 'd', ..."
-    found.write(tmp_path / "lists.parquet")
-    for each in (found, type(found).read(tmp_path / "lists.parquet")):
-        assert any(message in x for x in each.warnings)
-    one = evaluate_run({"a": ["x"]}, {"a": ["x"], "b": []}, ["mrr"])
-    assert any("left out (1): 'b'." in x for x in one.warnings)
+    assert any(message in x for x in found.warnings)
 
 
 def test_ids_without_scores_have_none():
@@ -607,9 +478,7 @@ def test_a_page_of_a_run(tmp_path):
 def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    texts(
-        tmp_path, qrels="q 0 b 1\n", bm25='{"q": ["a", "b"]}', dpr='{"q": ["b", "a"]}'
-    )
+    texts(tmp_path, qrels="q 0 b 1", bm25='{"q": ["a"]}', dpr='{"q": ["b"]}')
     line = "report qrels dpr --baseline bm25 -o page.html"
     assert run_command(line.split()) == 0
     text = (tmp_path / "page.html").read_text("utf-8")
@@ -619,7 +488,7 @@ def test_the_command_names_the_files_of_a_page(tmp_path, monkeypatch):
 # The same judgments as targets.
 
 
-@pytest.mark.parametrize("form", ["tuples", "named tuples", "records", "as in TREC"])
+@pytest.mark.parametrize("form", ["named tuples", "records", "as in TREC"])
 def test_rows_as_targets(form):
     rows = ROWS[form][0]
     for qrels in (rows, iter(rows)):
@@ -639,11 +508,5 @@ def test_pairs_as_targets():
     for qrels in (JUDGED, iter(JUDGED), map(list, JUDGED)):
         found = targets_from_qrels(qrels, [1, 2], [3, 7, 9])
         assert found["ids"].tolist() == [[1, 2], [0, -1]]
-    read = iter(JUDGED)
-    list(read)
-    for qrels, message in (
-        ([(1, 2, 3, 4, 5)], "`qrels` should be files"),
-        (read, "without any, as if it was read before"),
-    ):
-        with raises(message):
-            targets_from_qrels(qrels, [1], [2])
+    with raises("without any, as if it was read before"):
+        targets_from_qrels(iter([]), [1], [2])

@@ -3,6 +3,7 @@
 import csv
 import decimal
 import io
+import json
 import sys
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import dataset, feather, parquet
+from pyarrow import dataset
 from tables import raises, texts, write
 
 from keras_rank.evaluation import evaluate, evaluate_run
@@ -40,9 +41,11 @@ FRACTIONS = {"query_id": [2, 2, 2], "label": [0, 1, 0], "score": [0.1, 0.4, 0.3]
 GRADED = {**FRACTIONS, "label": [2, 3, 0]}
 NEAR = {**FRACTIONS, "score": np.array([1.0, 1.0 + 1e-12, 1.0])}
 BOTH = {1: 1.0, 2: 1.0}
+SMALL = [pd.DataFrame(INTEGERS, dtype=x) for x in ("int8", "int16", "int32", "uint16")]
 SHARDS = [
-    (INTEGERS, FRACTIONS, 1.0, BOTH),
-    ({**INTEGERS, "query_id": np.int8([1, 1])}, FRACTIONS, 1.0, BOTH),
+    *((one, FRACTIONS, 1.0, BOTH) for one in (INTEGERS, *SMALL)),
+    # Numbers meet text.
+    ({**INTEGERS, "query_id": ["1", "1"]}, FRACTIONS, 1.0, {"1": 1.0, "2": 1.0}),
     ({**INTEGERS, "score": np.float32([1, 0])}, NEAR, 1.0, BOTH),
     ({**INTEGERS, "label": [True, False]}, GRADED, 3.0, {1: 0.0, 2: 1.0}),
 ]
@@ -77,12 +80,6 @@ def test_shards_of_ids_that_cannot_be_compared(tmp_path, suffix):
         assert part in str(error.value)
 
 
-def test_numbers_meet_text(tmp_path):
-    shards = [{**FRACTIONS, "query_id": ids} for ids in ([2, 2, 2], ["2", "3", "3"])]
-    files = written(tmp_path, *shards)
-    assert list(mrr_of(files)) == ["2", "3"]
-
-
 def test_a_shard_without_a_kept_value(tmp_path):
     one, other = {**INTEGERS, "market": ["de"] * 2}, {**FRACTIONS, "market": [None] * 3}
     found = evaluate(written(tmp_path, one, other), ["mrr"], keep="market").per_list
@@ -97,9 +94,6 @@ def test_names_of_files_that_look_like_patterns(tmp_path, suffix):
         write(pa.table({**FRACTIONS, "score": scores}), tmp_path / f"{name}.{suffix}")
     assert mrr_of(f"{tmp_path}/rows[1].{suffix}") == {query: 1.0}
     assert mrr_of(f"{tmp_path}/rows1.{suffix}") == {query: 0.5}
-    for name, item in (("run1", "x"), ("run[1]", "a")):
-        (tmp_path / name).write_text(f"1 Q0 {item} 1 0.5 t\n")
-    assert evaluate_run({"1": ["a"]}, tmp_path / "run[1]", ["mrr"])["mrr"] == 1.0
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
@@ -125,15 +119,13 @@ def test_queries_with_rows_in_several_files_are_warned_of(tmp_path, suffix):
 def test_columns_named_as_in_other_tools(tmp_path, suffix):
     """As `evaluate_run` knows them, where the defaults are not there."""
     query, label, score = FRACTIONS.values()
-    (file,) = written(tmp_path, {"Q-ID": query, "rel": label, "score": score})
-    write(parquet.read_table(file), tmp_path / f"rows.{suffix}")
-    file = f"{tmp_path}/rows.{suffix}"
+    rows = {"Q-ID": query, "rel": label, "score": score}
+    (file,) = written(tmp_path, rows, suffix=suffix)
     found = evaluate(file, ["mrr"])
     assert (found["mrr"], found.query) == (1.0, "query_id")
-    for name in ("label", "Q-ID"):
-        # What is named is meant.
-        with raises(f"`query` should name a column. Received: query={name + 's'!r}"):
-            evaluate(file, ["mrr"], query=f"{name}s")
+    # What is named is meant.
+    with raises("`query` should name a column. Received: query='Q-IDs'"):
+        evaluate(file, ["mrr"], query="Q-IDs")
     # One that is known is not meant where another may be, or if it is for slices.
     rows = {"user_id": [1, 2, 3], "label": label, "score": score}
     for more, keep in (({"session": query}, ()), ({"visit": query}, "user_id")):
@@ -162,8 +154,6 @@ def test_columns_that_folders_name(tmp_path, suffix):
         assert mrr_of(file) == {query if suffix == "parquet" else str(query): 1.0}
     found = evaluate(f"{tmp_path}/m*/rows.{suffix}", ["mrr"], keep="market").per_list
     assert found["market"].to_pylist() == markets
-    with raises("query_id=9"):
-        evaluate(f"{tmp_path}/*/rows.{suffix}", ["mrr"], keep="market")
 
 
 # Ids as they are written, and numbers that only come late.
@@ -187,71 +177,45 @@ def in_json(*ids):
 
 LONG = "x" * 200_000
 BLANKS = '{"query_id": "a", "label": 1, "score": 1}\n\n \t\n\n'
+# Quoted text has any size, and lines of its own.
+QUOTED = [f'"{LONG}\n1, 2, 3, 4, 5",1,1,.5,']
+QUOTED += ['"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n']
+NO_NUMBER = csv_of(f'1,1,.5,"{LONG}"', "1,x,.5,", head=f"{HEAD},t")
+# Ids are read as they are written.
+AS_WRITTEN = ["1.10", "1.1", "1e3", "1000", "01", "1", "+1", "2024-1-1", "2024-01-01"]
+AS_WRITTEN += ["true", "True", "-2", "18446744073709551617", "NULL", "nan", " a", "a"]
+AS_WRITTEN += ["#b", "#c", "'a'"]
+IN_QUOTES = ['"1.10"', '"1.1"', '"2024-1-1"', '"2024-01-01"', '"7.5e"', '"1e3"']
 TEXTS = [
-    # Ids are read as they are written.
-    ("csv", with_ids("1.10", "1.1"), ["1.1", "1.10"]),
-    ("csv", with_ids("1e3", "1000"), ["1000", "1e3"]),
-    ("csv", with_ids("01", "1"), ["01", "1"]),
-    ("csv", with_ids("2024-1-1", "2024-01-01"), ["2024-01-01", "2024-1-1"]),
-    ("csv", with_ids("true", "True"), ["True", "true"]),
-    ("csv", with_ids("2", "10"), ["10", "2"]),
-    ("csv", with_ids("-2", "18446744073709551617"), ["-2", "18446744073709551617"]),
-    ("csv", with_ids("NULL", "nan"), ["NULL", "nan"]),
-    ("csv", with_ids(" a", "a"), [" a", "a"]),
-    ("csv", with_ids(*["7"] * LATE, "1.10", "1e3"), ["1.10", "1e3", "7"]),
-    ("csv", with_ids(*["7"] * LATE, "07", "+7"), ["+7", "07", "7"]),
-    ("csv", with_ids("'a'", "a", '"a, b"'), ["'a'", "a", "a, b"]),
+    ("csv", with_ids(*["1"] * LATE, *AS_WRITTEN), sorted(AS_WRITTEN)),
     ("csv", with_ids(*["a"] * LATE, '"a"', '"a, b"'), ["a", "a, b"]),
-    ("csv", with_ids("a", "#b", "#c"), ["#b", "#c", "a"]),
-    ("jsonl", in_json("2", "1"), ["1", "2"]),
-    ("jsonl", in_json('"1.10"', '"1.1"'), ["1.1", "1.10"]),
-    ("jsonl", in_json('"2024-1-1"', '"2024-01-01"'), ["2024-01-01", "2024-1-1"]),
-    ("jsonl", in_json(2**64 + 1, 2**64), [f"{2**64}", f"{2**64 + 1}"]),
-    ("jsonl", in_json('"7.5e"', '"1e3"'), ["1e3", "7.5e"]),
-    # Quoted text has any size, and lines of its own.
-    (
-        "csv",
-        csv_of(
-            f'"{LONG}\n1, 2, 3, 4, 5",1,1,.5,',
-            '"a, ""b"" \n",1,0,.9,"c\nd, 1, 2, e, f"\n',
-            head=f"title,{HEAD},text",
-        ),
-        {"1": 0.5},
-    ),
-    (
-        "csv",
-        csv_of(f'1,1,.5,"{LONG}"', "1,x,.5,", head=f"{HEAD},t"),
-        "'x' in line 3 of",
-    ),
+    ("jsonl", in_json("2", "1", 2**64 + 1), ["1", f"{2**64 + 1}", "2"]),
+    ("jsonl", in_json(*IN_QUOTES), sorted(map(json.loads, IN_QUOTES))),
+    ("csv", csv_of(*QUOTED, head=f"title,{HEAD},text"), {"1": 0.5}),
+    ("csv", NO_NUMBER, "of numbers. Received: label='label', with 'x' in line 3 of"),
     *(
         ("csv", csv_of("1,nan,2", f"1,{label},1"), f"'{label}' in line 3 of")
         for label in ("inf", "-inf", "1e400")
     ),
     ("jsonl", BLANKS + '{"score": 2, "query_id": "a", "label": 0}', {"a": 1 / 2}),
     ("jsonl", BLANKS + '{"score": "x", "query_id": "a"}', "with 'x' in line 5 of"),
-    (
-        "jsonl",
-        '{"query_id": 1, "query_id": 2}\n',
-        "each key once. Received, as number 1",
-    ),
+    ("jsonl", '{"query_id": 1, "query_id": 2}', "each key once. Received, as number 1"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("suffix", "text", "expected"), TEXTS, ids=lambda x: str(x)[:9]
-)
-def test_files_of_text(tmp_path, suffix, text, expected):
+@pytest.mark.parametrize(("suffix", "text", "found"), TEXTS, ids=lambda x: str(x)[:9])
+def test_files_of_text(tmp_path, suffix, text, found):
     """By the ids in order, the value of each query, or what is wrong."""
     path = tmp_path / f"rows.{suffix}"
     path.write_text(text)
-    if isinstance(expected, str):
-        with raises(expected) as error:
+    if isinstance(found, str):
+        with raises(found) as error:
             evaluate(path, ["mrr"])
         # Advice of DuckDB is of what there is not here.
         assert "sample_size" not in str(error.value)
     else:
-        found = mrr_of(path)
-        assert (list(found) if isinstance(expected, list) else found) == expected
+        values = mrr_of(path)
+        assert (list(values) if isinstance(found, list) else values) == found
     assert csv.field_size_limit() == 131_072
 
 
@@ -268,47 +232,16 @@ def test_ids_in_json_are_no_floats(tmp_path, id_):
     assert mrr_of(file, item="item", keep="price") == {"1.1": 1.0, "1.10": 1.0}
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_fractions_may_come_late(tmp_path, suffix):
-    rows, last = [(0, 1, 1)] * LATE, [(1, 1, 0.4), (1, 0, 0.1)]
-    line = {"csv": "{},{},{}", "jsonl": '{{"query_id": {}, "label": {}, "score": {}}}'}
-    for order in (last, last[::-1]):
-        lines = [line[suffix].format(*row) for row in [*rows, *order]]
-        head = [HEAD] if suffix == "csv" else []
-        (tmp_path / f"rows.{suffix}").write_text("\n".join([*head, *lines]))
-        found = mrr_of(tmp_path / f"rows.{suffix}", STABLE)
-        assert [*found.values()] == [1.0, 1.0]
-
-
-UNLIKE = [
-    ("csv", f"{HEAD}\n1,1,0.3\n", "3,7,0.4\n", ["column0", "column1", "column2"]),
-    (
-        "jsonl",
-        '{"query_id": 1, "label": 1, "score": 0.3}',
-        '{"query_id": 1, "score": 0.3}',
-        ["query_id", "score"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("suffix", "one", "other", "columns"), UNLIKE)
-def test_a_file_that_another_does_not_look_like(tmp_path, suffix, one, other, columns):
-    """Its first row would be taken for a header, or its labels for missing."""
-    (tmp_path / f"0.{suffix}").write_text(one)
-    (tmp_path / f"1.{suffix}").write_text(other)
-    with raises(f"1.{suffix} with the columns {columns}"):
-        evaluate(f"{tmp_path}/*.{suffix}", ["mrr"])
-
-
-def test_no_line_of_csv_is_left_out(tmp_path):
-    """Such as a short one at the start, which might be a title."""
-    (tmp_path / "qrels.csv").write_text("q0,d9\nq1,d1,1\nq1,d2,0\nq2,d1,2\n")
-    with raises("qrels.csv with the columns ['q0', 'd9']"):
-        evaluate_run(tmp_path / "qrels.csv", {"q1": {"d1": 0.5}}, ["map"])
+def test_fractions_may_come_late(tmp_path):
+    rows = [(0, 1, 1)] * LATE + [(1, 0, 0.1), (1, 1, 0.4)]
+    objects = [json.dumps(dict(zip(HEAD.split(","), x, strict=True))) for x in rows]
+    csv_text = csv_of(*(",".join(map(str, x)) for x in rows))
+    contents = {"rows.csv": csv_text, "rows.jsonl": "\n".join(objects)}
+    for file in texts(tmp_path, **contents):
+        assert [*mrr_of(file, STABLE).values()] == [1.0, 1.0]
 
 
 QUOTES = [
-    (["1,1,.5,'foo", "1,0,.9,bar", "1,0,.8,'baz"], 2),
     (["1,1,.5,a", "1,0,.9,'foo' bar"], 3),
     (["1,1,.5,'foo", "1,0,.9,bar"], 2),
     # Of these, only the numbers tell that they are rows.
@@ -329,14 +262,6 @@ def test_quotes_hide_no_rows(tmp_path, lines, line, delimiter):
         evaluate(tmp_path / "rows.csv", ["mrr"])
 
 
-@pytest.mark.parametrize("type_", ["float64", "float32"])
-def test_labels_are_finite(type_):
-    labels = np.array([np.nan, np.inf], type_)
-    rows = {"query_id": [1, 1], "label": labels, "score": [1, -np.inf]}
-    with raises("and the error: the column 'label' has infinite values"):
-        evaluate(rows, ["ndcg"])
-
-
 @pytest.mark.parametrize("zero", [np.float64, np.float32, np.float16])
 def test_ids_of_zero_have_no_sign(zero):
     ids = np.array([0.0, -0.0, 0.0], zero)
@@ -350,9 +275,7 @@ def test_integers_that_no_float_has(tmp_path):
     rows = {"query_id": [1, 1], "label": [0, 1], "score": [2**53, 2**53 + 1]}
     decimals = {**rows, "score": [*map(decimal.Decimal, rows["score"])]}
     for source in (rows, *written(tmp_path, rows), decimals):
-        with raises(
-            "the column 'score' has integers of 2**53 or more, not all of whic"
-        ):
+        with raises("the column 'score' has integers of 2**53 or more, not all of"):
             evaluate(source, ["mrr"])
     assert mrr_of({**rows, "score": [2**53 - 2, 2**53 - 1]}) == {1: 1.0}
 
@@ -368,22 +291,6 @@ def test_trec_eval_orders_numbers_as_text():
 # The join of judgments and a run.
 
 
-NOT_JOINED = [
-    (pd.to_datetime(["2024-01-01"]), "TIMESTAMP"),
-    ([1.0], "DOUBLE"),
-    ([True], "BOOLEAN"),
-]
-
-
-@pytest.mark.parametrize(("ids", "type_"), NOT_JOINED)
-def test_ids_that_cannot_be_joined(ids, type_):
-    qrels = {"query_id": ids, "item_id": ["a"], "label": [1]}
-    with raises("`query` should have ids of types that can be compared.") as error:
-        evaluate_run(qrels, {1: ["a"]}, ["mrr"])
-    assert f"{type_}" in str(error.value)
-    assert "BIGINT in `run`" in str(error.value)
-
-
 @pytest.mark.parametrize("other", [np.int16, np.int32, np.uint64, str])
 def test_ids_that_can_be_joined(other):
     run = {"query_id": [1, 1], "item_id": np.array([8, 7]).astype(other)}
@@ -393,7 +300,9 @@ def test_ids_that_can_be_joined(other):
 def test_lines_end_where_those_of_files_do(tmp_path, monkeypatch):
     run = "1 Q0 x\x85y 1 0.9 t\n1 Q0 a\u2028b 2 0.8 t\n"
     files = texts(tmp_path, qrels="1 0 a\u2028b 1\n", run=run)
-    monkeypatch.setattr(sys, "stdin", io.StringIO(run))
+    # In UTF-8, whatever the terminal has.
+    stream = io.TextIOWrapper(io.BytesIO(run.encode()), "latin-1")
+    monkeypatch.setattr(sys, "stdin", stream)
     for source in (files[1], "-"):
         assert evaluate_run(files[0], source, ["mrr"])["mrr"] == 0.5
 
@@ -431,27 +340,11 @@ def test_a_kernel_of_jupyter_without_ipywidgets(tmp_path, monkeypatch):
 # Names and types of columns.
 
 
-@pytest.mark.parametrize(
-    "type_", ["int8", "int16", "int32", "int64", "uint16", "float16", "float64"]
-)
-def test_numbers_of_any_size(tmp_path, type_):
-    rows = {"query_id": [2, 2], "label": [0, 1], "score": [2, 1]}
-    rows = {name: np.array(values, type_) for name, values in rows.items()}
-    assert evaluate(rows, ["mrr"])["mrr"] == 1 / 2
-    if "int" in type_:
-        files = written(tmp_path, rows, INTEGERS)
-        assert set(mrr_of(files)) == {1, 2}
-
-
 def sources_of(tmp_path, table):
     """A table as files and in memory."""
-    parquet.write_table(table, tmp_path / "rows.parquet")
-    feather.write_feather(table, tmp_path / "rows.arrow")
-    yield tmp_path / "rows.parquet"
-    yield tmp_path / "rows.arrow"
-    yield table
-    yield dataset.dataset(tmp_path / "rows.parquet")
-    yield pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    files = [*written(tmp_path, table), *written(tmp_path, table, suffix="arrow")]
+    stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    return [*files, dataset.dataset(files[0]), table, stream]
 
 
 def test_columns_whose_names_differ_in_case(tmp_path):
