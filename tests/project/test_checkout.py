@@ -116,7 +116,8 @@ def test_no_home_is_needed(tmp_path):
     pytest.importorskip("ranx")
     home = tmp_path / "home"
     home.write_text("no folder, not even for root")
-    env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    env["PYTHONPATH"] = os.pathsep.join(sys.path)
     program = [sys.executable, "-W", "ignore", "-c", "import conftest, ranx"]
     subprocess.run(program, cwd=ROOT, env=env, check=True)
 

@@ -94,7 +94,6 @@ def test_tf_ranking():
     """Asserted in its `metrics_test.py`; precision, MRR, NDCG, top 1 by formula."""
     scores = [[1.0, 3.0, 2.0], [1.0, 2.0, 3.0]]
     lists, judged = ([[0, 0, 1], [0, 1, 2]], scores), ([[0, 0, 1], [1, 0, 2]], scores)
-    quarter = (0 + 1 / 2) / 2
     # A label below 1 counts too.
     halves = [[0, 0, 0.5], [0, 0.5, 2]], scores, [0.5, 2.5]
     tied = lists[0], [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]], [2.0, 3.0]
@@ -102,12 +101,12 @@ def test_tf_ranking():
         "TF-Ranking",
         ("NDCGMetric, topn=10", lists, {3: (SECOND + 1) / 2, 1: (0 + 1) / 2}),
         ("DCGMetric, topn=10", lists, {3: (SECOND + 3 + SECOND) / 2, 1: (0 + 3) / 2}),
-        ("MeanAveragePrecisionMetric, topn=10", lists, {2: 3 * quarter, 1: quarter}),
+        ("MeanAveragePrecisionMetric, topn=10", lists, {2: (1 / 2 + 1) / 2, 1: 1 / 4}),
         ("MRRMetric, topn=10", lists, {2: (1 / 2 + 1) / 2, 1: (0 + 1) / 2}),
         ("PrecisionMetric, topn=10", lists, {2: (1 / 2 + 2 / 2) / 2}),
         ("RecallMetric, topn=10", ([[1, 0, 1], [0, 1, 2]], scores), {2: 3 / 4}),
         ("HitsMetric, topn=10", lists, {1: (0 + 1) / 2}),
-        ("BPrefMetric, topn=10", judged, {3: quarter, 1: quarter}),
+        ("BPrefMetric, topn=10", judged, {3: (0 + 1 / 2) / 2, 1: 1 / 4}),
         ("ARPMetric", halves, (0.5 * 2 + 2 * 1 + 0.5 * 2) / 3),
         ("OPAMetric", tied, (0 + 2) / (2 + 3)),
     )

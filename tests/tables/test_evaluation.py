@@ -460,8 +460,8 @@ def test_worst_queries():
     worst = new.worst(n=3)
     assert list(worst.columns) == ["query_id", "market", "ndcg@5"]
     assert worst["ndcg@5"] == sorted(column(new, "ndcg@5"))[:3]
-    lost = new.worst("map", 2, baseline=base)
-    assert lost["difference"] == sorted(column(new, "map") - column(base, "map"))[:2]
+    lost = base.worst("map", 2, baseline=new)
+    assert lost["difference"] == sorted(column(base, "map") - column(new, "map"))[:2]
     arp = evaluate(rows_of(), ["arp"])
     assert arp.worst("arp", 1)["arp"] == [np.nanmax(column(arp, "arp"))]
     for n in (0, 1.5):

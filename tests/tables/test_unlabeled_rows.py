@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from tables import raises, write
+from tables import rows_of as labeled_rows
 
 import keras_rank
 from keras_rank.evaluation import Evaluation, compare, evaluate, evaluate_run
@@ -19,21 +20,13 @@ NAMES += ["hit_rate@1", "pairwise_accuracy", "rbp", "err", "f1@3", "fall_out@3"]
 COLUMNS = ["query_id", "item_id", "label", "score", "weight", "market"]
 
 
-def rows_of(missing, lists=40, seed=0):
-    """Lists of 2 to 12 rows, of which some have no label. The third has none at all."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(2, 13, lists)
-    query = np.repeat(np.arange(lists), sizes)
-    label = rng.integers(0, 4, len(query)).astype("float64")
-    label[(rng.uniform(size=len(query)) < 0.3) | (query == 2)] = missing
-    return {
-        "query_id": query,
-        "item_id": rng.permutation(len(query)),
-        "label": label,
-        "score": rng.permutation(len(query)) / 7.0,
-        "weight": rng.uniform(0.5, 2.0, lists)[query],
-        "market": np.array(["de", "fr"])[query % 2],
-    }
+def rows_of(missing):
+    """Rows in order, of which some have no label. Those of the third list have none."""
+    table = labeled_rows(lists=40, digits=6).sort_by("query_id")
+    rows = {name: table[name].to_numpy() for name in COLUMNS}
+    is_missing = np.random.default_rng(0).random(len(table)) < 0.3
+    is_missing |= rows["query_id"] == 2
+    return {**rows, "label": np.where(is_missing, missing, rows["label"])}
 
 
 def with_nulls(rows):
@@ -113,10 +106,8 @@ def test_a_list_of_padding_is_left_out():
     assert found.per_list["mrr@2"].to_pylist() == [0.5, None, None]
     assert found.to_dict() == {"mrr@2": 0.5, "arp": 2.0}
     assert found.summary()["lists"] == [1, 1]
-    assert found.warnings == [
-        "Warning: lists without a label of 0 or more are left out of the means (2 of "
-        "3)."
-    ]
+    left_out = "lists without a label of 0 or more are left out of the means (2 of 3)."
+    assert found.warnings == [f"Warning: {left_out}"]
     assert max(x["lists"] for x in found.health() if x["check"] != "judged@2") == 0
 
 
