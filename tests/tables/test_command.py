@@ -478,11 +478,9 @@ def test_a_gate_is_shut_though_nobody_reads_the_results():
     """As in `python -m keras_rank ... | head -1`."""
     read, write = os.pipe()
     os.close(read)
-    line = "evaluate qrels run -m mrr --fail-below mrr=1"
+    line = "-m keras_rank evaluate qrels run -m mrr --fail-below mrr=1"
     try:
-        done = started(
-            "-m", "keras_rank", *line.split(), stdout=write, KERAS_BACKEND="numpy"
-        )
+        done = started(*line.split(), stdout=write, KERAS_BACKEND="numpy")
     finally:
         os.close(write)
     assert done.returncode == 1
