@@ -20,30 +20,23 @@ def test_the_readme_is_read_in_a_few_minutes():
 
 
 def test_the_loss_of_the_pages_masks_padding():
-    pages = [page.read_text() for page in (README, *DOCS.glob("*.md"))]
-    losses = re.findall(
-        r"^def listwise_loss\(.*?axis=1\)\n", "".join(pages), re.DOTALL | re.MULTILINE
-    )
+    text = "".join(page.read_text() for page in (README, *DOCS.glob("*.md")))
+    losses = re.findall(r"\ndef listwise_loss\(.*?axis=1\)\n", text, re.DOTALL)
     assert len(losses) == 5
     assert len(set(losses)) == 1
     names = {"ops": keras.ops}
     exec(losses[0], names)
     labels, scores = np.float32([[2, 0, 1, -1, -1]]), np.float32([[3, 1, 2, 99, -9]])
-    padded, alone = (
-        float(names["listwise_loss"](labels[:, :size], scores[:, :size])[0])
-        for size in (5, 3)
-    )
+    loss = names["listwise_loss"]
+    padded, alone = (float(loss(labels[:, :n], scores[:, :n])[0]) for n in (5, 3))
     assert padded == pytest.approx(alone, rel=1e-6)
     log_p = np.log(np.exp([3.0, 1.0, 2.0]) / np.sum(np.exp([3.0, 1.0, 2.0])))
     assert alone == pytest.approx(-2 * log_p[0] - log_p[2], rel=1e-5)
 
 
 def anchors_of(page):
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {
-        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-        for heading in headings
-    }
+    headings = re.findall(r"^#+ (.*)$", page.read_text().lower(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", x).replace(" ", "-") for x in headings}
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

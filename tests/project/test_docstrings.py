@@ -1,19 +1,22 @@
 """Docstrings: what is shared stands once, and the site shows it wherever it holds."""
 
 import collections
-import importlib.util
 import inspect
 import pathlib
+import runpy
+import types
 
 import pytest
 from registry import CASES, OF_EXPOSURE, with_cutoff
 
 import keras_rank
+from keras_rank.metrics import RankingMetric, RankingMetrics
 from keras_rank.metrics.exposure import ExposureMetric
 
 pytest.importorskip("griffe", reason="the site's tools are not installed")
 
-STYLE = pathlib.Path(__file__).parents[2] / "docs" / "keras_style.py"
+PATH = pathlib.Path(__file__).parents[2] / "docs" / "keras_style.py"
+STYLE = types.SimpleNamespace(**runpy.run_path(str(PATH)))
 FACES = [keras_rank.callbacks, keras_rank.catalogue, keras_rank.discounts]
 FACES += [keras_rank.functional, keras_rank.gains, keras_rank.metrics, keras_rank.utils]
 THINGS = {
@@ -24,7 +27,7 @@ THINGS = {
 BASES = {
     "keras_rank.catalogue.rank": keras_rank.catalogue.rank,
     "keras_rank.functional": keras_rank.functional,
-    "keras_rank.metrics.RankingMetric": keras_rank.metrics.RankingMetric,
+    "keras_rank.metrics.RankingMetric": RankingMetric,
     "keras_rank.metrics.exposure.ExposureMetric": ExposureMetric,
 }
 # What a class says otherwise than its function, as it computes a mean later on.
@@ -41,55 +44,41 @@ LATER = {
 }
 
 
-@pytest.fixture(scope="module")
-def style():
-    spec = importlib.util.spec_from_file_location("keras_style", STYLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def arguments_of(docstring):
+    found = STYLE.arguments_of(docstring)
+    return {name: " ".join(text.split()) for name, text in found.items()}
 
 
-def in_one_line(arguments):
-    return {name: " ".join(text.split()) for name, text in arguments.items()}
-
-
-@pytest.fixture(scope="module")
-def written(style):
+def written(thing):
     """What the docstring of a thing itself says of each argument."""
-    return lambda thing: in_one_line(style.arguments_of(inspect.getdoc(thing)))
+    return arguments_of(inspect.getdoc(thing))
 
 
-@pytest.fixture(scope="module")
-def shown(style):
+def shown(thing):
     """What the site shows of each argument."""
-    in_full = lambda thing: style.in_full(inspect.getdoc(thing))  # noqa: E731
-    return lambda thing: in_one_line(style.arguments_of(in_full(thing)))
+    return arguments_of(STYLE.in_full(inspect.getdoc(thing)))
+
+
+UPDATED = [ExposureMetric, RankingMetric, RankingMetrics]
+OTHERS = [ExposureMetric, *(metric.update_state for metric in UPDATED)]
 
 
 @pytest.mark.parametrize(
-    "thing",
-    [
-        *THINGS.values(),
-        ExposureMetric,
-        ExposureMetric.update_state,
-        keras_rank.metrics.RankingMetric.update_state,
-        keras_rank.metrics.RankingMetrics.update_state,
-    ],
-    ids=lambda thing: thing.__qualname__,
+    "thing", [*THINGS.values(), *OTHERS], ids=lambda thing: thing.__qualname__
 )
-def test_every_argument_is_shown_in_full(shown, thing):
+def test_every_argument_is_shown_in_full(thing):
     arguments = shown(thing)
     assert arguments.keys() == inspect.signature(thing).parameters.keys() - {"self"}
     assert not [text for text in arguments.values() if text.startswith("as for `keras")]
 
 
-def test_the_site_shows_all_of_ndcg(style, shown):
+def test_the_site_shows_all_of_ndcg():
     assert ", ".join(shown(keras_rank.metrics.NDCG)) == (
         "k, gain_fn, rank_discount_fn, relevance_threshold, name, shuffle_ties, seed, "
         "empty_value, empty_weight, sparse_labels, dtype"
     )
     before = inspect.getdoc(keras_rank.metrics.NDCG)
-    docstring = style.in_full(before)
+    docstring = STYLE.in_full(before)
     assert "\n    seed: int or `keras.random.SeedGenerator`. The seed of" in docstring
     # What the class itself says, not what its base does.
     assert "\n    relevance_threshold: float. Labels below it gain nothing" in docstring
@@ -98,19 +87,19 @@ def test_the_site_shows_all_of_ndcg(style, shown):
     assert docstring.split("\n\nRaises:")[1] == before.split("\n\nRaises:")[1]
 
 
-def test_what_a_docstring_says_itself_wins(style):
+def test_what_a_docstring_says_itself_wins():
     own = "Args:\n    seed: my own.\n"
     both = f"{own}    **arguments: as for `keras_rank.functional`: seed.\n"
-    assert style.in_full(both) == own
+    assert STYLE.in_full(both) == own
 
 
-def test_a_name_that_the_base_lacks_is_an_error(style):
+def test_a_name_that_the_base_lacks_is_an_error():
     with pytest.raises(KeyError, match="cutoff"):
-        style.in_full("Args:\n    **arguments: as for `keras_rank.functional`: cutoff.")
+        STYLE.in_full("Args:\n    **arguments: as for `keras_rank.functional`: cutoff.")
 
 
 @pytest.mark.parametrize("name", THINGS.keys() - BASES.keys())
-def test_what_is_shared_is_not_repeated(written, name):
+def test_what_is_shared_is_not_repeated(name):
     """But `k`, which people look for first."""
     for base in BASES.values():
         repeated = written(THINGS[name]).items() & written(base).items()
@@ -118,7 +107,7 @@ def test_what_is_shared_is_not_repeated(written, name):
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
-def test_what_several_say_stands_in_their_base(written, face):
+def test_what_several_say_stands_in_their_base(face):
     said = collections.Counter(
         (argument, text)
         for name in face.__all__
@@ -131,23 +120,20 @@ def test_what_several_say_stands_in_their_base(written, face):
     }
 
 
-@pytest.mark.parametrize(
-    ("base", "others"),
-    [
-        (keras_rank.functional, [case.function for case in with_cutoff(1)]),
-        (keras_rank.metrics.RankingMetric, [case.metric for case in with_cutoff(1)]),
+def test_all_say_the_same_of_k():
+    cases = with_cutoff(1)
+    for base, others in (
+        (keras_rank.functional, [case.function for case in cases]),
+        (RankingMetric, [case.metric for case in cases]),
         (ExposureMetric, OF_EXPOSURE),
-    ],
-    ids=lambda x: getattr(x, "__name__", ""),
-)
-def test_all_say_the_same_of_k(written, base, others):
-    assert {written(other)["k"] for other in others} == {written(base)["k"]}
+    ):
+        assert {written(other)["k"] for other in others} == {written(base)["k"]}
 
 
 @pytest.mark.parametrize(
     "case", {case.metric: case for case in CASES}.values(), ids=lambda case: case.name
 )
-def test_a_class_says_the_same_as_its_function(shown, case):
+def test_a_class_says_the_same_as_its_function(case):
     of_function, of_class = shown(case.function), shown(case.metric)
     for argument in of_function.keys() & of_class.keys():
         expected = of_function[argument]

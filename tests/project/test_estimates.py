@@ -22,19 +22,16 @@ on_gpu = pytest.mark.skipif(
 )
 
 ONE_MORE = pytest.mark.xfail(
-    strict=True,
     reason="13 kernels: XLA stores the highest gains, as the first of them say which "
     "lists have relevant items, which spares torch 4 operations",
 )
 
 # To tell which lists have items from the highest labels takes torch 3 operations more.
 ONE_REDUCTION = pytest.mark.xfail(
-    strict=True,
     reason="5.3, 4.4 and 7.9 microseconds: `has_items` and the highest labels are two "
     "reductions",
 )
 COUNTED_AGAIN = pytest.mark.xfail(
-    strict=True,
     reason="2.3 and 2.6 microseconds: those before a target among its ties are counted "
     "in any case, in a reduction of their own",
 )
@@ -102,7 +99,6 @@ def test_a_group_takes_little_more_microseconds(shape):
 
 @on_gpu
 @pytest.mark.xfail(
-    strict=True,
     reason="3.9 times: XLA stores the mask of a long list, where it could compare its "
     "labels anew",
 )

@@ -31,6 +31,12 @@ OF_ARGUMENTS = {"lists/first_batch.py", "lists/ids.py", "lists/reading.py"}
 BRANCHES = {"formulas/graded.py", "formulas/subtopics.py"}
 
 
+def docstrings_of(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, tuple(MOST)) and ast.get_docstring(node):
+            yield node.body[0]
+
+
 def lines_of_code(source):
     """Those that hold more than docstrings and comments."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -40,10 +46,8 @@ def lines_of_code(source):
         if token.type not in NO_CODE
         for line in range(token.start[0], token.end[0] + 1)
     }
-    for node in ast.walk(ast.parse(source)):
-        has_docstring = isinstance(node, tuple(MOST)) and ast.get_docstring(node)
-        if has_docstring:
-            lines -= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    for docstring in docstrings_of(ast.parse(source)):
+        lines -= {*range(docstring.lineno, docstring.end_lineno + 1)}
     return lines
 
 
@@ -51,21 +55,18 @@ def lines_of_code(source):
 def test_files_classes_and_functions_are_short(name):
     source = MODULES[name].read_text()
     lines = lines_of_code(source)
+    assert len(lines) <= MOST[ast.Module]
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module):
-            assert len(lines) <= MOST[ast.Module]
-        elif isinstance(node, tuple(MOST)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
             its = lines & {*range(node.lineno, node.end_lineno + 1)}
             assert len(its) <= MOST[type(node)], node.name
 
 
 def code_of(name):
     """The source without docstrings and comments."""
-    source = MODULES[name].read_text()
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, tuple(MOST)) and ast.get_docstring(node):
-            node.body[0].value.value = ""
+    tree = ast.parse(MODULES[name].read_text())
+    for docstring in docstrings_of(tree):
+        docstring.value.value = ""
     return ast.unparse(tree)
 
 

@@ -31,6 +31,7 @@ CONDITIONS = [
 EQUATION = re.compile(r'<div class="equation".*?><math .*?</math></div>', re.DOTALL)
 
 pytestmark = pytest.mark.slow
+browser = chromium.browser
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +44,8 @@ def site(tmp_path_factory):
 
 
 def run(*command):
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, *command], cwd=ROOT, env=env, check=True)
 
 
 def test_pictures_are_drawn_as_their_program_says(tmp_path):
@@ -66,12 +60,6 @@ def test_pictures_are_drawn_as_their_program_says(tmp_path):
 @pytest.fixture(scope="module")
 def pages(site):
     return {path: Page(path) for path in site.rglob("*.html")}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.opened() as browser:
-        yield browser
 
 
 class Page(html.parser.HTMLParser):
@@ -170,7 +158,6 @@ def test_every_page_opens(browser, site, pages, width):
             assert view.evaluate(SCROLLING) == [], path.name
         if path.name == "dialects.html":
             assert len(view.evaluate(SCROLLING)) <= 3, "more than the three programs"
-    view.close()
     local = (site.as_uri(), "data:", "about:", "blob:")
     assert [url for url in requests if not url.startswith(local)] == []
 
@@ -189,7 +176,6 @@ def test_the_search_finds(browser, site, words):
     found.first.wait_for(timeout=10_000)
     links = [link.get_attribute("href") for link in found.all()]
     assert any(f"{FOUND[words]}.html" in link for link in links[:4]), links
-    view.close()
 
 
 def test_pages_are_in_groups(browser, site):
@@ -200,7 +186,6 @@ def test_pages_are_in_groups(browser, site):
     assert groups == ["Start", "Train", "Evaluate", "Reference", "Changelog"]
     view.get_by_role("link", name="Changelog").first.click()
     assert "what you must do" in view.inner_text("article")
-    view.close()
 
 
 def test_the_first_page_says_why_before_how(site):
@@ -216,7 +201,6 @@ def test_colors_are_those_of_the_system_until_switched(browser, site, scheme):
     assert is_dark(view) == (scheme == "dark")
     view.locator("label[for^=__palette]:visible").click()
     assert is_dark(view) != (scheme == "dark")
-    view.close()
 
 
 def is_dark(view):

@@ -1,13 +1,13 @@
 """Chromium, in which tests open pages: they are skipped where there is none."""
 
-import contextlib
 import shutil
 
 import pytest
 
 
-@contextlib.contextmanager
-def opened():
+@pytest.fixture(scope="module")
+def browser():
+    """A test has it by `browser = chromium.browser`. Its pages are closed with it."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed"
     )

@@ -27,6 +27,9 @@ ODD = [
 ]
 
 
+browser = chromium.browser
+
+
 @pytest.fixture(autouse=True)
 def only_with_matplotlib():
     pytest.importorskip("matplotlib")
@@ -96,12 +99,10 @@ def written(evaluation, tmp_path, **arguments):
 
 
 def test_what_a_page_says(tmp_path):
-    rows, rng = rows_of(lists=200).to_pydict(), np.random.default_rng(0)
     arguments = {"item": "item_id", "keep": "market", "duplicates": "count"}
-    base, new = (
-        evaluate({**rows, "score": score}, ["ndcg@5", "mrr"], keep_items=2, **arguments)
-        for score in (rng.normal(size=len(rows["label"])), rows["score"])
-    )
+    arguments |= {"metrics": ["ndcg@5", "mrr"], "keep_items": 2}
+    tables = [rows_of(lists=200, noise=noise) for noise in (-99.0, 1.0)]
+    base, new = (evaluate(rows, **arguments) for rows in tables)
     page = written(new, tmp_path, baseline=base, by="market")
     assert page.texts["h2"] == [
         "Compared with the baseline",
@@ -117,13 +118,13 @@ def test_what_a_page_says(tmp_path):
     for table in (*compared, new.summary(), new.health(), lost):
         for name in table.columns:
             assert set(table.shown(name)) <= set(page.texts["td"])
-    items = new.items(lost["query_id"][0])
-    assert set(items.shown("item")) <= set(page.texts["td"])
+    items = new.items(lost["query_id"][0]).shown("item")
+    assert set(items) <= set(page.texts["td"])
     for words in (
         f"ndcg@5 is {new['ndcg@5']:.4f}, which is",
         "significantly better (corrected p < 0.0001)",
         *(note.removeprefix("Warning: ") for note in new.warnings),
-        f"200 lists, {len(rows['label']):,} items",
+        f"200 lists, {len(tables[1]):,} items",
         "gain_fn=exponential, rank_discount_fn=log2)",
         "shuffled, with the seed 0",
         "keras_rank 0.",
@@ -154,9 +155,9 @@ def test_a_page_of_a_run(tmp_path):
 
 def test_a_metric_of_which_less_is_better(tmp_path):
     base, new = (evaluate(rows_of(noise=n), ["arp"]) for n in (9.0, 0.5))
-    page = written(new, tmp_path, baseline=base)
+    text = written(new, tmp_path, baseline=base).text
     for words in ("arp (lower is better) is", "below the baseline's", "ly better"):
-        assert words in page.text
+        assert words in text
     page = written(base, tmp_path, baseline=new)
     assert "significantly worse" in page.text
     losses = base.worst(n=10, baseline=new)
@@ -179,11 +180,11 @@ def test_what_is_odd_is_text(odd_page, models):
 def test_a_page_needs_nothing_else(odd_page):
     page, text = Parsed(odd_page), odd_page.read_text("utf-8")
     names = ("src", "href", "xlink:href", "action", "data", "srcset")
-    links = [value for name, value in page.attributes if name in names]
-    ids = [value for name, value in page.attributes if name == "id"]
+    links = {x.removeprefix("#") for name, x in page.attributes if name in names}
+    ids = [x for name, x in page.attributes if name == "id"]
     used = re.findall(r"url\(#([^)]+)\)", text)
     assert links
-    assert {link.removeprefix("#") for link in links} | {*used} <= set(ids)
+    assert links | {*used} <= set(ids)
     assert len(ids) == len(set(ids))
     assert page.tags["link"] == page.tags["img"] == page.tags["iframe"] == 0
     assert "@import" not in text
@@ -191,14 +192,12 @@ def test_a_page_needs_nothing_else(odd_page):
 
 
 def test_many_slices_are_too_many_for_a_page(tmp_path):
-    rows = rows_of(lists=200)
-    found = evaluate(rows, ["mrr"], keep=["user", "market"])
+    found = evaluate(rows_of(lists=200), ["mrr"], keep=["user", "market"])
     page = written(found, tmp_path, by="user")
     assert "the 40 slices with the most lists; 50 rows are too many" in page.text
     assert len([x for x in page.texts["text"] if x.isdigit()]) == 40
     # A metric for each of three slices.
-    page = written(found, tmp_path, by=["market"])
-    assert "too many" not in page.text
+    assert "too many" not in written(found, tmp_path, by=["market"]).text
 
 
 @pytest.mark.parametrize("lists", [0, 1, 2])
@@ -213,9 +212,9 @@ def test_pages_of_few_lists(models, tmp_path, lists):
 def test_a_page_without_health(models, tmp_path):
     lists = models[1].per_list.rename_columns({"arp": "mrr"})
     bare = Evaluation(lists, metrics=[MeanReciprocalRank()], query="query_id")
-    page = written(bare, tmp_path)
-    assert "lacks the columns of health" in page.text
-    assert "an unknown version" in page.text
+    text = written(bare, tmp_path).text
+    assert "lacks the columns of health" in text
+    assert "an unknown version" in text
 
 
 def test_what_a_page_compares(tmp_path):
@@ -259,12 +258,6 @@ def test_errors_come_before_the_page(models, tmp_path, monkeypatch):
     assert not path.exists()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.opened() as browser:
-        yield browser
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
@@ -293,14 +286,12 @@ def test_a_page_opens(browser, odd_page, width, scheme):
         ".map((x) => getComputedStyle(x)[x.matches('text') ? 'fill' : 'color'])]"
     )
     assert all(contrast(ground, ink) > 4.5 for ink in set(inks))
-    view.close()
 
 
 @pytest.mark.slow
 def test_tables_of_common_names_fit_a_desktop(browser, tmp_path):
     """All columns of slices and of items are seen without scrolling."""
-    rng = np.random.default_rng(0)
-    query = np.repeat(np.arange(40), 9)
+    query, rng = np.repeat(np.arange(40), 9), np.random.default_rng(0)
     rows = {
         "query_id": [f"q-{i:03d} red shoes" for i in query],
         "device": np.array(["desktop", "mobile"])[query % 2],
@@ -309,25 +300,20 @@ def test_tables_of_common_names_fit_a_desktop(browser, tmp_path):
     }
     metrics = ["ndcg@10", "precision@3"]
     arguments = {"item": "item_id", "keep": "device", "keep_items": 10}
-    base, new = (
-        evaluate({**rows, "score": rng.normal(size=len(query))}, metrics, **arguments)
-        for _ in range(2)
-    )
+    scores = rng.normal(size=(2, len(query)))
+    base, new = (evaluate({**rows, "score": x}, metrics, **arguments) for x in scores)
     new.report(tmp_path / "page.html", baseline=base, by="device")
     view = browser.new_page(viewport={"width": 1280, "height": 900})
     view.goto((tmp_path / "page.html").as_uri())
     scrolled = "[...document.querySelectorAll('.scroll')].filter("
     scrolled += "(x) => x.scrollWidth > x.clientWidth).map((x) => x.innerText)"
     assert view.evaluate(scrolled) == []
-    view.close()
 
 
 def luminance(color):
-    parts = [int(x) / 255.0 for x in re.findall(r"\d+", color)[:3]]
-    red, green, blue = (
-        x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    parts = np.array(re.findall(r"\d+", color)[:3], "float64") / 255.0
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
 
 
 def contrast(one, other):
@@ -346,4 +332,3 @@ def test_a_page_prints(browser, odd_page):
     assert contrast(color, "rgb(255, 255, 255)") > 7.0
     overflow = "getComputedStyle(document.querySelector('.scroll')).overflowX"
     assert view.evaluate(overflow) == "visible"
-    view.close()
