@@ -38,18 +38,12 @@ def sparse(labels=IDS, **changed):
     return dense(labels, **changed)
 
 
-ARGUMENTS = {
-    "labels": "y_true",
-    "scores": "y_pred",
-    "weights": "sample_weight",
-    "mask": "mask",
-}
-MASKED_ARRAY = np.ma.array(LABELS, mask=LABELS > 1)
+ARGUMENTS = {"labels": "y_true", "scores": "y_pred", "weights": "sample_weight"}
+ARGUMENTS |= {"mask": "mask"}
+CSR, MASKED = scipy.sparse.csr_matrix(LABELS), np.ma.array(LABELS, mask=LABELS > 1)
 NUMBERS_OF = "hold real numbers. Received: {0} of "
-UNEVEN_ROWS, ITS_MASK = (
-    "hold numbers, in rows of the same",
-    "be an array without a mask",
-)
+UNEVEN_ROWS = "hold numbers, in rows of the same"
+ITS_MASK = "be an array without a mask of its own"
 WRONG_VALUES = [
     ("abc", f"{NUMBERS_OF}type str: for a column of a table, pass `df['abc']`"),
     ([["a"] * 4] * 2, f"{NUMBERS_OF}dtype <U1"),
@@ -63,23 +57,17 @@ WRONG_VALUES = [
     ({1, 2}, f"{NUMBERS_OF}type set, without an order: pass lists"),
     ((x for x in LABELS), f"{NUMBERS_OF}type generator: pass `list({{0}})`"),
     (iter(LABELS.tolist()), f"{NUMBERS_OF}type list_iterator: pass `list({{0}})`"),
-    (
-        scipy.sparse.csr_matrix(LABELS),
-        f"{NUMBERS_OF}type csr_matrix, which is sparse: ",
-    ),
+    (CSR, f"{NUMBERS_OF}type csr_matrix, which is sparse: "),
     *((x, UNEVEN_ROWS) for x in ([[1, 0, 2, 1], 1], [{"a": 1}, [1, 0, 2, 1]])),
-    *((x, f"{ITS_MASK} of its own") for x in (MASKED_ARRAY, list(MASKED_ARRAY))),
+    *((x, ITS_MASK) for x in (MASKED, list(MASKED))),
 ]
 SHAPES = [(), (2,), (3,), (4,), (2, 3), (3, 4), (2, 1), (1, 4), (0, 4), (2, 0)]
 SHAPES += [(2, 2, 2, 1)]
-THIRD_AXES = [(1, 2, 4), (2, 4, 2), (2, 4, 3), (2, 4, 0)]
 WEIGHTS_FIT = "`sample_weight` should be a number, have one weight per list, of shape "
 WEIGHTS_FIT += "(batch,) or (batch, 1), or have the same shape as `y_true`, (batch, "
 WEIGHTS_FIT += "list_size). "
-SAME_SHAPE = (
-    "should have the same shape as `y_true`, a row for each list with a number "
-)
-SAME_SHAPE += "for each item. "
+SAME_SHAPE = "should have the same shape as `y_true`, a row for each list with a "
+SAME_SHAPE += "number for each item. "
 SINGLE_SCORES = "Scores of shape (n, 1) are n lists of one item: make lists of single "
 SINGLE_SCORES += "items by `keras_rank.utils.pad_lists(scores, group_ids=...)`, or in "
 SINGLE_SCORES += "`fit` by `keras_rank.callbacks.GroupedEvaluation`. "
@@ -92,18 +80,15 @@ OF_LISTS = "`y_true` should have the shape (list_size,) or (batch, list_size). "
 OF_IDS = "With `sparse_labels=True`, `y_true` should have the shape (batch,)"
 SAME_NUMBER = "`y_true` and `y_pred` should have the same number of lists. "
 AS_MANY = "`y_pred` should have as many items as `y_true` in every list. Received: "
-ONE_PER_LIST = (
-    "`sample_weight` should be a number or have one weight per list, of shape "
-)
-ONE_PER_LIST += "(batch,) or (batch, 1), where relevant items are given by their ids. "
+ONE_PER_LIST = "`sample_weight` should be a number or have one weight per list, of "
+ONE_PER_LIST += "shape (batch,) or (batch, 1), where relevant items are given by their "
+ONE_PER_LIST += "ids. "
 ONE_HOT = "the ids of the relevant items with `sparse_lab"
 TOO_LARGE = "ids below the number of items, 4. Received: "
 NEEDS_IDS = "Ids of the relevant items need `sparse_labels=True`. "
 NO_NUMBERS = "`y_true` should hold real numbers. Received: y_true of "
-IS_SPARSE = (
-    "type csr_matrix, which is sparse: pass `y_true.toarray()`, which has 0 where "
-)
-IS_SPARSE += "nothing is stored"
+IS_SPARSE = "type csr_matrix, which is sparse: pass `y_true.toarray()`, which has 0 "
+IS_SPARSE += "where nothing is stored"
 UNEVEN = [[1, 0, 2], [0, 1]]
 
 
@@ -115,7 +100,7 @@ def update_errors():
             # The grades of the items.
             if not (are_ids and scipy.sparse.issparse(value)):
                 yield kind, {part: value}, f"`{name}` should {words.format(name)}"
-        for shape in THIRD_AXES:
+        for shape in [(1, 2, 4), (2, 4, 2), (2, 4, 3), (2, 4, 0)]:
             message = f"`{name}` {ONE_NUMBER}Received: {name}.shape={shape}"
             message = POSITIONS if (kind, part) == (sparse, "scores") else message
             # Ids and labels side by side.
@@ -150,7 +135,7 @@ def update_errors():
     for labels, scores, message in [
         (None, SCORES, f"{NO_NUMBERS}type NoneType$"),
         (np.full((2, 4), None), SCORES, f"{NO_NUMBERS}dtype object$"),
-        (scipy.sparse.csr_matrix(LABELS), SCORES, f"{NO_NUMBERS}{IS_SPARSE}$"),
+        (CSR, SCORES, f"{NO_NUMBERS}{IS_SPARSE}$"),
         (UNEVEN, [[1, 2, 3]] * 2, f"{AS_MANY}3 items in list 1 of y_pred, 2 in y_true"),
         (UNEVEN, [[1, 2], [1]], f"{AS_MANY}2 items in list 0 of y_pred, 3 in y_true"),
         (UNEVEN, [[1, 2, 3]], "`y_pred` should have as many lists as `y_true`"),
@@ -282,23 +267,16 @@ def with_lists(function):
     return functools.partial(function, LABELS, SCORES)
 
 
-def precision_of_ids(k):
-    return functional.precision([0, 1], SCORES, k=k, sparse_labels=True)
-
-
 # What an argument does not accept, and what it does, if it differs by function.
 BAD_ARGUMENTS = [
     (metrics.NDCG, "k", NO_CUTOFFS),
-    (metrics.MeanReciprocalRank, "k", NO_CUTOFFS),
     (with_lists(functional.rank), "k", NO_CUTOFFS),
     (with_lists(functional.ndcg), "k", NO_CUTOFFS),
-    (precision_of_ids, "k", NO_CUTOFFS),
     (metrics.NDCG, "k", [2**31], "at most 2147483647"),
     (metrics.KendallTau, "k", [3], NO_CUTOFF),
     (metrics.SpearmanCorrelation, "k", [3], NO_CUTOFF),
     (with_lists(functional.kendall_tau), "k", [3], NO_CUTOFF),
     (with_lists(functional.spearman_correlation), "k", [3], NO_CUTOFF),
-    (lambda k: metrics.RankingMetrics([f"tau@{k}"]), "k", [3], NO_CUTOFF),
     (metrics.NDCG, "shuffle_ties", [None, 1, 0, "AVERAGE", "mean", NAN, ["average"]]),
     (metrics.NDCG, "seed", ["1", 1.0, True, NAN, [1], np.float32(1)]),
     (metrics.NDCG, "empty_value", NUMBERS),
@@ -343,7 +321,7 @@ PAD = functools.partial(utils.pad_lists, values=[1, 2, 3])
 PAD_BY_SIZE = functools.partial(PAD, group_sizes=[2, 1])
 UNPAD = functools.partial(utils.unpad_lists, values=[[1, 2]], group_sizes=[2])
 EXCLUDE = functools.partial(utils.exclude_items, SCORES, item_ids=[[1], [0]])
-MASKED = functools.partial(utils.mask_labels, labels=LABELS, mask=MASK)
+MASK_LABELS = functools.partial(utils.mask_labels, labels=LABELS, mask=MASK)
 NO_SIZES = [[3, 1], [-1, 4], [2.0, 1.0], "a", ["a"], [[2, 1]], [NAN]]
 # What these accept depends on the value.
 BAD_VALUES = [
@@ -357,8 +335,8 @@ BAD_VALUES = [
     (EXCLUDE, "item_ids", ["a", [1, 0], [[1]], [[4], [0]], [[2**32], [0]]]),
     (EXCLUDE, "item_ids", [[[0.5], [0]]]),
     (EXCLUDE, "keep", ["a", [[[1]], [[0]]], [1, 2, 3], [True, False]]),
-    (MASKED, "labels", ["a", [[1], [1, 2]], [[1j] * 4] * 2]),
-    (MASKED, "mask", ["a", [True], MASK[:, :1], MASK[0], [[None] * 4] * 2]),
+    (MASK_LABELS, "labels", ["a", [[1], [1, 2]], [[1j] * 4] * 2]),
+    (MASK_LABELS, "mask", ["a", [True], MASK[:, :1], MASK[0], [[None] * 4] * 2]),
 ]
 
 
@@ -371,9 +349,10 @@ def argument_errors():
             yield pytest.param(make, argument, value, accepted, id=title)
 
 
-@pytest.mark.parametrize(
-    ("make", "argument", "value", "accepted"), [*argument_errors()]
-)
+ARGUMENT_ERRORS = list(argument_errors())
+
+
+@pytest.mark.parametrize(("make", "argument", "value", "accepted"), ARGUMENT_ERRORS)
 def test_an_argument_that_will_not_do(make, argument, value, accepted):
     """The error names the argument, or the one that it does not go with."""
     with pytest.raises(ValueError, match=r"(?s)`\w+` should .*Received: ") as error:
@@ -386,7 +365,6 @@ def test_an_argument_that_will_not_do(make, argument, value, accepted):
 # Values of junk in the lists: each row has some in one argument.
 
 # What junk means: what a plain list would hold in its place.
-LARGEST_WEIGHT = 2.0**50
 MEANINGS = {
     "labels": {
         **dict.fromkeys([NAN, -INF, -3e38, -1e-30, -1.0], -1.0),
@@ -399,7 +377,8 @@ MEANINGS = {
     },
     "weights": {
         **dict.fromkeys([NAN, -INF, -1.0, -0.0, 1e-40], 0.0),
-        **dict.fromkeys([INF, 3e38, 2.0**60], LARGEST_WEIGHT),
+        # The largest weight.
+        **dict.fromkeys([INF, 3e38, 2.0**60], 2.0**50),
         **{1e-30: 1e-30, 1e6: 1e6},
     },
     "mask": {**dict.fromkeys([NAN, INF, -1.0, 0.5, 2.0], 1.0), 0.0: 0.0},
@@ -512,9 +491,7 @@ def test_numbers_of_any_dtype(part, dtype):
     given = dict(zip(ARGUMENTS, (LABELS, SCORES * 20, WEIGHTS * 2, MASK), strict=True))
     numbers = SCORES * 10 if part == "scores" else MASK * 3
     given[part] = np.trunc(numbers).astype(dtype)
-    parts = ("labels", "scores", "weights")
-    meant = [given[name].astype("float64") for name in parts]
-    expected = oracle_ndcg(*meant, given["mask"])
+    expected = oracle_ndcg(*(x.astype("float64") for x in given.values()))
     np.testing.assert_allclose(ndcg(*dense(**given)), expected, atol=2e-6)
 
 
@@ -541,10 +518,9 @@ CLOSE_LABELS = {
 def pairwise_accuracies(labels):
     """By all ways, as pairs of functions and arguments."""
     scores = [[float(i) for i, _ in enumerate(row)] for row in labels]
-    ids = [list(range(len(row))) for row in labels]
-    group = metrics.RankingMetrics([metrics.NDCG(), metrics.PairwiseAccuracy()])
+    name = "pairwise_accuracy"
     yield lambda: metrics.PairwiseAccuracy()(labels, scores)
-    yield lambda: group(labels, scores)["pairwise_accuracy"]
+    yield lambda: metrics.RankingMetrics(["ndcg", name])(labels, scores)[name]
     yield lambda: functional.pairwise_accuracy(labels, scores)[0]
     order = functional.rank(labels, scores)
     yield lambda: functional.pairwise_accuracy(order)[0]
@@ -555,7 +531,7 @@ def pairwise_accuracies(labels):
             masked = functools.partial(utils.mask_labels, given, mask)
             yield lambda: functional.pairwise_accuracy(masked(), scores)[0]
     if len(labels) == 1 and np.min(labels) >= 0:
-        targets, name = {"ids": ids, "labels": labels}, "pairwise_accuracy"
+        targets = {"ids": [[*range(len(labels[0]))]], "labels": labels}
         given = targets, np.ones((1, 1)), np.transpose(scores)
         yield lambda: metrics.PairwiseAccuracy(sparse_labels=True)(targets, scores)
         yield lambda: functional.pairwise_accuracy(catalogue.rank(*given))[0]

@@ -15,10 +15,7 @@ from keras_rank.callbacks import CatalogueEvaluation
 HISTORY = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]])
 SEEN = [[1, 3], [-1, -1], [0, -1]]
 GRADES = np.array([[3, 0, 1, 0], [0, 0, 0, 0], [0, 0, 2, 1]])
-GRADED = {
-    "ids": [[0, 2], [-1, -1], [2, 3]],
-    "labels": [[3, 1], [-1, -1], [2, 1]],
-}
+GRADED = {"ids": [[0, 2], [-1, -1], [2, 3]], "labels": [[3, 1], [-1, -1], [2, 1]]}
 # Item 3 has the highest score, item 0 the lowest.
 SCORES = np.array([[1.0, 2.0, 3.0, 4.0]] * 3, "float32")
 QUERIES = np.ones((3, 1), "float32")
@@ -192,10 +189,17 @@ def test_a_dense_matrix_of_numpy_is_an_array():
 
 
 @pytest.mark.parametrize("name", [name for name in TAKES_IDS if "shown" not in name])
-def test_an_error_names_the_ids_that_are_nested(name):
-    message = f"`{name.split()[0]}` should be a list of items or a batch of such lists"
-    with pytest.raises(ValueError, match=message):
-        TAKES_IDS[name]([[[1], [2]], [[0]], [[3]]])
+def test_an_error_names_the_ids_that_are_nested_or_strings(name):
+    argument, strings = name.split()[0], [["a"]] * 3
+    nested = f"`{argument}` should be a list of items or a batch of such lists"
+    mapped = f"{argument} of dtype <U1. The id of an item is its place among"
+    for ids, message in (
+        ([[[1], [2]], [[0]], [[3]]], nested),
+        (strings, mapped),
+        (np.array(strings, object), mapped),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TAKES_IDS[name](ids)
 
 
 def test_as_many_ids_as_items_are_ids():
@@ -210,13 +214,16 @@ def test_as_many_ids_as_items_are_ids():
 
 @pytest.mark.optimized
 @pytest.mark.parametrize("way", compiled.WAYS)
-def test_a_dense_matrix_is_ids_in_compiled_code(way):
-    """Values can't be seen there."""
+def test_compiled_code_sees_dtypes_and_no_values(way):
+    """So a dense matrix is ids there."""
     compiled.skip_unless_here(way)
     call = compiled.function(way, lambda y, ids: utils.exclude_items(y, ids))
     found = call(*map(ops.convert_to_tensor, (SCORES, HISTORY)))
     expected = [[-np.inf, -np.inf, 3, 4], [-np.inf, 2, 3, 4], [-np.inf, -np.inf, 3, 4]]
     assert_equal(found, expected)
+    ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), "bfloat16")
+    with pytest.raises(Exception, match="bfloat16 holds all numbers up to 256 only"):
+        call(ops.convert_to_tensor(MANY_SCORES[:2]), ids)
 
 
 # Ids in floats that don't hold all of them.
@@ -256,24 +263,3 @@ def test_float32_holds_fewer_ids_than_a_large_catalogue_has(convert):
     with pytest.raises(ValueError, match="float32 holds all numbers up to 16777216"):
         functional.recall(convert(np.float32([[5]])), scores, sparse_labels=True)
     assert float(functional.recall([[5]], scores[:, :-1], sparse_labels=True)[0]) == 1.0
-
-
-@pytest.mark.optimized
-@pytest.mark.parametrize("way", compiled.WAYS)
-def test_half_precision_in_compiled_code(way):
-    """The dtype and the number of items are known there."""
-    compiled.skip_unless_here(way)
-    call = compiled.function(
-        way, lambda ids, y: functional.recall(ids, y, sparse_labels=True)
-    )
-    ids = ops.cast(ops.convert_to_tensor([[200.0], [3.0]]), "bfloat16")
-    with pytest.raises(Exception, match="bfloat16 holds all numbers up to 256 only"):
-        call(ids, ops.convert_to_tensor(MANY_SCORES[:2]))
-
-
-@pytest.mark.parametrize("argument", ["targets", "exclude", "y_true"])
-@pytest.mark.parametrize("ids", [[["a"]] * 3, np.array([["a"]] * 3, object)])
-def test_ids_of_strings_are_to_be_mapped(argument, ids):
-    message = f"Received: {argument} of dtype <U1. The id of an item is its place among"
-    with pytest.raises(ValueError, match=message):
-        TAKES_IDS[argument](ids)

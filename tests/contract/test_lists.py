@@ -214,10 +214,7 @@ def test_an_unknown_number_of_axes_is_named(tf):
         ("y_pred", [known, unknown]),
         ("sample_weight", [known, known, unknown]),
     ):
-        update = tf.function(
-            lambda *given: metrics.NDCG().update_state(*given),
-            input_signature=signature,
-        )
+        update = tf.function(metrics.NDCG().update_state, input_signature=signature)
         with pytest.raises(ValueError, match=f"`{argument}` should have a known num"):
             update.get_concrete_function()
 
@@ -433,8 +430,7 @@ def test_integers_that_float64_rounds_to_one_are_an_error():
         for labels, how in (([[0, 1, 0]], {}), ([1], IDS)):
             with pytest.raises(ValueError, match=message):
                 functional.reciprocal_rank(labels, given, **how)
-    near = scores - 2**53
-    assert float(functional.reciprocal_rank([[0, 1, 0]], near)[0]) == 1.0
+    assert float(functional.reciprocal_rank([[0, 1, 0]], scores - 2**53)[0]) == 1.0
     functional.reciprocal_rank([[0, 1, 0]], scores * [[1, 2, 1]])
 
 

@@ -16,6 +16,7 @@ from keras_rank.metrics import NDCG
 FOUR, BIG = np.array([3, 0, 1, 2]), np.array([3, 0, 2**24 + 1])
 # Those that Polars counts are unsigned.
 SIZES = [np.array([2, 0, 1], dtype) for dtype in ("int64", "uint8", "uint32", "uint64")]
+TENSORS = [*map(ops.convert_to_tensor, (7, 7, 5, 5))]
 PADDED = [[3, 0], [-1, -1], [2**24 + 1, -1]]
 
 
@@ -23,7 +24,7 @@ LISTS = [
     # Numbers that float32 does not hold, and some in the other order of bytes.
     *((BIG, {"group_sizes": sizes}, PADDED) for sizes in SIZES),
     *((BIG.astype(x), {"group_sizes": [2, 0, 1]}, PADDED) for x in (">f8", ">i8")),
-    (FOUR, {"group_ids": ["b", "a", "b", "a"]}, [[3, 1], [0, 2]]),
+    (FOUR, {"group_ids": TENSORS}, [[3, 0], [1, 2]]),
     # Longer lists are cut on request only.
     (FOUR, {"group_sizes": [3, 1], "list_size": 2}, [[3, 0], [2, -1]]),
     (FOUR, {"group_sizes": [1, 3], "list_size": 4}, [[3, *[-1] * 3], [0, 1, 2, -1]]),
@@ -37,13 +38,6 @@ def test_pad_lists(values, arguments, expected):
     padded = utils.pad_lists(values, **arguments)
     np.testing.assert_array_equal(padded, expected)
     assert padded.dtype.isnative
-
-
-def test_pad_lists_by_ids_that_are_tensors():
-    ids = [ops.convert_to_tensor(x) for x in (7, 7, 5, 5)]
-    padded = utils.pad_lists(FOUR, group_ids=ids, padding_value=-1)
-    np.testing.assert_array_equal(padded, [[3, 0], [1, 2]])
-    assert padded.dtype == FOUR.dtype
 
 
 def test_pad_lists_of_features(rng):
@@ -100,7 +94,6 @@ ERRORS = [
     (lambda: exclude([1]), BOTH_SHAPES),
     (lambda: exclude([[1]], keep=[1, 2]), OTHER_KEPT),
     (lambda: exclude([[1]], keep=[2]), "Received: a larger id, 2, in row 0"),
-    (lambda: exclude([[1]], keep=[0.5]), "Received: a fraction, 0.5, in row 0"),
     (lambda: utils.mask_labels([[2, 1]], [[True]]), OTHER_MASK),
     (lambda: merge(NDCG(), NDCG()), "metrics or states. Received: a single NDCG"),
     (lambda: merge(NDCG(), {"a": 0}), "metrics or states. Received: a single dict"),
@@ -174,8 +167,9 @@ def test_group_ids_of_any_type(ids):
     rows = {}
     for row, group in enumerate(ids.tolist()):
         rows.setdefault(group, []).append(row)
-    padded = utils.pad_lists(np.arange(len(ids)), group_ids=ids).tolist()
-    assert [[x for x in row if x >= 0] for row in padded] == list(rows.values())
+    padded = utils.pad_lists(np.arange(len(ids)), group_ids=ids, padding_value=-1)
+    assert padded.dtype == np.arange(0).dtype
+    assert [row[row >= 0].tolist() for row in padded] == list(rows.values())
 
 
 def test_pad_lists_takes_one_column_at_a_time():
