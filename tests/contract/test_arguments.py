@@ -215,7 +215,7 @@ def test_a_discount_in_a_program_of_the_users(way):
     """Where ranks have no values, it is not looked at."""
 
     def value(labels, scores):
-        return functional.ndcg(labels, scores, rank_discount_fn=divisor)
+        return functional.ndcg(labels, scores, rank_discount_fn=lambda x: divisor(x))
 
     if way == "torch.compile":
         # Or it would give up after a few graphs, and run the rest as it is.

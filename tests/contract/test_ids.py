@@ -160,17 +160,19 @@ def takers_of_ids(lists, items):
 
 MANY_SCORES = np.zeros((3, 2500), "float32")
 TAKES_IDS = takers_of_ids(3, 4)
-# A row without repetitions, and other numbers of items, as with a column for padding.
+# The last one has a row without repetitions.
 DENSE = [HISTORY, HISTORY.tolist(), HISTORY.astype("float32"), HISTORY * 0.5, GRADES]
 DENSE += [np.array([[0, 1, 2, 3], [0, 1, 0, 0], [3, 2, 1, 0]])]
-DENSE += [np.eye(3, columns, 1, "int32") for columns in (3, 5)]
+# Those of other numbers of items, as with a column for padding. As `y_true`, they may
+# have been padded before they are looked at.
+OTHERS = [np.eye(3, columns, 1, "int32") for columns in (3, 5)]
 BOOLEANS = [HISTORY > 0, (HISTORY > 0).tolist(), [[True], [True, False], [False]]]
 
 
 @pytest.mark.parametrize("name", TAKES_IDS)
 def test_a_dense_matrix_is_not_read_as_ids(name):
     argument = name.split()[0]
-    for matrix in DENSE:
+    for matrix in [*DENSE, *OTHERS * (argument != "y_true")]:
         message = rf"(?s)`{argument}` should hold.* ids.*each item.*some of them twice"
         with pytest.raises(ValueError, match=message):
             TAKES_IDS[name](matrix)
