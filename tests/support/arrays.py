@@ -1,0 +1,16 @@
+"""Tensors of any backend, on any device, as arrays and compared as such."""
+
+import numpy as np
+from keras import ops
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+def assert_equal(found, expected):
+    np.testing.assert_array_equal(array(found), array(expected))
+
+
+def assert_close(found, expected, **tolerances):
+    np.testing.assert_allclose(array(found), array(expected), **tolerances)
