@@ -12,37 +12,26 @@ from epochs import Identity, evaluated
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from registry import CASES_HERE, IS_SLOW
+from registry import IS_SLOW
 from strategies import ties
+from targets import OF_IDS, changed, values_of
 
 from keras_rank import catalogue, functional, metrics, utils
 from keras_rank.backends import backend
 from keras_rank.callbacks import CatalogueEvaluation
-from keras_rank.catalogue.blocks import Queries, _kept_step, chunks_of_queries
+from keras_rank.catalogue.blocks import Queries, chunks_of_queries
 from keras_rank.catalogue.candidates import open_candidates
 from keras_rank.catalogue.ranks import retrieval
 from keras_rank.catalogue.tiles import TILE
 from keras_rank.lists import standardize
 
 BACKEND = keras.backend.backend()
-SPARSE = [
-    case
-    for case in CASES_HERE
-    if case.metric.takes_sparse_labels
-    and (case.arguments.get("relevance_threshold") or 1.0) <= 1.0
-    # Whose pairs have no cutoff here, and which has laws of its own.
-    and case.metric is not metrics.PairwiseAccuracy
-    # How many candidates were retrieved is not counted.
-    and case.arguments.get("denominator") != "retrieved"
-]
+# How many candidates were retrieved is not counted.
+COUNTED = [x for x in OF_IDS if x.arguments.get("denominator") != "retrieved"]
 QUERIES, ITEMS, TARGETS, FEATURES = 7, 40, 5, 4
 
 # Blocks are counted by programs that many tests share.
 pytestmark = pytest.mark.programs
-
-
-def values_of(function, *batch, **arguments):
-    return ops.convert_to_numpy(function(*batch, **arguments))
 
 
 @st.composite
@@ -94,14 +83,11 @@ def test_equals_the_full_matrix(task, shuffle_ties, k, block_size, cuts):
     full = functional.rank(targets, scores, sparse_labels=True, **arguments)
     arguments |= {"exclude": excluded, "block_size": block_size}
     orders = []
-    for most_comparisons, on_accelerator in ((TARGETS, False), (0, False), (0, True)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(backend, "MOST_COMPARISONS", most_comparisons)
-            patch.setattr(backend, "on_accelerator", lambda at=on_accelerator: at)
-            _kept_step.cache_clear()
+    for most, on_accelerator in ((TARGETS, False), (0, False), (0, True)):
+        at = {"MOST_COMPARISONS": most, "on_accelerator": lambda at=on_accelerator: at}
+        with changed(backend, **at):
             orders += [catalogue.rank(*task[:2], x, **arguments) for x in forms]
-    _kept_step.cache_clear()
-    for case in SPARSE:
+    for case in COUNTED:
         which = {"k": k, **case.arguments}
         expected = values_of(case.function, full, **which)
         found = [values_of(case.function, order, **which) for order in orders]
@@ -117,6 +103,8 @@ def test_queries_are_cut_by_their_number_of_targets(rng):
     ids = np.where(np.arange(300) < numbers[:, None], np.arange(300, dtype="int32"), -1)
     queries = Queries(ops.ones((len(numbers), 2)), ids, None, None)
     candidates = open_candidates(np.zeros((TILE // 2, 1), "int8"), TILE, len(ids))
+    # A larger one would only be padded.
+    assert candidates.block_size == TILE // 2
     shapes = [x.ids.shape for _, x in chunks_of_queries(queries, candidates)]
     assert [*map(tuple, shapes)] == [(2, 1), (2, 2), (2, 4), (2, 128), (2, 300)]
 
@@ -127,22 +115,21 @@ def test_neither_the_order_of_queries_nor_others_change_ranks(shuffle_ties, rng)
     targets = [rng.permutation(300)[:number].tolist() for number in numbers]
     queries = rng.integers(-2, 3, size=(len(numbers), 3)).astype("float32")
     candidates = rng.integers(-2, 3, size=(300, 3)).astype("float32")
-    arguments = {"shuffle_ties": shuffle_ties, "block_size": 64}
 
     def precisions(rows):
         given = [targets[row] for row in rows], queries[rows], candidates
-        order = catalogue.rank(*given, **arguments)
+        order = catalogue.rank(*given, shuffle_ties=shuffle_ties, block_size=64)
         return values_of(functional.average_precision, order)
 
-    everyone, shuffled = np.arange(len(numbers)), rng.permutation(len(numbers))
-    found = precisions(everyone)
-    for rows in (shuffled, [int(np.argmax(numbers))]):
+    found = precisions(np.arange(len(numbers)))
+    for rows in (rng.permutation(len(numbers)), [int(np.argmax(numbers))]):
         np.testing.assert_array_equal(precisions(rows), found[rows])
 
 
 def random_task(rng, targets=1, items=300):
     queries = rng.normal(size=(20, 8)).astype("float32")
-    candidates = rng.normal(size=(items, 8)).astype("float32")
+    # Which half precision holds.
+    candidates = rng.normal(size=(items, 8)).astype("float16").astype("float32")
     ids = rng.integers(0, items, size=(20, targets))
     return ids, queries, candidates
 
@@ -183,21 +170,23 @@ def in_one_memory(candidates, convert=np.asarray):
 
 
 def embedding_of(candidates):
-    layer = keras.layers.Embedding(*candidates.shape)
-    layer.build()
-    layer.embeddings.assign(candidates)
-    return layer
+    return keras.layers.Embedding(*candidates.shape, weights=candidates)
 
 
-def in_tensors_of_torch(candidates):
-    torch = pytest.importorskip("torch")
-    return in_one_memory(candidates, torch.from_numpy)
+def products(queries, block):
+    return ops.matmul(queries, ops.transpose(block))
+
+
+def torch():
+    return pytest.importorskip("torch")
 
 
 FORMS = {
     "array": lambda x: x,
     "list": lambda x: x.tolist(),
     "tensor": ops.convert_to_tensor,
+    # Multiplied in full.
+    "half precision": lambda x: ops.convert_to_tensor(x.astype("float16")),
     "variable": keras.Variable,
     "layer": embedding_of,
     "blocks": in_blocks,
@@ -207,7 +196,8 @@ FORMS = {
     "blocks beside labels": beside_labels,
     "tuple of blocks": lambda x: tuple(beside_labels(x)),
     "one memory": in_one_memory,
-    "one memory of torch": in_tensors_of_torch,
+    "one memory of torch": lambda x: in_one_memory(x, torch().from_numpy),
+    "gradients of torch": lambda x: torch().tensor(x, requires_grad=True),
     "function of an array": lambda x: lambda: x,
     "function of a layer": lambda x: lambda: embedding_of(x),
     "function of an iterator": lambda x: lambda: iter(in_blocks(x)),
@@ -229,26 +219,18 @@ def test_candidates_may_be_on_disk(rng, tmp_path):
     assert_ranked_by(queries @ candidates.T, ids, queries, on_disk, block_size=64)
 
 
-def test_embeddings_of_half_precision_are_multiplied_in_full(rng):
-    ids, queries, candidates = random_task(rng)
-    half = candidates.astype("float16")
-    scores = queries @ half.astype("float32").T
-    assert_ranked_by(scores, ids, queries, ops.convert_to_tensor(half))
-
-
 @pytest.mark.skipif(BACKEND == "jax", reason="has no float64 unless asked for")
 @pytest.mark.parametrize("score", ["dot", "cosine"])
-@pytest.mark.parametrize("narrow", [None, "queries"])
-def test_embeddings_of_double_precision_are_not_rounded(score, narrow, rng):
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_embeddings_of_double_precision_are_not_rounded(score, dtype, rng):
     """Nor where a part or a block of a stream is of single precision."""
     ids, queries, candidates = random_task(rng, targets=2)
     candidates = 1.0 + 1e-9 * candidates.astype("float64")
     first = rng.normal(size=(99, 8)).astype("float32")
     candidates[:99] = first
-    queries = queries.astype("float64" if narrow is None else "float32")
-    scores = queries.astype("float64") @ candidates.T
-    if score == "cosine":
-        scores = scores / np.linalg.norm(candidates, axis=1)
+    queries = queries.astype(dtype)
+    lengths = np.linalg.norm(candidates, axis=1) if score == "cosine" else 1.0
+    scores = queries.astype("float64") @ candidates.T / lengths
     blocks = [first, candidates[99:]]
     for each in (candidates, catalogue.Shards(blocks), blocks):
         assert_ranked_by(scores, ids, queries, each, score=score)
@@ -285,8 +267,8 @@ def test_a_function_that_rounds_otherwise_where_it_has_other_neighbors(rng):
     candidates[:] = candidates[0]
 
     def by_neighbors(queries, block):
-        scores = ops.matmul(queries, ops.transpose(block))
-        return scores + 1e-3 * ops.cast(ops.arange(block.shape[0]), "float32")
+        places = ops.arange(block.shape[0], dtype="float32")
+        return products(queries, block) + 1e-3 * places
 
     given = {"score": by_neighbors, "shuffle_ties": False, "block_size": 100}
     found = reciprocal_ranks(ids, queries, candidates, **given)
@@ -369,6 +351,11 @@ class BestRank(metrics.RankingMetric):
         return ops.min(ops.where(ranking.ranks > 0, ranking.ranks, 1e9), axis=1)
 
 
+def test_a_metric_says_that_it_takes_ids():
+    metric = BestRank(sparse_labels=True)
+    assert float(metric([[1, -1], [0, 2]], [[0.9, 0.1, 0.5], [0.7, 0.8, 0.1]])) == 2.5
+
+
 def test_metrics_stay_as_they_are(rng):
     """They need not be registered, and keep their seeds and their state."""
     task = random_task(rng)
@@ -394,41 +381,30 @@ def test_metrics_take_ranked_lists(shuffle_ties, rng):
     labels, scores = rng.integers(0, 4, (2, 40, 12)).astype("float32")
     arguments = {"shuffle_ties": shuffle_ties, "seed": 1}
     order = functional.rank(labels, scores, **arguments)
-    metric, expected = (metrics.NDCG(k=3, **arguments) for _ in range(2))
-    group = metrics.RankingMetrics([metrics.NDCG(k=3, **arguments)])
-    metric.update_state(order)
-    group.update_state(order)
-    expected.update_state(labels, scores)
-    assert float(metric.result()) == float(expected.result())
-    assert float(group.result()["ndcg_at_3"]) == float(expected.result())
+    metric, other, expected = (metrics.NDCG(k=3, **arguments) for _ in range(3))
+    right = float(expected(labels, scores))
+    assert float(metric(order)) == right
+    assert float(metrics.RankingMetrics([other])(order)["ndcg_at_3"]) == right
     assert int(metric.variables[-1]) == len(labels)
 
 
-def update(metric, *others):
-    return lambda order: metric.update_state(order, *others)
-
-
 ALL_LABELS = "`BPref` should get the labels of all items"
+NOT_COUNTED = "`denominator` should be"
+NO_PAIRS = "`k` should be None for the pairs of lists that hold only the relevant"
 
 
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (update(metrics.NDCG(), [[0.1, 0.2]]), "which include them. Received: y_pred"),
-        (update(metrics.NDCG(shuffle_ties=False)), "False of the metric, shuffle_"),
-        (update(metrics.NDCG(k=3)), "k=3"),
-        (update(metrics.MeanReciprocalRank()), "k=None"),
-        (update(metrics.BPref(k=1)), ALL_LABELS),
-        (update(metrics.RankingMetrics(["bpref"])), ALL_LABELS),
+        (lambda x: metrics.NDCG()(x, [[1.0]]), "which include them. Received: y_pred"),
+        (metrics.NDCG(shuffle_ties=False), "False of the metric, shuffle_"),
+        (metrics.NDCG(k=3), "k=3"),
+        (metrics.MeanReciprocalRank(), "k=None"),
+        (metrics.BPref(k=1), ALL_LABELS),
+        (metrics.RankingMetrics(["bpref"]), ALL_LABELS),
         (functional.bpref, "needs the labels of all items"),
-        (
-            lambda order: functional.precision(order, k=1, denominator="retrieved"),
-            "`denominator` should be",
-        ),
-        (
-            lambda order: functional.pairwise_accuracy(order, k=1),
-            "`k` should be None for the pairs of lists that hold only the relevant",
-        ),
+        (lambda x: functional.precision(x, k=1, denominator="retrieved"), NOT_COUNTED),
+        (lambda x: functional.pairwise_accuracy(x, k=1), NO_PAIRS),
     ],
 )
 def test_orders_that_do_not_fit(use, message):
@@ -486,7 +462,6 @@ ERRORS = [
     (lambda: rank(score=lambda q, c: q), "one number for each query and candidate"),
     (lambda: rank(block_size=0), "`block_size` should be a positive integer or None"),
     (lambda: rank(exclude=[0, 1]), "`exclude` should have the shape (batch, n)"),
-    (lambda: rank(seed="x"), "`seed` should be"),
     (lambda: top_k(0), "`k` should be a positive integer. Received: k=0"),
     (lambda: top_k(shuffle_ties="average"), "`shuffle_ties` should be True or"),
     # Ids out of range, and what has none.
@@ -494,14 +469,10 @@ ERRORS = [
     (lambda: rank({"ids": [0, 9], "labels": [1, 1]}), "a larger id, 9, in row 1"),
     (lambda: rank([[0, 1], [2, 1.5]]), "Received: a fraction, 1.5, in row 1"),
     (lambda: top_k(exclude=[[1, -1], [0, 6]]), "`exclude` should hold ids below the"),
-    (lambda: top_k(exclude=[[1, -1], [0, 6]]), "Received: a larger id, 6, in row 1"),
-    (lambda: top_k(exclude=[{0, 1}, {2}]), "exclude of dtype object, of sets: pass l"),
-    (lambda: rank([{0, 1}, {2}]), "targets of dtype object, of sets: pass lists"),
     (lambda: rank({0, 1}), "targets of type set, without an order: pass lists"),
     (lambda: rank({7: {0}, 8: {2}}), 'ids, or a dict with the keys "ids", "labels"'),
     (lambda: rank({0: [1]}.values()), "type dict_values: pass `list(targets)`"),
     (lambda: rank(np.eye(2, 5, dtype=int)), ONE_HOT),
-    (lambda: rank([[2, 0, 0, 0, 0], [0, 2, 2, 0, 0]]), ONE_HOT),
     # Parts.
     (lambda: catalogue.Shards([]), "`parts` should be a list of one or more parts"),
     (lambda: rank_parts(2), "`map_fn` should be a function"),
@@ -516,12 +487,11 @@ ERRORS = [
     (lambda: evaluate(["bpref"]), ALL_LABELS),
     (lambda: evaluate([]), "`metrics` should be a list"),
     (lambda: evaluate(verbose=3), '`verbose` should be "auto", 0, 1 or 2'),
-    (lambda: callback(metrics=["bpref"]), ALL_LABELS),
     (lambda: callback(score="bla"), "`score` should be"),
     (lambda: callback(block_size=-1), "`block_size` should be a positive integer or"),
     (lambda: callback(query_model=3), "`query_model` should be a model with a method"),
     (lambda: callback("item_id"), "column of a table, pass `df['item_id']`"),
-    (lambda: callback([{0}, {1}]), "of sets: pass lists"),
+    (lambda: callback([{0}, {1}]), "targets of dtype object, of sets: pass lists"),
     (lambda: callback(candidates=keras.layers.Dense(3)), f"{MODEL}Dense name="),
     (lambda: evaluated(callback([0, 5], query_model=SCORED)), "number of items, 5"),
     (lambda: evaluated(callback(candidates=C[:, :2], query_model=SCORED)), WIDTHS),
@@ -536,11 +506,9 @@ def test_errors(call, message):
 
 @pytest.mark.skipif(BACKEND not in ("jax", "tensorflow"), reason="nothing is traced")
 def test_candidates_are_not_ranked_in_compiled_functions():
-    def compiled(queries):
-        return functional.ndcg(catalogue.rank([0, 1], queries, C))
-
+    compiled = backend.compiled(lambda x: rank(queries=x), is_ours=False)
     with pytest.raises(ValueError, match="outside compiled functions"):
-        backend.compiled(compiled, is_ours=False)(ops.convert_to_tensor(Q))
+        compiled(ops.convert_to_tensor(Q))
 
 
 def test_no_queries():
@@ -570,7 +538,7 @@ def test_a_large_id_is_that_of_its_item():
     items[target] = 10.0
     given = np.ones((2, 1), "float32"), items, ["mrr"]
     arguments = {"block_size": 2**22, "verbose": 0}
-    for ids in ([[target], [5, target]], np.array([[target, -1.0], [5.0, target]])):
+    for ids in ([[target], [5, target]], np.array([[target, np.nan], [5.0, target]])):
         excluded = {"exclude": ids, **arguments}
         assert catalogue.evaluate(ids, *given, **arguments) == {"mrr": 1.0}
         assert catalogue.evaluate([0, 0], *given, **excluded) == {"mrr": 1.0}
@@ -584,66 +552,55 @@ def test_an_excluded_id_below_zero_is_padding(padding):
     assert ops.convert_to_numpy(ids)[:, 0].tolist() == [0, 1, 2]
 
 
-def test_nothing_is_excluded(monkeypatch):
+def test_nothing_is_excluded():
     """In parts, where ids stay integers, and among many targets on an accelerator.
 
     There, to search in no entries would be a loop over them.
     """
     arguments = {"exclude": np.zeros((2, 0), "int64"), "shuffle_ties": False}
-    items = np.array([[2.0], [1.0], [1.0], [3.0]])
-    for form in (lambda x: catalogue.Shards([x[:2], x[2:]]), np.asarray):
-        given = [[1], [2]], np.ones((2, 1)), form(items)
-        found = reciprocal_ranks(*given, **arguments)
-        np.testing.assert_allclose(found, [1 / 3, 1 / 4])
-        monkeypatch.setattr(backend, "MOST_COMPARISONS", 0)
-        monkeypatch.setattr(backend, "on_accelerator", lambda: True)
-        _kept_step.cache_clear()
-    monkeypatch.undo()
-    _kept_step.cache_clear()
+    items, task = np.array([[2.0], [1.0], [1.0], [3.0]]), ([[1], [2]], np.ones((2, 1)))
+    shards = catalogue.Shards([items[:2], items[2:]])
+    found = [reciprocal_ranks(*task, shards, **arguments)]
+    with changed(backend, MOST_COMPARISONS=0, on_accelerator=lambda: True):
+        found.append(reciprocal_ranks(*task, items, **arguments))
+    np.testing.assert_allclose(found, [[1 / 3, 1 / 4]] * 2)
 
 
-def shuffled(candidates):
-    """But for the first one."""
-    rng = np.random.default_rng(0)
-    return lambda: iter([candidates[:1], rng.permutation(candidates[1:])])
-
-
-def turned(candidates):
-    turns = itertools.count()
-    return lambda: iter([np.roll(candidates, next(turns), axis=0)])
-
-
-def of_lengths(*lengths):
-    """Every time that they are read, there is another number of them."""
+def read_as(blocks_of):
+    """Candidates whose blocks follow from how often they were read before."""
 
     def source(candidates):
-        left = iter(lengths)
-        return lambda: iter([candidates[: next(left)]])
+        times = itertools.count()
+        return lambda: iter(blocks_of(candidates, next(times)))
 
     return source
 
 
-def used_up(candidates):
-    blocks = iter([candidates[:100], candidates[100:]])
-    return lambda: blocks
+def second_part(source):
+    return lambda x: catalogue.Shards([x[:9], source(x)])
+
+
+# Blocks are looked at once before they are counted.
+used_up = read_as(lambda x, times: [x] * (times < 2))
+shorter = read_as(lambda x, times: [x[: 300 - 7 * times]])
+longer = read_as(lambda x, times: [x[: 200 + 7 * times]])
+turned = read_as(lambda x, times: [np.roll(x, times, axis=0)])
+turned_but_for_one = read_as(lambda x, times: [x[:1], np.roll(x[1:], times, axis=0)])
+CHANGED = "whose scores changed from one pass to the next"
+TURNED = "same order each time they are read. Received: another first item when they"
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         (used_up, "300 items at first, 0 when they were read again"),
-        (shuffled, "whose scores changed from one pass to the next"),
-        (turned, "another first item when they were read again"),
-        (of_lengths(300, 293, 286), "293 items at first, 286 when they were read"),
-        (of_lengths(200, 207, 214), "207 items at first, 214 when they were read"),
-        (
-            lambda x: catalogue.Shards([x[:9], of_lengths(*range(300, 200, -7))(x)]),
-            "items at first, ",
-        ),
-        (
-            lambda x: catalogue.Shards([x[:9], shuffled(x)]),
-            "whose scores changed from one pass to the next",
-        ),
+        (shorter, "293 items at first, 286 when they were read"),
+        (longer, "207 items at first, 214 when they were read"),
+        (turned, TURNED),
+        (turned_but_for_one, CHANGED),
+        (second_part(shorter), "items at first, "),
+        (second_part(turned), TURNED),
+        (second_part(turned_but_for_one), CHANGED),
     ],
 )
 def test_candidates_that_change_between_passes(source, message, rng):
@@ -657,54 +614,13 @@ def test_a_score_that_depends_on_others(axis, rng):
     ids, queries, candidates = random_task(rng)
 
     def softmax(queries, block):
-        return ops.softmax(ops.matmul(queries, ops.transpose(block)), axis=axis)
+        return ops.softmax(products(queries, block), axis=axis)
 
-    given, options = (queries, candidates), {"score": softmax, "block_size": 100}
-    calls = [lambda: catalogue.rank(ids, *given, **options)]
-    if axis == 1:
-        calls += [
-            lambda: catalogue.top_k(*given, 3, **options),
-            lambda: catalogue.top_k(*given, 3, score=softmax),
-            lambda: catalogue.evaluate(ids, *given, ["coverage@2"], **options),
-        ]
-    for call in calls:
-        with pytest.raises(ValueError, match="`score` should give each pair of a quer"):
-            call()
-
-
-def test_a_stream_is_not_padded_to_a_huge_block(rng):
-    ids, queries, candidates = random_task(rng)
-    sizes = []
-
-    def by_product(queries, block):
-        sizes.append(block.shape[0])
-        return ops.matmul(queries, ops.transpose(block))
-
-    given = ids, queries, in_blocks(candidates)
-    catalogue.rank(*given, score=by_product, block_size=10**7)
-    assert set(sizes) == {300}
-
-
-@pytest.mark.skipif(BACKEND == "torch", reason="they are its own")
-@pytest.mark.parametrize(
-    "options", [{"dtype": "bfloat16"}, {"requires_grad": True}], ids=str
-)
-def test_tensors_of_torch_on_other_backends(options, rng):
-    torch = pytest.importorskip("torch")
-    options = {**options, "dtype": getattr(torch, options.get("dtype", "float32"))}
-    arrays = [rng.integers(-3, 4, shape) for shape in ((4, 3), (50, 3))]
-    queries, candidates = (torch.tensor(x.tolist(), **options) for x in arrays)
-    ids = np.arange(4)
-    expected = reciprocal_ranks(ids, *(x.astype("float32") for x in arrays), seed=1)
-    for each in (candidates, lambda: [candidates[:7], candidates[7:]]):
-        found = reciprocal_ranks(ids, queries, each, seed=1)
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_all_are_excluded_but_targets():
-    everything = np.tile(np.arange(5), (2, 1))
-    values = reciprocal_ranks([[0, 4], [2, -1]], Q, C, exclude=everything)
-    np.testing.assert_allclose(values, 1.0)
+    message = "`score` should give each pair of a query and a candidate"
+    with pytest.raises(ValueError, match=message):
+        catalogue.rank(ids, queries, candidates, score=softmax, block_size=100)
+    with pytest.raises(ValueError, match=message):
+        catalogue.top_k(queries, candidates, 3, score=softmax)
 
 
 @pytest.mark.parametrize("verbose", [1, 2])
@@ -719,26 +635,23 @@ def test_progress_is_shown_where_asked_for(verbose, capsys):
     "form",
     [
         lambda x: x,
-        lambda x: {"ids": x, "labels": np.ones(x.shape)},
+        lambda x: {"ids": x, "labels": 1.0 + x % 3},
         lambda x: [list(row) for row in x.tolist()],
-        lambda x: pytest.importorskip("torch").from_numpy(x),
+        lambda x: torch().from_numpy(x),
     ],
 )
 def test_what_a_callback_keeps_may_change_afterwards(form, rng):
     """All but inputs and candidates, which are read again after each epoch."""
     _, queries, candidates = random_task(rng)
-    number, targets = len(queries), form(rng.integers(0, 300, (20, 2)))
-    given = {
-        "sample_weight": rng.random(number).astype("float32"),
-        "exclude": rng.integers(0, 300, (number, 5)),
-    }
+    targets = form(rng.integers(0, 300, (20, 2)))
+    weights, seen = rng.random(20).astype("float32"), rng.integers(0, 300, (20, 5))
+    given = {"sample_weight": weights, "exclude": seen}
     arguments = queries, targets, candidates, metrics.NDCG(k=20, seed=1)
     expected = catalogue.evaluate(targets, queries, *arguments[2:], **given)
     kept = CatalogueEvaluation(*arguments, query_model=Identity(), **given)
-    for part in given.values():
-        part[:] = 0
+    weights[:] = seen[:] = 0
     for part in targets.values() if isinstance(targets, dict) else [targets]:
-        part[:] = [[7, 7]] * number if isinstance(part, list) else 7
+        part[:] = [[7, 7]] * 20 if isinstance(part, list) else 7
     assert evaluated(kept) == {"val_ndcg_at_20": expected["ndcg_at_20"]}
 
 
@@ -746,14 +659,11 @@ def test_ranks_do_not_depend_on_what_happens_to_the_arrays(rng):
     ids, queries, candidates = random_task(rng)
     labels, weights = np.ones(ids.shape, "int64"), rng.random(len(ids))
     given = {"ids": ids, "labels": labels}, queries, candidates
-    metric = metrics.PairwiseAccuracy(shuffle_ties=False)
 
     def number(after):
         ranked = catalogue.rank(*given, sample_weight=weights, shuffle_ties=False)
         after()
-        metric.reset_state()
-        metric.update_state(ranked)
-        return float(metric.result())
+        return float(metrics.PairwiseAccuracy(shuffle_ties=False)(ranked))
 
     def change():
         for array in (ids, queries, candidates, weights):
@@ -784,8 +694,13 @@ def test_copies_of_targets_are_warned_of(form, block_size, rng):
     catalogue.evaluate(*given, exact, **excluded, block_size=block_size)
 
 
-def rounded(queries, candidates):
-    return ops.round(ops.matmul(queries, ops.transpose(candidates)))
+def test_a_callback_warns_of_copies_once(rng):
+    candidates = np.repeat(rng.normal(size=(15, 4)).astype("float32"), 2, axis=0)
+    task = candidates[:8], np.arange(8), lambda: candidates, ["mrr"]
+    callback = CatalogueEvaluation(*task, query_model=Identity())
+    with pytest.warns(UserWarning, match=COPIES):
+        evaluated(callback)
+    evaluated(callback)
 
 
 def test_what_ties_need_not_be_a_copy(rng):
@@ -794,6 +709,10 @@ def test_what_ties_need_not_be_a_copy(rng):
     # Copies of items that few are looking for.
     copies = np.where(np.arange(40)[:, None] < 20, candidates, candidates[20])
     ones = np.ones_like
+
+    def rounded(queries, block):
+        return ops.round(products(queries, block))
+
     for task, options in (
         ((queries, candidates), {"score": rounded}),
         # A constant model, by its items or its queries.
@@ -818,27 +737,18 @@ def retrieval_model():
 USERS = np.arange(6)
 
 
-def fitted(candidates, models=None, before=(), epochs=2):
+def fitted(candidates, models=None, before=()):
     """Trains a model of users and items, evaluated after each epoch."""
     model, query_model, _ = models or retrieval_model()
-    last = CatalogueEvaluation(
-        USERS, USERS * 4, candidates, ["mrr"], query_model=query_model
-    )
+    task = USERS, USERS * 4, candidates, ["mrr"]
+    last = CatalogueEvaluation(*task, query_model=query_model)
     given = [np.repeat(USERS, 30), np.tile(np.arange(30), 6)], np.ones(180)
-    return model.fit(*given, epochs=epochs, verbose=0, callbacks=[*before, last])
+    return model.fit(*given, epochs=2, verbose=0, callbacks=[*before, last])
 
 
 def of_ours(caught):
     """Keras is warned of its own conversions by NumPy."""
     return [str(each.message) for each in caught if each.category is UserWarning]
-
-
-@pytest.mark.trains
-def test_copies_are_warned_of_once_in_fit(rng):
-    candidates = np.repeat(rng.normal(size=(15, 4)).astype("float32"), 2, axis=0)
-    with pytest.warns(UserWarning, match=COPIES) as caught:
-        fitted(lambda: candidates)
-    assert len(of_ours(caught)) == 1
 
 
 @pytest.mark.trains

@@ -2,11 +2,13 @@
 
 import collections
 import contextlib
+import types
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
+from targets import values_of
 
 from keras_rank import catalogue, functional
 from keras_rank.arrays import counting
@@ -34,40 +36,35 @@ def _on_accelerator(monkeypatch):
 @pytest.fixture
 def passes(monkeypatch, _on_accelerator):
     """The counts of each pass: operations of each block, copies and reads."""
-    found, inside = [], []
-    fold, read, to_numpy = blocks.fold_blocks, backend.read, ops.convert_to_numpy
+    found, fold, read = [], blocks.fold_blocks, backend.read
 
     def folded(*arguments):
-        # Without a progress bar.
-        arguments = arguments[:5]
-        with operations_of_torch() as operations:
-            ends = []
-            inside.append(True)
-            states = fold(*arguments, lambda _: ends.append(len(operations)))
-            inside.clear()
-        blocks_of = np.split(np.array(operations), ends[:-1])
-        found.append({"blocks": list(map(collections.Counter, blocks_of)), "reads": 0})
-        return states
+        found.append({"blocks": [], "reads": 0})
+
+        def after_block(_):
+            found[-1]["blocks"].append(operations.copy())
+            operations.clear()
+
+        with operations_of_torch() as operations, monkeypatch.context() as patch:
+            # Nothing is read within a pass.
+            patch.setattr(ops, "convert_to_numpy", None)
+            # Without a progress bar.
+            return fold(*arguments[:5], after_block)
 
     def counted_read(tensors):
         if found:
             found[-1]["reads"] += len({x.dtype for x in tensors})
         return read(tensors)
 
-    def to_numpy_outside(x):
-        assert not inside, "read within a pass"
-        return to_numpy(x)
-
     monkeypatch.setattr(blocks, "fold_blocks", folded)
     monkeypatch.setattr(backend, "read", counted_read)
-    monkeypatch.setattr(ops, "convert_to_numpy", to_numpy_outside)
     return found
 
 
 @contextlib.contextmanager
 def operations_of_torch():
     """The names of the operations that torch dispatches, none on other backends."""
-    names = []
+    names = collections.Counter()
     if BACKEND != "torch":
         yield names
         return
@@ -75,7 +72,7 @@ def operations_of_torch():
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
-            names.append(operation.overloadpacket.__name__)
+            names[operation.overloadpacket.__name__] += 1
             return operation(*arguments, **(keywords or {}))
 
     with Counting():
@@ -139,7 +136,7 @@ def test_ties_are_ordered_in_a_second_pass(shuffle_ties, targets, passes, monkey
 
     def found():
         order = catalogue.rank(ids, queries, items, exclude=excluded, **arguments)
-        return ops.convert_to_numpy(functional.average_precision(order))
+        return values_of(functional.average_precision, order)
 
     precisions = found()
     assert len(passes) == (1 if shuffle_ties == "average" else 2)
@@ -195,13 +192,11 @@ def test_the_free_memory_is_that_of_the_device(monkeypatch):
     if BACKEND == "jax":
         import jax
 
-        class Device:
-            def memory_stats(self):
-                return {"bytes_limit": 70, "bytes_in_use": 20}
-
-        monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+        stats = {"bytes_limit": 70, "bytes_in_use": 20}
+        device = types.SimpleNamespace(memory_stats=lambda: stats)
+        monkeypatch.setattr(jax, "local_devices", lambda: [device])
         assert backend.free_memory() == 50
-        monkeypatch.setattr(Device, "memory_stats", lambda self: None)
+        device.memory_stats = lambda: None
     else:
         import torch
 
@@ -230,7 +225,7 @@ def test_entries_that_reach_thresholds(compares, rng):
     thresholds[:, 3] = thresholds[:, 2]
     thresholds[0, 4:8] = np.inf, -np.inf, 0, np.nan
     given = map(ops.convert_to_tensor, (entries, thresholds))
-    found = ops.convert_to_numpy(counting.count_at_least(*given, compares))
+    found = values_of(counting.count_at_least, *given, compares)
     expected = np.sum(entries[:, None] >= thresholds[:, :, None], axis=2)
     np.testing.assert_array_equal(found, expected)
     assert found.dtype == "int32"
