@@ -37,9 +37,7 @@ def expected_best(task, k):
 
 @pytest.mark.optimized
 @given(
-    task=tasks(),
-    k=st.sampled_from([1, 10, 50]),
-    block_size=st.sampled_from([7, ITEMS]),
+    task=tasks(), k=st.sampled_from([1, 10, 50]), block_size=st.sampled_from([7, ITEMS])
 )
 def test_equals_the_full_matrix(task, k, block_size):
     _, queries, candidates, excluded, _ = task

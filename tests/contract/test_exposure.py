@@ -1,6 +1,5 @@
 """What would be shown: the numbers of plain Python, of any batches, in all ways."""
 
-import math
 import re
 from collections import Counter
 from fractions import Fraction
@@ -42,19 +41,14 @@ def all_metrics(k, items=LIST_SIZE, bought=BOUGHT, known=KNOWN, **arguments):
     ]
 
 
-def shown_by(labels, scores, weights, k, shuffle_ties):
+def shown_by(labels, scores, weights, k, ties):
     """The items of the top k of each list, in plain Python."""
-    number = 0
-    for row in zip(labels.tolist(), scores.tolist(), weights.tolist(), strict=True):
-        columns = list(zip(*row, strict=True))
-        items = [i for i, (label, _, w) in enumerate(columns) if label >= 0 and w > 0]
-
-        def before(i, items=items, score=row[1], number=number):
-            key = -oracle.shuffle_key(SEED, number, items.index(i))
-            return -score[i], key if shuffle_ties else i
-
-        retrieved = [i for i in items if row[1][i] > -math.inf]
-        yield sorted(retrieved, key=before)[:k]
+    ids, number = np.where(labels >= 0, np.arange(LIST_SIZE), -1), 0
+    for row in zip(ids, scores, weights, strict=True):
+        # The label of an item is its id.
+        items = oracle.items_of(*row)
+        ranked = next(oracle.orders_of(items, ties, SEED, number))
+        yield [int(item.label) for item in ranked[:k]]
         number += bool(items)
 
 
@@ -90,7 +84,8 @@ def test_equals_plain_python_in_any_batches(batch, parts, k, shuffle_ties, toget
     for start, stop in zip([0, *parts], [*parts, BATCH], strict=True):
         for metric in [group] if together else metrics:
             metric.update_state(*(x[start:stop] for x in batch))
-    expected = in_python(shown_by(*batch, k, shuffle_ties))
+    shown = shown_by(*batch, k, "shuffle" if shuffle_ties else "stable")
+    expected = in_python(shown)
     assert results_of(metrics) == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
@@ -101,17 +96,16 @@ def test_a_catalogue_shows_what_its_matrix_of_scores_does(task, k, shuffle_ties)
     """Which items are relevant changes nothing, nor do weights above 0."""
     targets, queries, candidates, seen, weights = task
     popularity = np.linspace(0.01, 1.0, ITEMS)
-    arguments = {"shuffle_ties": shuffle_ties, "seed": SEED}
 
     def metrics(items=None, **more):
-        more |= arguments
+        more |= {"shuffle_ties": shuffle_ties, "seed": SEED}
         shown = all_metrics(k, items, popularity, popularity, **more)
         return [NDCG(k=4, **more), *shown, Gini(50, items, **more)]
 
+    group = RankingMetrics(metrics(ITEMS, sparse_labels=True))
     scores = scores_of(queries, candidates, seen, targets)
-    expected = RankingMetrics(metrics(ITEMS, sparse_labels=True))
-    expected.update_state(targets, scores, weights)
-    expected = results(expected)
+    group.update_state(targets, scores, weights)
+    expected = results(group)
     given = {"sample_weight": weights, "exclude": seen, "block_size": 7, "verbose": 0}
     for each in (candidates, catalogue.Shards([candidates[:11], candidates[11:]])):
         found = catalogue.evaluate(targets, queries, each, metrics(), **given)
@@ -141,7 +135,8 @@ def test_nothing_is_shown():
         metric.update_state(np.zeros((0, LIST_SIZE)), np.zeros((0, LIST_SIZE)))
         assert float(metric.result()) == 0.0
     nothing = np.zeros(0, "int32"), np.zeros((0, 2), "float32"), np.ones((5, 2))
-    assert catalogue.evaluate(*nothing, ["coverage@3"]) == {"coverage@3": 0.0}
+    names = ["coverage@3", "mrr"]
+    assert catalogue.evaluate(*nothing, names) == dict.fromkeys(names, 0.0)
 
 
 def test_large_counts_are_exact():
@@ -178,12 +173,11 @@ def test_compiled(way, rng):
     skip_unless_here(way)
     scores = rng.integers(0, 3, (40, LIST_SIZE)).astype("float32")
     labels = rng.integers(-1, 2, scores.shape).astype("float32")
-    weights = np.ones_like(scores)
     group = RankingMetrics(all_metrics(2, seed=1))
     eager = twin(group)
     update = WAYS[way](group)
     for part in (slice(0, 30), slice(30, 40)):
-        batch = labels[part], scores[part], weights[part]
+        batch = labels[part], scores[part], np.ones_like(scores[part])
         update(*batch)
         eager.update_state(*batch)
     np.testing.assert_equal(*map(utils.export_state, (group, eager)))
@@ -237,46 +231,36 @@ def shown(*given):
     return Coverage(2, 5).update_state(*given)
 
 
-def in_group(order):
-    RankingMetrics(["mrr", Coverage(1, 4)]).update_state(order)
-
-
 def of_four(metric):
     catalogue.evaluate([0], ROW, np.ones((4, 4)), [metric])
 
 
 ODD = "`popularity` should be numbers {}, one for each item. Received: invalid values"
+BELOW_0 = ODD.format("of 0 or more") + " (1 of 2), such as -1.0"
+NO_SHARES = ODD.format("above 0 and up to 1") + " (2 of 3), such as 0.0"
 SHOWN = "`y_true` should hold the ids of the shown items, or come with the scores "
 SHOWN += "of all items in `y_pred`. Received: "
 NO_ITEMS = "`items` should be the number of items of the catalogue. Only `keras_rank."
 NO_ITEMS += "catalogue` knows it by itself. Received: items=None, of 'coverage_at_2'"
 NO_ERROR = "Only metrics that are means over lists have a standard error. Received: 'g"
+NO_ERRORS = "have none. Received: standard_errors=True with 'gini_at_2'"
 ERRORS = [
     (lambda: Coverage(None), "`k` should be a positive integer. Received: k=None"),
     (lambda: Coverage(2, 0), "`items` should be a positive integer or None. Received"),
     (lambda: Gini(2, shuffle_ties="average"), "as each rank needs a single item."),
-    (
-        lambda: AveragePopularity(2, [3.0, -1.0]),
-        ODD.format("of 0 or more") + " (1 of 2), such as -1.0",
-    ),
-    (
-        lambda: Novelty(2, [0.5, 0.0, np.nan]),
-        ODD.format("above 0 and up to 1") + " (2 of 3), such as 0.0",
-    ),
+    (lambda: AveragePopularity(2, [3.0, -1.0]), BELOW_0),
+    (lambda: Novelty(2, [0.5, 0.0, np.nan]), NO_SHARES),
     (lambda: Novelty(2, [[0.5, 0.1]]), "Received: popularity.shape=(1, 2)"),
     (lambda: Coverage(2).update_state(ROW, ROW), NO_ITEMS),
     (lambda: shown(ROW, ROW), "of shape (batch, 5). Received: y_pred.shape=(1, 4)"),
     (lambda: shown([[1]]), "padded with -1. Received: y_true.shape=(1, 1)"),
     (lambda: shown([[1, 5]]), "items, 5. Received: a larger id, 5, in row 0"),
     (lambda: shown([[1, 2]], None, [1.0]), f"{SHOWN}weights without scores"),
-    (lambda: in_group(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
+    (lambda: shown(catalogue.rank([0], ROW, ROW)), f"{SHOWN}ranked lists"),
     (lambda: of_four(Gini(2, 5)), "candidates, 4. Received: items=5, of 'gini_at_"),
     (lambda: of_four(Novelty(2, [1, 1])), "4 candidates. Received: 2 numbers, of 'nov"),
     (lambda: Gini(2, 4).standard_error(), NO_ERROR),
-    (
-        lambda: RankingMetrics(["gini@2"], standard_errors=True),
-        "have none. Received: standard_errors=True with 'gini_at_2'",
-    ),
+    (lambda: RankingMetrics(["gini@2"], standard_errors=True), NO_ERRORS),
 ]
 
 

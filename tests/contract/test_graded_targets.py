@@ -114,7 +114,6 @@ def graded(ids, labels, function=functional.ndcg, **arguments):
 
 IDS, LABELS = [[1, 2], [0, -1]], [[3, 1], [2, -1]]
 DENSE = [[0, 3, 1, 0], [2, 0, 0, 0]]
-TWICE = [[1, 1, 2], [0, 0, -1]], [[3, 3, 1], [2, 2, 1]]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ TWICE = [[1, 1, 2], [0, 0, -1]], [[3, 3, 1], [2, 2, 1]]
         # Lists of uneven length.
         ([[1, 2], [0]], [[3, 1], [2]], DENSE, {}),
         # An id that is given twice with one label.
-        (*TWICE, DENSE, {}),
+        ([[1, 1, 2], [0, 0, -1]], [[3, 3, 1], [2, 2, 1]], DENSE, {}),
         # Ids that are worth nothing, and no candidates.
         ([[1, 99], [0, 98]], [[3, 0], [2, -1]], [[0, 3, 0, 0], [2, 0, 0, 0]], {}),
     ],

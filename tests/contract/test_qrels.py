@@ -15,10 +15,7 @@ pytestmark = pytest.mark.programs
 
 QUERIES, ITEMS = ["q2", "q1", "q3"], ["d1", "d2", "d3", "d4"]
 QRELS = {"q1": {"d1": 2, "d3": 0, "d4": 1}, "q2": {"d2": 1}, "q3": {"d1": -1}}
-EXPECTED = {
-    "ids": [[1, -1], [0, 3], [-1, -1]],
-    "labels": [[1.0, -1.0], [2.0, 1.0], [-1.0, -1.0]],
-}
+EXPECTED = {"ids": [[1, -1], [0, 3], [-1, -1]], "labels": [[1, -1], [2, 1], [-1, -1]]}
 
 
 ROWS = [(q, d, g) for q, row in QRELS.items() for d, g in row.items()]
@@ -159,8 +156,7 @@ def test_relevant_items_without_grades(relevant):
 def test_the_numbers_of_trec_eval(rng):
     """Self-matches left out, and judged items that are no candidates."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    queries = rng.normal(size=(30, 8)).astype("float32")
-    items = rng.normal(size=(400, 8)).astype("float32")
+    queries, items = (rng.normal(size=(n, 8)).astype("float32") for n in (30, 400))
     query_ids, item_ids = ([f"d{i}" for i in range(n)] for n in (30, 400))
 
     def judged():

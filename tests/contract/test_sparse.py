@@ -18,11 +18,8 @@ from keras_rank.backends import backend
 
 BACKEND = keras.backend.backend()
 
-# The shape of the dense lists elsewhere, so that compiled code is compiled once.
-ITEMS = LIST_SIZE
 
-
-def one_hot(ids, items=ITEMS):
+def one_hot(ids, items=LIST_SIZE):
     labels = np.zeros((len(ids), items), "float32")
     for row, targets in enumerate(ids):
         labels[row, targets[targets >= 0]] = 1.0
@@ -34,7 +31,8 @@ def one_hot(ids, items=ITEMS):
 @given(seed=st.integers(0, 2**32 - 1), k=cutoffs, shuffle_ties=ties)
 def test_sparse_equals_dense(case, seed, k, shuffle_ties):
     rng = np.random.default_rng(seed)
-    ids, scores = (x[:BATCH] for x in sparse_batch(rng, ITEMS, rng.choice(LEVELS)))
+    # Of the shape of the dense lists elsewhere, so that code is compiled once.
+    ids, scores = (x[:BATCH] for x in sparse_batch(rng, LIST_SIZE, rng.choice(LEVELS)))
     ids[rng.random(ids.shape) < rng.choice([0.0, 0.4])] = -1
     weights = rng.choice([0.0, 0.5, 2.0], size=BATCH).astype("float32")
     arguments = {"k": k, "shuffle_ties": shuffle_ties}
@@ -115,7 +113,7 @@ def test_compiled(way, k, shuffle_ties, rng):
     metric, eager = (metrics.NDCG(**make) for _ in range(2))
     update = compiled.WAYS[way](metric)
     for levels in LEVELS:
-        ids, scores = sparse_batch(rng, ITEMS, levels)
+        ids, scores = sparse_batch(rng, LIST_SIZE, levels)
         batch = ids.astype("float32"), scores, np.ones((len(ids), 1), "float32")
         update(*batch)
         eager.update_state(*batch)
